@@ -1,0 +1,159 @@
+# Every target does its own set-up on a fresh Debian 12 or 13, as root: packages of the host (only what is missing), a
+# virtual environment, the guest. Second runs find all of that in place. Where things are kept: .venv, build/, and
+# $OPENPEROUTER_CACHE (default /var/cache/openperouter-dev). Python itself comes from the host.
+
+SHELL := /bin/sh
+PYTHON ?= /usr/bin/python3
+REQUIREMENTS := packaging/requirements
+RESULTS := build/results
+GUEST := PYTHONPATH=packaging/guest $(PYTHON)
+CLUSTER := PYTHONPATH=packaging/guest:packaging/cluster $(PYTHON)
+UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging)
+# What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
+# times as quickly.
+UML_TESTS := tests/kernel tests/frr/test_fabric.py
+FRR_TESTS := tests/frr --ignore=tests/frr/test_fabric.py
+# More processes than cores pay off nowhere; more than four cost start-up time.
+JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
+
+LONG_GUEST_TESTS := tests/guest/test_cluster.py
+GUEST_TESTS := tests/guest $(LONG_GUEST_TESTS:%=--ignore=%)
+# These tests mostly wait for servers; each process has one of its own.
+CLUSTER_JOBS ?= 3
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format test-newest test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
+.PHONY: bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+# The set-up steps share apt and the caches.
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo            boot a node and a fabric, start the router, show that it forwards (PROMPT=1: stay inside)'
+	@echo 'make check           lint, types, layering, style, unit tests (under two minutes)'
+	@echo 'make test            everything: check, unit tests with the newest libraries, FRR, kernel, guest and cluster tests'
+	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
+	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
+	@echo 'make test-guest      only the tests on a booted Debian 13'
+	@echo 'make test-guest-long more of them, which take longer: a node in a cluster whose API server is behind the fabric'
+	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in six minutes; needs Go)'
+	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
+	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
+	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
+	@echo 'make format          let ruff mend what it can'
+	@echo 'make install         lay the program out below DESTDIR'
+	@echo 'make clean           remove what was built here; clean-cache: the guest as well'
+
+demo: host-guest
+	@$(GUEST) -m demo $(if $(PROMPT),--prompt)
+
+check: .venv/.ready
+	@mkdir -p $(RESULTS)
+	.venv/bin/pytest -q -n $(JOBS) --junitxml=$(RESULTS)/check.xml tests/checks $(UNIT_TESTS) $(ARGS)
+
+format: .venv/.ready
+	.venv/bin/ruff check --fix --quiet . || true
+	.venv/bin/ruff format .
+
+# Debian 13's libraries are what nodes run today; the newest are what they will run.
+test-newest: .venv-newest/.ready
+	@mkdir -p $(RESULTS)
+	.venv-newest/bin/pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/newest.xml $(UNIT_TESTS) $(ARGS)
+
+test-frr: host-guest
+	@mkdir -p $(RESULTS)
+	tree=$$($(GUEST) -m guestvm tree) && packaging/guest/container/run.sh $$tree $(RESULTS) \
+	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
+
+test-uml: host-guest host-uml
+	@mkdir -p $(RESULTS)
+	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) packaging/guest/uml/run.py --tree $$tree --results $(RESULTS) \
+	    --timeout 2100 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+
+test-guest: .venv/.ready host-guest
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml $(GUEST_TESTS) $(ARGS)
+
+# What takes long on an emulated machine, so that "make test" stays within its time: the node in a cluster.
+test-guest-long: .venv/.ready host-guest api-servers
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest-long.xml $(LONG_GUEST_TESTS) $(ARGS)
+
+# Without Go the tests are there, skipped, and say so.
+test-cluster: .venv/.ready api-servers
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_CLUSTER_TESTS=1 .venv/bin/pytest -q -n $(CLUSTER_JOBS) --dist loadfile \
+	    --junitxml=$(RESULTS)/cluster.xml tests/cluster $(ARGS)
+
+api-servers: host-cluster
+	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
+
+# Each run goes on when an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
+# uses one core for minutes, so it works beside the others and its output comes when it is done. API servers that have to be
+# built first take what the others leave of the machine, and are waited for before their tests.
+test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
+	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
+	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
+	trap 'trap - INT TERM; kill 0' INT TERM; \
+	run uml test-uml >$(RESULTS)/uml.log 2>&1 & \
+	nice -n 19 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & building=$$!; \
+	for name in check newest frr guest cluster; do \
+	    target=test-$$name; [ $$name = check ] && target=check; \
+	    echo "== make $$target"; \
+	    [ $$name != cluster ] || { wait $$building; cat $(RESULTS)/api-servers.log; }; \
+	    run $$name $$target; \
+	done; \
+	echo "== make test-uml"; wait; cat $(RESULTS)/uml.log
+	@$(PYTHON) packaging/guest/summary.py $(RESULTS) check newest frr guest cluster uml
+
+deb: host-guest
+	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)
+
+check-deb: deb
+	@$(PYTHON) packaging/deb/check_install.py
+
+test-deb: deb
+	@$(PYTHON) packaging/deb/autopkgtest.py $(TESTS)
+
+# On demand: ratios against a baseline of the same run.
+BENCH := PYTHONPATH=packaging/guest:packaging/cluster:packaging/deb .venv/bin/python -m
+bench-nodes: .venv/.ready host-guest
+	$(BENCH) tests.bench.many_nodes --nodes $(or $(NODES),200)
+
+bench-networks: .venv/.ready host-guest
+	$(BENCH) tests.bench.hundred_networks --networks $(or $(NETWORKS),100)
+
+install:
+	packaging/install.sh "$(DESTDIR)"
+
+clean:
+	rm -rf build .venv .venv-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+clean-cache:
+	rm -rf "$${OPENPEROUTER_CACHE:-/var/cache/openperouter-dev}"
+
+host-python:
+	@packaging/guest/ensure-packages.sh python3 python3-venv openssl
+
+host-guest:
+	@packaging/guest/ensure-packages.sh python3
+	@packaging/guest/ensure-packages.sh $$($(GUEST) -m guestvm packages)
+
+# The compiler is for a shim that some CPUs need (packaging/guest/uml/xstate_shim.c).
+host-uml:
+	@packaging/guest/ensure-packages.sh user-mode-linux gcc libc6-dev
+
+host-cluster: host-python
+	@packaging/guest/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)
+
+# A stamp as last step: an interrupted set-up is done again.
+.venv/.ready: $(REQUIREMENTS)/runtime.txt $(REQUIREMENTS)/tests.txt $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/debian13.txt | host-python
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -c $(REQUIREMENTS)/debian13.txt -r $(REQUIREMENTS)/dev.txt
+	touch $@
+
+.venv-newest/.ready: $(REQUIREMENTS)/runtime.txt $(REQUIREMENTS)/tests.txt | host-python
+	rm -rf .venv-newest
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)/tests.txt
+	touch $@
