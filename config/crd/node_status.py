@@ -1,0 +1,240 @@
+"""What a node says of itself in the API: the status of its RouterNodeConfigurationStatus object.
+
+The shape is upstream's (reference 2.9) with three lists more: which generation of each object was taken in, the BGP
+sessions, the VNIs. Nothing here changes by itself (no ages, no counters), so that the status of a converged node is
+never written again.
+
+The API server refuses a status in which one text is too long, empty, or not of its enum, and with it everything else
+that the node had to say. So build these values with :func:`failed_resource`, :func:`observed_resource`,
+:func:`session_state`, :func:`vni_state`, :func:`condition` and :func:`node_status`: whatever text goes in, a legal
+value comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+
+from pydantic import Field
+
+from ..models.base import Model
+from ..provenance import Kind, Reason
+from .conditions import Condition, Conditions, legal_text
+
+#: Upstream's kinds, and those that it forgot: raw snippets, and a file that cannot be read at all.
+FailedKind = Literal["Underlay", "L2VNI", "L3VNI", "FrrConfiguration", "L3Passthrough", "RawFRRConfig", "File"]
+#: Upstream's reasons.
+FailedReason = Literal["ValidationFailed", "DependencyFailed", "OverlayAttachmentFailed", "FrrConfigurationFailed"]
+ConfigKind = Literal["Underlay", "L3VNI", "L2VNI", "L3Passthrough", "RawFRRConfig"]
+VniKind = Literal["L3VNI", "L2VNI"]
+Role = Literal["fabric", "host"]
+
+#: The whole object must stay well below etcd's 1.5 MiB with the longest names and messages that occur.
+MAX_FAILED: Final = 128
+MAX_RESOURCES: Final = 2048
+MAX_SESSIONS: Final = 1024
+MAX_VNIS: Final = 1024
+MAX_MESSAGE: Final = 500
+MAX_NAME: Final = 253
+_MAX_NAMESPACE: Final = 63
+_MAX_WORD: Final = 64
+_UNNAMED: Final = "unknown"
+_REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
+    {
+        Reason.VALIDATION_FAILED: "ValidationFailed",
+        Reason.DEPENDENCY_FAILED: "DependencyFailed",
+        Reason.OVERLAY_ATTACHMENT_FAILED: "OverlayAttachmentFailed",
+        Reason.FRR_CONFIGURATION_FAILED: "FrrConfigurationFailed",
+        Reason.FILE_INVALID: "ValidationFailed",
+        Reason.UNDERLAY_FAILED: "DependencyFailed",
+    }
+)
+
+_Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+_Namespace = Annotated[str, Field(max_length=_MAX_NAMESPACE)]
+_Word = Annotated[str, Field(max_length=_MAX_WORD)]
+T = TypeVar("T")
+
+
+class FailedResource(Model):
+    """One resource that is not in force on the node, or not wholly."""
+
+    kind: FailedKind = Field(description="Kind of the resource; File: a configuration file as a whole.")
+    name: _Name = Field(description="Name of the resource, or of the file.")
+    namespace: _Namespace | None = Field(default=None, description="Namespace of the resource.")
+    reason: FailedReason = Field(description="What kind of failure it is.")
+    message: str = Field(min_length=1, max_length=MAX_MESSAGE, description="What is wrong, and what to mend.")
+
+
+class ObservedResource(Model):
+    """One object of the API that selects the node."""
+
+    kind: ConfigKind = Field(description="Kind of the object.")
+    namespace: _Namespace | None = Field(default=None, description="Namespace of the object.")
+    name: _Name = Field(description="Name of the object.")
+    observed_generation: int = Field(
+        strict=True, ge=0, description="The object's metadata.generation that this status speaks of."
+    )
+    in_force: bool = Field(
+        strict=True, description="Whether that generation is in force here; if not, failedResources says why."
+    )
+
+
+class SessionState(Model):
+    """One BGP session of the node."""
+
+    peer: _Name = Field(description="The peer's address, or the interface of an unnumbered session.")
+    vrf: _Word = Field(description="VRF of the session; default: the underlay's.")
+    remote_asn: int | None = Field(
+        default=None, alias="remoteASN", strict=True, ge=0, le=4294967295, description="The peer's AS number."
+    )
+    role: Role = Field(description="fabric: a peer in the underlay; host: the host's own speaker.")
+    state: _Word = Field(description="FRR's word: Established, Active, Connect and so on.")
+    up: bool = Field(strict=True, description="Whether the session is established.")
+    bfd: _Word | None = Field(default=None, description="State of the session's BFD; absent where it is not used.")
+
+
+class VniState(Model):
+    """One VNI of the node."""
+
+    kind: VniKind = Field(description="Kind of the resource that asks for the VNI.")
+    namespace: _Namespace | None = Field(default=None, description="Namespace of that resource.")
+    name: _Name = Field(description="Name of that resource.")
+    vni: int = Field(strict=True, ge=1, le=16777215, description="VXLAN network identifier.")
+    vrf: _Word | None = Field(default=None, description="VRF that the VNI belongs to, if any.")
+    ok: bool = Field(strict=True, description="Whether kernel and FRR both know the VNI as configured.")
+    detail: str | None = Field(
+        default=None, min_length=1, max_length=MAX_MESSAGE, description="What is missing, when ok is false."
+    )
+
+
+class NodeStatus(Model):
+    """What one node made of its configuration."""
+
+    conditions: Conditions = Field(default=(), description="Ready and Degraded.")
+    failed_resources: tuple[FailedResource, ...] = Field(
+        default=(), max_length=MAX_FAILED, description="Resources that are not in force on this node."
+    )
+    resources: tuple[ObservedResource, ...] = Field(
+        default=(), max_length=MAX_RESOURCES, description="Objects that select this node, each with its generation."
+    )
+    sessions: tuple[SessionState, ...] = Field(
+        default=(), max_length=MAX_SESSIONS, description="BGP sessions with the fabric and with the host."
+    )
+    vnis: tuple[VniState, ...] = Field(default=(), max_length=MAX_VNIS, description="VNIs in force on this node.")
+    omitted: int | None = Field(
+        default=None, strict=True, ge=1, description="Entries left out above, since an object has a limited size."
+    )
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the JSON data to write as ``status``: camelCase keys, nothing that is not set."""
+        data = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {key: value for key, value in data.items() if value != []}
+
+
+def failed_resource(
+    kind: Kind | None, name: str, reason: Reason, message: str, *, namespace: str = ""
+) -> FailedResource:
+    """Return a legal entry; ``kind`` None is a file as a whole."""
+    return FailedResource.model_validate(
+        {
+            "kind": "File" if kind is None else kind.value,
+            "name": legal_text(name, MAX_NAME, _UNNAMED),
+            "namespace": _optional(namespace, _MAX_NAMESPACE),
+            "reason": _REASONS[reason],
+            "message": legal_text(message, MAX_MESSAGE, "no reason given"),
+        }
+    )
+
+
+def frr_failure(message: str) -> FailedResource:
+    """Return a legal entry about FRR's configuration as a whole, which no single resource is to blame for."""
+    return FailedResource.model_validate(
+        {
+            "kind": "FrrConfiguration",
+            "name": "frr",
+            "reason": "FrrConfigurationFailed",
+            "message": legal_text(message, MAX_MESSAGE, "no reason given"),
+        }
+    )
+
+
+def observed_resource(
+    kind: Kind, name: str, generation: int, *, in_force: bool, namespace: str = ""
+) -> ObservedResource:
+    """Return a legal entry."""
+    return ObservedResource.model_validate(
+        {
+            "kind": kind.value,
+            "name": legal_text(name, MAX_NAME, _UNNAMED),
+            "namespace": _optional(namespace, _MAX_NAMESPACE),
+            "observedGeneration": max(generation, 0),
+            "inForce": in_force,
+        }
+    )
+
+
+def session_state(peer: str, vrf: str, remote_asn: int, role: str, state: str, *, bfd: str = "") -> SessionState:
+    """Return a legal entry; ``state`` is FRR's word, ``remote_asn`` 0 when FRR does not know it yet."""
+    return SessionState.model_validate(
+        {
+            "peer": legal_text(peer, MAX_NAME, _UNNAMED),
+            "vrf": legal_text(vrf, _MAX_WORD, "default"),
+            "remoteASN": remote_asn if 0 < remote_asn <= 4294967295 else None,
+            "role": role if role in get_args(Role) else "fabric",
+            "state": legal_text(state, _MAX_WORD, _UNNAMED),
+            "up": state == "Established",
+            "bfd": _optional(bfd, _MAX_WORD),
+        }
+    )
+
+
+def vni_state(
+    kind: Kind, name: str, vni: int, *, ok: bool, namespace: str = "", vrf: str = "", detail: str = ""
+) -> VniState:
+    """Return a legal entry. ``kind`` is L3VNI or L2VNI, ``vni`` one that was configured: nothing else has a VNI."""
+    return VniState.model_validate(
+        {
+            "kind": kind.value,
+            "name": legal_text(name, MAX_NAME, _UNNAMED),
+            "namespace": _optional(namespace, _MAX_NAMESPACE),
+            "vni": vni,
+            "vrf": _optional(vrf, _MAX_WORD),
+            "ok": ok,
+            "detail": None if ok else _optional(detail, MAX_MESSAGE),
+        }
+    )
+
+
+def node_status(
+    conditions: Sequence[Condition],
+    *,
+    failed: Iterable[FailedResource] = (),
+    resources: Iterable[ObservedResource] = (),
+    sessions: Iterable[SessionState] = (),
+    vnis: Iterable[VniState] = (),
+) -> NodeStatus:
+    """Return a legal status: each entry once, long lists cut with ``omitted`` counting what is missing.
+
+    ``failed`` keeps its order (that in which failures were found); the others are sorted, so that the same state is
+    always the same status.
+    """
+    kept: dict[str, tuple[Any, ...]] = {
+        "failedResources": tuple(dict.fromkeys(failed)),
+        "resources": _sorted(resources, "kind", "namespace", "name"),
+        "sessions": _sorted(sessions, "role", "vrf", "peer"),
+        "vnis": _sorted(vnis, "kind", "namespace", "name"),
+    }
+    limits = {"failedResources": MAX_FAILED, "resources": MAX_RESOURCES, "sessions": MAX_SESSIONS, "vnis": MAX_VNIS}
+    omitted = sum(max(0, len(entries) - limits[key]) for key, entries in kept.items())
+    cut = {key: entries[: limits[key]] for key, entries in kept.items()}
+    return NodeStatus.model_validate({"conditions": tuple(conditions), **cut, "omitted": omitted or None})
+
+
+def _sorted(entries: Iterable[T], *keys: str) -> tuple[T, ...]:
+    return tuple(sorted(dict.fromkeys(entries), key=lambda entry: [getattr(entry, key) or "" for key in keys]))
+
+
+def _optional(text: str, limit: int) -> str | None:
+    return legal_text(text, limit, "") or None

@@ -1,0 +1,37 @@
+"""Taking secrets out of FRR text before anybody sees it.
+
+Everything that is logged, shown or put into an outcome and that may hold FRR's text passes through here. It errs on the
+side of hiding: what follows a word that introduces a secret is hidden to the end of the line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HIDDEN: Final = "********"
+
+#: Words after which FRR's grammar has a secret, in any daemon: BGP and IS-IS passwords, OSPF and RIP keys, key chains,
+#: TCP-AO, NHRP, VRRP, SNMP and vty passwords. IS-IS domain and area passwords carry a hyphen.
+_INTRODUCES_SECRET: Final = re.compile(
+    r"(?P<before>(?:^|[\s\"'-])(?:password|passwd|secret|key-string|key-chain-secret|authentication-key"
+    r"|authentication string|message-digest-key \S+ md5|md5|hmac-\S+|clear|nhrp authentication|community)[ \t]+)"
+    r"(?P<secret>\S[^\n]*)",
+    re.IGNORECASE,
+)
+
+#: Uses of those words that introduce no secret: kept readable, because operators need them.
+_HARMLESS: Final = re.compile(
+    r"\b(?:set|match|send|bgp|clear)[ -]+(?:large-|ext)?community|clear (?:ip )?bgp", re.IGNORECASE
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with everything that may be a secret replaced by stars; keeps the lines apart."""
+    return "\n".join(_redact_line(line) for line in text.split("\n"))
+
+
+def _redact_line(line: str) -> str:
+    if _HARMLESS.search(line) and "password" not in line.lower():
+        return line
+    return _INTRODUCES_SECRET.sub(lambda match: f"{match['before']}{HIDDEN}", line, count=1)

@@ -1,0 +1,51 @@
+"""The last good text of every configuration file, kept so that a broken edit takes nothing out of force.
+
+Texts rather than results are kept: they are read anew by whatever version of the program runs, and nothing that was
+derived from them can grow stale. They may hold passwords, so whoever stores them does so with mode 0600.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+#: Grows when the stored form changes its meaning; an unknown version counts as nothing stored.
+_VERSION: Final = 1
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class LastGoodError(ValueError):
+    """Stored text is not what :func:`to_json` wrote. It is safe to go on with ``LastGood()``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastGood:
+    """``texts`` by file path. Equal values need no new write."""
+
+    texts: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+
+    def with_texts(self, texts: Mapping[str, str]) -> LastGood:
+        """Return a value that knows exactly these files."""
+        return self if dict(texts) == dict(self.texts) else LastGood(MappingProxyType(dict(texts)))
+
+
+def to_json(last_good: LastGood) -> str:
+    """Return the value as text, the same for equal values. It may hold passwords."""
+    return json.dumps({"version": _VERSION, "files": dict(sorted(last_good.texts.items()))}, indent=1) + "\n"
+
+
+def from_json(text: str) -> LastGood:
+    """Return what :func:`to_json` wrote. Raises :class:`LastGoodError`, which never quotes the text."""
+    try:
+        stored: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise LastGoodError("not JSON") from None
+    if not isinstance(stored, dict) or stored.get("version") != _VERSION:
+        raise LastGoodError(f"not a version {_VERSION} store of configuration files")
+    files = stored.get("files")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise LastGoodError("its files are not texts by path")
+    return LastGood(MappingProxyType(dict(files)))

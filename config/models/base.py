@@ -1,0 +1,71 @@
+"""What all models share: immutability, camelCase keys, refusal of unknown keys, and null meaning "not given".
+
+The models describe the API's ``spec`` objects. They know nothing of files, so that the same rules serve the custom
+resources.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from .rules import marked
+
+
+def camel(name: str) -> str:
+    """Return a field's key as users write it: ``node_index`` is ``nodeIndex``; digits do not begin a new word."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+class Model(BaseModel):
+    """Base of everything that users write. Construct it with ``model_validate`` from camelCase keys.
+
+    Input values never show up in error messages, since one of them may be a password.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=camel,
+        populate_by_name=False,
+        coerce_numbers_to_str=True,
+        hide_input_in_errors=True,
+        validate_default=False,
+        arbitrary_types_allowed=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        """Drop keys without a value, as the API server prunes nulls: ``hostSession:`` means no session."""
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+    @classmethod
+    def from_api(cls, data: Any) -> Self:
+        """Validate JSON data as the API server does: a number is no text there, though it may be one in YAML.
+
+        Raises pydantic's ValidationError.
+        """
+        return cls.model_validate(_with_tuples(data), strict=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema with the validators' rules in it (:mod:`.rules`)."""
+        schema = handler(core_schema)
+        described = handler.resolve_ref_schema(schema)
+        for field, rule in marked(cls):
+            rule.add_to(described if field is None else described["properties"][field])
+        return schema
+
+
+def _with_tuples(data: Any) -> Any:
+    """Return JSON data with tuples for lists, as strict validation wants them."""
+    if isinstance(data, dict):
+        return {key: _with_tuples(value) for key, value in data.items()}
+    return tuple(map(_with_tuples, data)) if isinstance(data, list) else data

@@ -1,0 +1,221 @@
+"""A BGP neighbour of the underlay."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ..desired import BGPFamily, EndpointKind, Family, RemoteAS
+from .base import Model
+from .names import NeighborInterface
+from .rules import Default, OneEach, cel
+from .sessions import remote_as
+from .types import Address, Asn, Cidr, SecretText, parse_address, parse_cidr
+
+#: RFC 4271 section 4.2: a hold time is 0 or at least three seconds.
+MIN_HOLD_TIME = 3
+_NOT_YET = "not supported yet in this version"
+
+
+def first_duplicate(values: Iterable[Hashable]) -> int | None:
+    """Return the index of the first value that was there before, or None."""
+    seen: set[Hashable] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            return index
+        seen.add(value)
+    return None
+
+
+class EbgpMultiHop(Model):
+    """Parameters of multihop eBGP."""
+
+    ttl: int = Field(default=255, strict=True, ge=1, le=255, description="Most hops to the neighbour.")
+
+
+class NeighborProperty(Model):
+    """An optional feature of a session."""
+
+    type: Literal["ebgpMultiHop"] = Field(description="Which feature.")
+    ebgp_multi_hop: Annotated[EbgpMultiHop, Default({})] = Field(
+        default_factory=EbgpMultiHop, description="Parameters of ebgpMultiHop."
+    )
+
+
+class BfdSettings(Model):
+    """Bidirectional forwarding detection; an empty object means FRR's defaults."""
+
+    receive_interval: int | None = Field(
+        default=None, strict=True, ge=10, le=60000, description="Shortest receive interval in ms; FRR's default is 300."
+    )
+    transmit_interval: int | None = Field(
+        default=None,
+        strict=True,
+        ge=10,
+        le=60000,
+        description="Shortest transmit interval in ms; FRR's default is 300.",
+    )
+    detect_multiplier: int | None = Field(
+        default=None, strict=True, ge=2, le=255, description="Lost packets that end a session; FRR's default is 3."
+    )
+    session_mode: Literal["Active", "Passive"] = Field(
+        default="Active", description="Passive waits for the neighbour to begin."
+    )
+    minimum_ttl: int | None = Field(
+        default=None, alias="minimumTTL", strict=True, ge=1, le=254, description="Multihop only: smallest TTL accepted."
+    )
+
+
+class NeighborFamily(Model):
+    """One BGP address family of a neighbour."""
+
+    type: Literal["ipv4unicast", "ipv6unicast", "evpn"] = Field(description="The address family.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            if data.get("type") in ("ipv4vpn", "ipv6vpn"):
+                raise ValueError(f"the vpn address families are {_NOT_YET}")
+            if data.get("properties"):
+                raise ValueError(f"address family properties (route reflector clients) are {_NOT_YET}")
+            return {key: value for key, value in data.items() if key != "properties"}
+        return data
+
+
+class Neighbor(Model):
+    """A BGP peer in the fabric, found by address, by interface (unnumbered) or by a range that it dials in from."""
+
+    asn: Asn | None = Field(default=None, description="The neighbour's AS number. Exclusive with type.")
+    type: Literal["External", "Internal"] | None = Field(
+        default=None, description="External: any AS but ours; Internal: our AS. Exclusive with asn."
+    )
+    address: Address | None = Field(default=None, description="The neighbour's address.")
+    interface: NeighborInterface | None = Field(default=None, description="Device of an unnumbered session.")
+    listen_range: Cidr | None = Field(default=None, description="Network from which neighbours may connect.")
+    port: int | None = Field(default=None, strict=True, ge=0, le=16384, description="TCP port; FRR's default is 179.")
+    password: SecretText | None = Field(default=None, description="TCP-MD5 password. Exclusive with passwordSecret.")
+    password_secret: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        max_length=253,
+        description="Where the password is kept: for files, secrets/<name> beside the configuration; for objects of "
+        "the API, the key password of the Secret of that name.",
+    )
+    hold_time_seconds: int | None = Field(
+        default=None, strict=True, ge=0, le=65535, description="Hold time; 0 or at least 3. Needs keepaliveTimeSeconds."
+    )
+    keepalive_time_seconds: int | None = Field(
+        default=None, strict=True, ge=0, le=65535, description="Keepalive interval, at most the hold time."
+    )
+    connect_time_seconds: int | None = Field(
+        default=None, strict=True, ge=1, le=65535, description="Pause between connection attempts."
+    )
+    properties: Annotated[tuple[NeighborProperty, ...], OneEach("type")] = Field(
+        default=(), max_length=1, description="Optional features."
+    )
+    bfd: BfdSettings | None = Field(default=None, description="BFD for this session; absent: off.")
+    address_families: Annotated[tuple[NeighborFamily, ...], OneEach("type")] = Field(
+        default=(), max_length=4, description="Address families; empty: computed from what is configured."
+    )
+
+    @field_validator("listen_range")
+    @classmethod
+    @cel(
+        "!isCIDR(self) || !cidr('fe80::/10').containsCIDR(self)",
+        "must not be an IPv6 link-local range",
+        field="listenRange",
+    )
+    def _no_link_local_range(cls, text: str | None) -> str | None:
+        if text is not None and (interface := parse_cidr(text)).version == 6 and interface.network.is_link_local:
+            raise ValueError("must not be an IPv6 link-local range")
+        return text
+
+    @field_validator("address_families")
+    @classmethod
+    def _each_family_once(cls, families: tuple[NeighborFamily, ...]) -> tuple[NeighborFamily, ...]:
+        if first_duplicate(family.type for family in families) is not None:
+            raise ValueError("an address family is given twice")
+        return families
+
+    @model_validator(mode="after")
+    @cel("has(self.asn) != has(self.type)", "set exactly one of asn and type")
+    def _one_remote(self) -> Self:
+        if (self.asn is None) == (self.type is None):
+            raise ValueError("set exactly one of asn and type")
+        return self
+
+    @model_validator(mode="after")
+    @cel(
+        "[has(self.address), has(self.interface), has(self.listenRange)].filter(given, given).size() == 1",
+        "set exactly one of address, interface and listenRange",
+    )
+    def _one_endpoint(self) -> Self:
+        if sum(end is not None for end in (self.address, self.interface, self.listen_range)) != 1:
+            raise ValueError("set exactly one of address, interface and listenRange")
+        return self
+
+    @model_validator(mode="after")
+    @cel(
+        "has(self.holdTimeSeconds) == has(self.keepaliveTimeSeconds)",
+        "set both or neither of holdTimeSeconds and keepaliveTimeSeconds",
+    )
+    @cel(
+        "!has(self.holdTimeSeconds) || self.holdTimeSeconds == 0 || self.holdTimeSeconds >= 3",
+        "holdTimeSeconds must be 0 or at least 3",
+    )
+    @cel(
+        "!has(self.holdTimeSeconds) || !has(self.keepaliveTimeSeconds)"
+        " || self.keepaliveTimeSeconds <= self.holdTimeSeconds",
+        "keepaliveTimeSeconds must not exceed holdTimeSeconds",
+    )
+    def _timers_fit(self) -> Self:
+        hold, keepalive = self.hold_time_seconds, self.keepalive_time_seconds
+        if (hold is None) != (keepalive is None):
+            raise ValueError("set both or neither of holdTimeSeconds and keepaliveTimeSeconds")
+        if hold is not None and 0 < hold < MIN_HOLD_TIME:
+            raise ValueError(f"holdTimeSeconds must be 0 or at least {MIN_HOLD_TIME}")
+        if hold is not None and keepalive is not None and keepalive > hold:
+            raise ValueError("keepaliveTimeSeconds must not exceed holdTimeSeconds")
+        return self
+
+    @model_validator(mode="after")
+    @cel("!has(self.password) || !has(self.passwordSecret)", "set at most one of password and passwordSecret")
+    def _one_password(self) -> Self:
+        if self.password is not None and self.password_secret is not None:
+            raise ValueError("set at most one of password and passwordSecret")
+        return self
+
+    @property
+    def endpoint_kind(self) -> EndpointKind:
+        """Return how the neighbour is found."""
+        if self.address is not None:
+            return EndpointKind.ADDRESS
+        return EndpointKind.INTERFACE if self.interface is not None else EndpointKind.LISTEN_RANGE
+
+    @property
+    def endpoint(self) -> str:
+        """Return the endpoint in canonical text: addresses compressed, ranges masked."""
+        if self.address is not None:
+            return str(parse_address(self.address))
+        if self.listen_range is not None:
+            return str(parse_cidr(self.listen_range).network)
+        return self.interface or ""
+
+    @property
+    def family(self) -> Family:
+        """Return the endpoint's family; unnumbered counts as IPv4 (reference 5.4)."""
+        return Family.IPV6 if ":" in self.endpoint and self.interface is None else Family.IPV4
+
+    @property
+    def remote_as(self) -> RemoteAS:
+        """Return what FRR takes for the neighbour's AS."""
+        return remote_as(self.asn, self.type)
+
+    @property
+    def explicit_families(self) -> tuple[BGPFamily, ...]:
+        """Return the families that the user wrote, in the order in which they are always listed."""
+        written = {family.type for family in self.address_families}
+        return tuple(family for family in BGPFamily if family.value in written)

@@ -1,0 +1,181 @@
+"""The tenant networks: L3VNI, L2VNI, L3Passthrough, and raw FRR snippets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from .base import Model
+from .names import BridgeName, VrfName
+from .rules import Cel, cel
+from .selector import LabelSelector
+from .sessions import HostSession
+from .types import Cidr, RouteTarget, UdpPort, Vni, parse_cidr
+
+#: IANA's VXLAN port (RFC 7348).
+VXLAN_PORT = 4789
+#: Upstream's schema limit of each route target list.
+MAX_ROUTE_TARGETS = 100
+AddressFamilyName = Literal["IPv4", "IPv6"]
+
+
+class L3Vni(Model):
+    """A routed tenant network: one VRF stretched over the fabric as EVPN type-5 routes."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+    vrf: VrfName = Field(description="VRF of the network; also the name of its Linux device.")
+    vni: Vni = Field(description="VXLAN network identifier, unique on a node.")
+    vxlan_port: UdpPort = Field(default=VXLAN_PORT, description="UDP port of the tunnel.")
+    underlay_address_family: AddressFamilyName | None = Field(
+        default=None, description="Family of the tunnel endpoint; absent: IPv4 when the underlay has one, else IPv6."
+    )
+    host_session: HostSession | None = Field(default=None, description="BGP session with the host inside this VRF.")
+    export_rts: tuple[RouteTarget, ...] = Field(
+        default=(),
+        alias="exportRTs",
+        max_length=MAX_ROUTE_TARGETS,
+        description="Exported route targets; empty: automatic.",
+    )
+    import_rts: tuple[RouteTarget, ...] = Field(
+        default=(),
+        alias="importRTs",
+        max_length=MAX_ROUTE_TARGETS,
+        description="Imported route targets; empty: automatic.",
+    )
+
+    @field_validator("host_session")
+    @classmethod
+    @cel(
+        "!has(self.hostASN) || self.hostASN != self.asn",
+        "hostASN must differ from asn; for iBGP set hostType: Internal instead",
+        field="hostSession",
+    )
+    def _numbers_differ(cls, session: HostSession | None) -> HostSession | None:
+        if session is not None and session.host_asn == session.asn:
+            raise ValueError("hostASN must differ from asn; for iBGP set hostType: Internal instead")
+        return session
+
+
+class NamedReference(Model):
+    """Another resource by its name."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the resource.")
+
+
+class RoutingDomain(Model):
+    """The VRF that routes for a segment."""
+
+    type: Literal["L3VNI"] = Field(description="Kind of the routing network: L3VNI.")
+    l3vni: NamedReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("type") == "L3VPN" or data.get("l3vpn") is not None):
+            raise ValueError("routing domains of type L3VPN are not supported yet in this version")
+        return data
+
+    @model_validator(mode="after")
+    @cel("has(self.l3vni)", "type L3VNI needs l3vni.name")
+    def _reference_fits_type(self) -> Self:
+        if self.l3vni is None:
+            raise ValueError("type L3VNI needs l3vni.name")
+        return self
+
+
+class LinuxBridge(Model):
+    """The host bridge that the segment's veth joins."""
+
+    lifecycle: Literal["Managed", "External"] = Field(
+        description="Managed: the router makes br-hs-<vni>. External: the bridge exists and is named by name."
+    )
+    name: BridgeName | None = Field(default=None, description="The bridge; set if and only if lifecycle is External.")
+
+    @model_validator(mode="after")
+    @cel("(self.lifecycle == 'Managed') != has(self.name)", "set name if and only if lifecycle is External")
+    def _name_fits_lifecycle(self) -> Self:
+        if (self.lifecycle == "Managed") == (self.name is not None):
+            raise ValueError("set name if and only if lifecycle is External")
+        return self
+
+
+class HostMaster(Model):
+    """What the host's end of the segment's veth is attached to."""
+
+    type: Literal["LinuxBridge"] = Field(description="Kind of the master: LinuxBridge.")
+    linux_bridge: LinuxBridge | None = Field(default=None, description="The bridge, when type is LinuxBridge.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("type") == "OVSBridge" or data.get("ovsBridge") is not None):
+            raise ValueError("OVS bridges are not supported yet in this version")
+        return data
+
+    @model_validator(mode="after")
+    @cel("has(self.linuxBridge)", "type LinuxBridge needs linuxBridge")
+    def _bridge_fits_type(self) -> Self:
+        if self.linux_bridge is None:
+            raise ValueError("type LinuxBridge needs linuxBridge")
+        return self
+
+
+class L2Vni(Model):
+    """A stretched layer-2 segment, optionally routed by a VRF."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+    vni: Vni = Field(description="VXLAN network identifier, unique on a node.")
+    vxlan_port: UdpPort = Field(default=VXLAN_PORT, description="UDP port of the tunnel.")
+    underlay_address_family: AddressFamilyName | None = Field(
+        default=None, description="Family of the tunnel endpoint; absent: IPv4 when the underlay has one, else IPv6."
+    )
+    routing_domain: RoutingDomain | None = Field(default=None, description="What routes for it; absent: nothing does.")
+    host_master: HostMaster | None = Field(
+        default=None, description="Where the host's veth is attached; absent: it stays free."
+    )
+    gateway_ips: Annotated[
+        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and make it anew")
+    ] = Field(
+        default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one a family."
+    )
+
+    @field_validator("gateway_ips")
+    @classmethod
+    @cel(
+        "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)",
+        "at most one IPv4 and one IPv6 gateway",
+        field="gatewayIPs",
+    )
+    def _one_gateway_a_family(cls, gateways: tuple[str, ...]) -> tuple[str, ...]:
+        versions = [parse_cidr(gateway).version for gateway in gateways]
+        if len(set(versions)) != len(versions):
+            raise ValueError("at most one IPv4 and one IPv6 gateway")
+        return gateways
+
+    @model_validator(mode="after")
+    @cel(
+        "!has(self.gatewayIPs) || self.gatewayIPs.size() == 0 || has(self.routingDomain)",
+        "gatewayIPs need a routingDomain",
+    )
+    def _gateways_need_a_vrf(self) -> Self:
+        if self.gateway_ips and self.routing_domain is None:
+            raise ValueError("gatewayIPs need a routingDomain")
+        return self
+
+
+class L3Passthrough(Model):
+    """Plain BGP between host and fabric through the underlay's instance; at most one a node."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+    host_session: HostSession = Field(
+        description="The session. It runs in the underlay's BGP instance, so the underlay's asn is the router's."
+    )
+
+
+class RawFrrConfig(Model):
+    """A verbatim piece of FRR configuration (experimental)."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+    priority: int = Field(default=0, strict=True, ge=0, le=2147483647, description="Lower comes first.")
+    raw_config: str = Field(min_length=1, description="FRR configuration lines, added after the generated ones.")

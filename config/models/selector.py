@@ -1,0 +1,49 @@
+"""The API's label selector, as every resource carries it to choose nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from .base import Model
+from .rules import MAP_TYPE, cel
+
+
+class LabelRequirement(Model):
+    """One condition on one label."""
+
+    key: str = Field(min_length=1, max_length=317, description="Label key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="How the label is compared.")
+    values: tuple[str, ...] = Field(default=(), description="Values for In and NotIn; empty for the other operators.")
+
+    @model_validator(mode="after")
+    @cel(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "In and NotIn need values, Exists and DoesNotExist take none",
+    )
+    def _values_fit_the_operator(self) -> Self:
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise ValueError(f"operator {self.operator} needs values")
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise ValueError(f"operator {self.operator} takes no values")
+        return self
+
+
+class LabelSelector(Model):
+    """All conditions must hold; an empty selector selects every node."""
+
+    model_config = ConfigDict(json_schema_extra={MAP_TYPE: "atomic"})
+
+    match_labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels that must have exactly these values."
+    )
+    match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Further conditions on labels.")
+
+    @field_validator("match_labels", mode="before")
+    @classmethod
+    def _null_is_absent_here_too(cls, labels: Any) -> Any:
+        """Drop labels without a value, as the API server does in every mapping."""
+        if isinstance(labels, dict):
+            return {key: value for key, value in labels.items() if value is not None}
+        return labels

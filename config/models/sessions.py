@@ -1,0 +1,77 @@
+"""The BGP session between the router and the host over a veth pair."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..desired import Family, RemoteAS
+from .base import Model
+from .rules import Cel, cel
+from .types import Asn, Ipv4Cidr, Ipv6Cidr
+
+#: How FRR spells the typed relation.
+_WORDS = {"External": "external", "Internal": "internal"}
+
+
+def remote_as(number: int | None, relation: str | None) -> RemoteAS:
+    """Return FRR's ``remote-as``: the number, or the word of the typed relation."""
+    return number if number is not None else _WORDS[relation or "External"]
+
+
+def is_external(remote: RemoteAS, own: int) -> bool:
+    """Whether a session is eBGP seen from an instance with AS ``own``."""
+    return remote == "external" if isinstance(remote, str) else remote != own
+
+
+class LocalCidr(Model):
+    """Pools for the two ends of the veth: the router takes the first usable address, node ``i`` the next ones."""
+
+    ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, equal on every node.")
+    ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, equal on every node.")
+
+    @model_validator(mode="after")
+    @cel("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
+    def _some_family(self) -> Self:
+        if self.ipv4 is None and self.ipv6 is None:
+            raise ValueError("set at least one of ipv4 and ipv6")
+        return self
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Return the pools that are set, IPv4 first."""
+        return tuple(pool for pool in (self.ipv4, self.ipv6) if pool is not None)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Return the families that are set, IPv4 first."""
+        pairs = ((self.ipv4, Family.IPV4), (self.ipv6, Family.IPV6))
+        return tuple(family for pool, family in pairs if pool is not None)
+
+
+class HostSession(Model):
+    """BGP with a speaker on the host."""
+
+    asn: Asn = Field(description="AS number of the router's side.")
+    host_asn: Asn | None = Field(
+        default=None, alias="hostASN", description="AS number of the host's speaker. Exclusive with hostType."
+    )
+    host_type: Literal["External", "Internal"] | None = Field(
+        default=None, description="External: any AS but asn; Internal: the same AS. Exclusive with hostASN."
+    )
+    local_cidr: Annotated[
+        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and make it anew")
+    ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
+
+    @model_validator(mode="after")
+    @cel("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
+    def _one_remote(self) -> Self:
+        if (self.host_asn is None) == (self.host_type is None):
+            raise ValueError("set exactly one of hostASN and hostType")
+        return self
+
+    @property
+    def remote_as(self) -> RemoteAS:
+        """Return what FRR takes for the host's AS."""
+        return remote_as(self.host_asn, self.host_type)

@@ -1,0 +1,194 @@
+"""The scalar types of the schemas, each with its range or grammar.
+
+Whatever reaches an FRR template or names a device is defined here or in :mod:`.names`, and its grammar admits no
+whitespace, newline or ``!``. Integers are strict: ``"100"`` and ``true`` are not numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from ..desired import IPAddress, IPInterface, Secret
+from .rules import Cel, Text
+
+#: Four-octet AS number (RFC 6793); 0 is reserved (RFC 7607).
+Asn = Annotated[int, Field(strict=True, ge=1, le=4294967295)]
+#: VXLAN network identifier, 24 bits (RFC 7348); 0 is not usable.
+Vni = Annotated[int, Field(strict=True, ge=1, le=16777215)]
+#: UDP port. The custom resource sets no range; the kernel takes only these.
+UdpPort = Annotated[int, Field(strict=True, ge=1, le=65535)]
+
+#: Longest text of an IPv6 address: eight groups of four digits. A network has a slash and three digits more.
+_ADDRESS_CHARACTERS: Final = 39
+_CIDR_CHARACTERS: Final = 43
+#: No leading zeros in the length, since Go's parser (so the API server) takes none.
+_CIDR: Final = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})", re.ASCII)
+
+
+def parse_address(text: str) -> IPAddress:
+    """Parse an address without scope. Raises ValueError that says what was expected."""
+    if len(text) > _ADDRESS_CHARACTERS or "%" in text:
+        raise ValueError("must be an IPv4 or IPv6 address without a zone")
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise ValueError("must be an IPv4 or IPv6 address, such as 192.0.2.1 or 2001:db8::1") from None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        raise ValueError("IPv4-mapped IPv6 addresses are not usable: write the IPv4 address")
+    return address
+
+
+def parse_cidr(text: str) -> IPInterface:
+    """Parse ``address/length``, host bits allowed. Raises ValueError that says what was expected."""
+    wanted = "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"
+    if len(text) > _CIDR_CHARACTERS or not _CIDR.fullmatch(text):
+        raise ValueError(wanted)
+    try:
+        interface = ip_interface(text)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if isinstance(interface.ip, IPv6Address) and interface.ip.ipv4_mapped:
+        raise ValueError("IPv4-mapped IPv6 networks are not usable: write the IPv4 network")
+    return interface
+
+
+def _check_address(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+def _check_cidr(text: str) -> str:
+    parse_cidr(text)
+    return text
+
+
+def _check_ipv4_cidr(text: str) -> str:
+    if parse_cidr(text).version != 4:
+        raise ValueError("must be an IPv4 network, such as 192.0.2.0/24")
+    return text
+
+
+def _check_ipv6_cidr(text: str) -> str:
+    if parse_cidr(text).version != 6:
+        raise ValueError("must be an IPv6 network, such as 2001:db8::/64")
+    return text
+
+
+#: The text stays as written, so that what is shown is what the user knows; consumers parse it again.
+Address = Annotated[
+    str,
+    AfterValidator(_check_address),
+    Text(max_length=_ADDRESS_CHARACTERS),
+    Cel("isIP(self)", "must be an IPv4 or IPv6 address, such as 192.0.2.1 or 2001:db8::1"),
+]
+Cidr = Annotated[
+    str,
+    AfterValidator(_check_cidr),
+    Text(max_length=_CIDR_CHARACTERS),
+    Cel("isCIDR(self)", "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"),
+]
+Ipv4Cidr = Annotated[
+    str,
+    AfterValidator(_check_ipv4_cidr),
+    Text(max_length=_CIDR_CHARACTERS),
+    Cel("isCIDR(self) && cidr(self).ip().family() == 4", "must be an IPv4 network, such as 192.0.2.0/24"),
+]
+Ipv6Cidr = Annotated[
+    str,
+    AfterValidator(_check_ipv6_cidr),
+    Text(max_length=_CIDR_CHARACTERS),
+    Cel("isCIDR(self) && cidr(self).ip().family() == 6", "must be an IPv6 network, such as 2001:db8::/64"),
+]
+
+
+#: The longest route target upstream's schema admits.
+_RT_CHARACTERS: Final = 21
+_NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+_MAX_16: Final = 65535
+_MAX_32: Final = 4294967295
+
+
+def _number(text: str, what: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{what} must be a decimal number")
+    return int(text)
+
+
+def check_route_target(text: str) -> str:
+    """Accept ``ASN:number`` or ``IPv4:number`` (RFC 4360; four-octet AS: RFC 5668).
+
+    The administrator's size decides the other half's: 16 bits beside an IPv4 address or an AS above 65535, else 32.
+    """
+    if len(text) > _RT_CHARACTERS:
+        raise ValueError(f"a route target has at most {_RT_CHARACTERS} characters")
+    left, colon, right = text.partition(":")
+    if not colon or ":" in right:
+        raise ValueError("a route target has exactly one ':', such as 64514:100 or 192.0.2.1:100")
+    if "." in left:
+        limit = _route_target_address(left)
+    else:
+        asn = _number(left, "the AS before ':'")
+        if asn > _MAX_32:
+            raise ValueError(f"the AS before ':' must be at most {_MAX_32}")
+        limit = _MAX_32 if asn <= _MAX_16 else _MAX_16
+    if _number(right, "what follows ':'") > limit:
+        raise ValueError(f"what follows ':' must be at most {limit} here")
+    return text
+
+
+def _route_target_address(left: str) -> int:
+    try:
+        IPv4Address(left)
+    except ValueError:
+        raise ValueError("what precedes ':' must be an AS number or an IPv4 address") from None
+    return _MAX_16
+
+
+RouteTarget = Annotated[
+    str,
+    AfterValidator(check_route_target),
+    Text(pattern=r"^([0-9]{1,10}|[0-9]+\.[0-9.]+):[0-9]{1,10}$", max_length=_RT_CHARACTERS),
+    Cel(
+        "self.contains('.') ? isIP(self.split(':')[0]) && int(self.split(':')[1]) <= 65535"
+        " : int(self.split(':')[0]) <= 4294967295"
+        " && int(self.split(':')[1]) <= (int(self.split(':')[0]) <= 65535 ? 4294967295 : 65535)",
+        "what follows ':' has 16 bits beside an IPv4 address or an AS above 65535, else 32; an AS has at most 32",
+    ),
+]
+
+
+#: FRR's limit is 128; the kernel's TCP-MD5 key takes 80 (TCP_MD5SIG_MAXKEYLEN), which FRR reports by itself.
+_PASSWORD_CHARACTERS: Final = 128
+_PASSWORD: Final = re.compile(r"[!-~]+", re.ASCII)
+
+
+def check_password(text: str) -> str:
+    """Accept 1 to 128 printable ASCII characters without spaces. The error never shows the text."""
+    if len(text) > _PASSWORD_CHARACTERS or not _PASSWORD.fullmatch(text):
+        raise ValueError("a password has 1 to 128 printable ASCII characters and no spaces")
+    return text
+
+
+class _SecretSchema:
+    """Lets pydantic turn text into a :class:`Secret`, and write it back only as stars."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            lambda text: Secret(check_password(text)),
+            core_schema.str_schema(coerce_numbers_to_str=True),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda _: "********"),
+        )
+
+
+#: A password: text in, :class:`~config.desired.Secret` out.
+SecretText = Annotated[
+    Secret,
+    _SecretSchema,
+    Text(pattern=f"^{_PASSWORD.pattern}$", min_length=1, max_length=_PASSWORD_CHARACTERS),
+]

@@ -1,0 +1,185 @@
+"""The fabric side of a node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ..desired import IPInterface, Secret
+from .base import Model
+from .names import InterfaceName
+from .neighbors import Neighbor, first_duplicate
+from .rules import cel
+from .selector import LabelSelector
+from .types import Asn, Cidr, Ipv4Cidr, parse_cidr
+
+_NOT_YET = "not supported yet in this version"
+#: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
+MAX_INTERFACES = 64
+
+
+class NetworkDevice(Model):
+    """A device of the host that is handed to the router."""
+
+    interface_name: InterfaceName = Field(description="Name of the host's network device.")
+
+
+class UnderlayInterface(Model):
+    """One link to the fabric."""
+
+    type: Literal["NetworkDevice"] = Field(description="Kind of link: NetworkDevice.")
+    network_device: NetworkDevice | None = Field(default=None, description="The device, when type is NetworkDevice.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("type") == "CNIDevice" or data.get("cniDevice") is not None):
+            raise ValueError(f"interfaces of type CNIDevice are {_NOT_YET}")
+        return data
+
+    @model_validator(mode="after")
+    @cel("has(self.networkDevice)", "type NetworkDevice needs networkDevice.interfaceName")
+    def _device_fits_type(self) -> Self:
+        if self.network_device is None:
+            raise ValueError("type NetworkDevice needs networkDevice.interfaceName")
+        return self
+
+    @property
+    def name(self) -> str:
+        """Return the device's name."""
+        return self.network_device.interface_name if self.network_device else ""
+
+
+class TunnelEndpoint(Model):
+    """Pools of the tunnel endpoints: node ``i`` takes host number ``i``."""
+
+    cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2, description="One pool, or one of each family.")
+
+    @field_validator("cidrs")
+    @classmethod
+    @cel(
+        "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)",
+        "at most one IPv4 and one IPv6 network",
+        field="cidrs",
+    )
+    def _one_a_family(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
+        versions = [parse_cidr(cidr).version for cidr in cidrs]
+        if len(set(versions)) != len(versions):
+            raise ValueError("at most one IPv4 and one IPv6 network")
+        return cidrs
+
+
+class GracefulRestartSettings(Model):
+    """BGP graceful restart (RFC 4724)."""
+
+    restart_time_seconds: int = Field(
+        default=120, strict=True, ge=1, le=4095, description="How long neighbours wait for the router to come back."
+    )
+    stale_path_time_seconds: int = Field(
+        default=360, strict=True, ge=1, le=4095, description="How long stale routes of a restarting neighbour are kept."
+    )
+
+
+def _overlap(neighbors: tuple[Neighbor, ...]) -> tuple[int, int] | None:
+    """Return the indices of two neighbours whose listen ranges overlap, or None.
+
+    Sorted by network, an overlap always shows between neighbours in the order.
+    """
+    ranges: dict[int, list[tuple[IPInterface, int]]] = defaultdict(list)
+    for index, neighbor in enumerate(neighbors):
+        if neighbor.listen_range is not None:
+            interface = parse_cidr(neighbor.listen_range)
+            ranges[interface.version].append((interface, index))
+    for group in ranges.values():
+        group.sort(key=lambda pair: (int(pair[0].network.network_address), pair[0].network.prefixlen))
+        for (one, first), (other, second) in pairwise(group):
+            if other.ip in one.network or one.ip in other.network or one.network == other.network:
+                return min(first, second), max(first, second)
+    return None
+
+
+class Underlay(Model):
+    """How the node is attached to the fabric; at most one applies to a node."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+    asn: Asn = Field(description="The router's AS number towards the fabric.")
+    router_id_cidr: Ipv4Cidr = Field(
+        default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i takes host number i+1."
+    )
+    neighbors: tuple[Neighbor, ...] = Field(min_length=1, max_length=128, description="BGP neighbours in the fabric.")
+    interfaces: tuple[UnderlayInterface, ...] = Field(
+        min_length=1, max_length=MAX_INTERFACES, description="Links to the fabric."
+    )
+    tunnel_endpoint: TunnelEndpoint | None = Field(default=None, description="VXLAN tunnel endpoints; VNIs need one.")
+    graceful_restart: GracefulRestartSettings | None = Field(
+        default=None, description="BGP graceful restart; absent: off."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_yet(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            wanted = [key for key in ("isis", "srv6", "routeReflector") if data.get(key) is not None]
+            if wanted:
+                raise ValueError(f"{', '.join(wanted)}: {_NOT_YET}")
+        return data
+
+    @field_validator("interfaces")
+    @classmethod
+    @cel(
+        "self.all(one, !has(one.networkDevice) || self.exists_one(other, has(other.networkDevice)"
+        " && other.networkDevice.interfaceName == one.networkDevice.interfaceName))",
+        "an interface is given twice",
+        field="interfaces",
+    )
+    def _each_interface_once(cls, interfaces: tuple[UnderlayInterface, ...]) -> tuple[UnderlayInterface, ...]:
+        index = first_duplicate(interface.name for interface in interfaces)
+        if index is not None:
+            raise ValueError(f"interface {interfaces[index].name} is given twice")
+        return interfaces
+
+    @field_validator("neighbors")
+    @classmethod
+    @cel(
+        "self.all(one, !has(one.address) || !isIP(one.address) || self.exists_one(other, has(other.address)"
+        " && isIP(other.address) && ip(other.address) == ip(one.address)))",
+        "a neighbour's address is given twice",
+        field="neighbors",
+    )
+    @cel(
+        "self.all(one, !has(one.interface)"
+        " || self.exists_one(other, has(other.interface) && other.interface == one.interface))",
+        "a neighbour's interface is given twice",
+        field="neighbors",
+    )
+    @cel(
+        "self.all(one, !has(one.listenRange) || !isCIDR(one.listenRange)"
+        " || self.exists_one(other, has(other.listenRange) && isCIDR(other.listenRange)"
+        " && (cidr(other.listenRange).containsIP(cidr(one.listenRange).ip())"
+        " || cidr(one.listenRange).containsIP(cidr(other.listenRange).ip()))))",
+        "two listen ranges overlap",
+        field="neighbors",
+    )
+    def _each_neighbor_once(cls, neighbors: tuple[Neighbor, ...]) -> tuple[Neighbor, ...]:
+        index = first_duplicate((neighbor.endpoint_kind, neighbor.endpoint) for neighbor in neighbors)
+        if index is not None:
+            raise ValueError(f"neighbour {neighbors[index].endpoint} is given twice")
+        pair = _overlap(neighbors)
+        if pair is not None:
+            first, second = (neighbors[number].listen_range for number in pair)
+            raise ValueError(f"listen ranges {first} and {second} overlap")
+        return neighbors
+
+    def with_passwords(self, passwords: Mapping[int, Secret]) -> Underlay:
+        """Return a copy in which the neighbours of these indices have a password instead of a reference to one."""
+        neighbors = tuple(
+            neighbor.model_copy(update={"password": passwords[index], "password_secret": None})
+            if index in passwords
+            else neighbor
+            for index, neighbor in enumerate(self.neighbors)
+        )
+        return self.model_copy(update={"neighbors": neighbors})

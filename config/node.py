@@ -1,0 +1,144 @@
+"""Who this node is: ``node-config.yaml``, and the arithmetic that derives an index from an address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from .desired import IPInterface
+from .files import UnreadableFileError, read_bounded
+from .models.base import Model
+from .models.names import NeighborInterface
+from .models.types import Cidr, parse_cidr
+from .provenance import Origin, Problem, Reason, Severity, errors
+from .reports import NodeIdentity
+from .schema import validate
+from .settings import LogLevelWord
+from .yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
+
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+#: Upstream truncates host parts to this; a pool that size does not exist, so IPAM refuses the index in time.
+_HOST_PART_BITS: Final = 64
+#: The longest name of a Kubernetes object (RFC 1123 subdomain).
+_MAX_NODE_NAME: Final = 253
+
+
+class IndexUnknownError(ValueError):
+    """The node's index cannot be derived from the addresses that the interface has now."""
+
+
+def _check_node_name(name: str) -> str:
+    if len(name) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(name):
+        raise ValueError("must be a host name: letters, digits, '.', '_' and '-'")
+    return name
+
+
+class NodeIndex(Model):
+    """Where the node's index comes from."""
+
+    index: int | None = Field(
+        default=None,
+        strict=True,
+        ge=0,
+        le=2**63 - 1,
+        description="The index, unique among nodes. Excludes interfaceName.",
+    )
+    interface_name: NeighborInterface | None = Field(
+        default=None, description="Host interface from whose address the index is derived: the address's host part."
+    )
+    cidr: Cidr | None = Field(default=None, description="Which address of that interface; absent: the first IPv4 one.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.index is not None and self.interface_name is not None:
+            raise ValueError("set at most one of index and interfaceName")
+        if self.cidr is not None and self.interface_name is None:
+            raise ValueError("cidr needs interfaceName")
+        return self
+
+
+class NodeConfig(Model):
+    """The content of ``node-config.yaml``."""
+
+    node_index: NodeIndex = Field(default_factory=NodeIndex, description="The node's place in every address pool.")
+    node_name: Annotated[str, AfterValidator(_check_node_name)] | None = Field(
+        default=None, description="The node's name in Kubernetes; absent: the host name."
+    )
+    log_level: LogLevelWord | None = Field(default=None, description="FRR's log level; absent: that of the daemon.")
+
+    @property
+    def needs_interface(self) -> str | None:
+        """Return the interface whose addresses :meth:`identify` needs, or None."""
+        return self.node_index.interface_name
+
+    def identify(self, hostname: str, addresses: Sequence[IPInterface] = (), log_level: str = "info") -> NodeIdentity:
+        """Return the node's identity. Raises :class:`IndexUnknownError` when no address gives an index."""
+        if self.needs_interface is not None:
+            try:
+                index = derive_index(addresses, self.node_index.cidr)
+            except IndexUnknownError as error:
+                raise IndexUnknownError(f"interface {self.needs_interface}: {error}") from None
+        else:
+            index = self.node_index.index or 0
+        return NodeIdentity(self.node_name or hostname, index, self.log_level or log_level)
+
+
+def derive_index(addresses: Sequence[IPInterface], cidr: str | None = None) -> int:
+    """Return the host part of the address that stands for the node.
+
+    With ``cidr`` it is the first address inside that network, of either family; else the first IPv4 address; else the
+    first global unicast IPv6 address. The prefix length is the interface's own. Raises :class:`IndexUnknownError`.
+    """
+    if not addresses:
+        raise IndexUnknownError("has no address")
+    if cidr is not None:
+        network = parse_cidr(cidr).network
+        chosen = next((one for one in addresses if one.version == network.version and one.ip in network), None)
+        if chosen is None:
+            raise IndexUnknownError(f"has no address in {network}")
+    else:
+        candidates: list[IPInterface] = [one for one in addresses if one.version == 4]
+        candidates += [one for one in addresses if _is_global_unicast(one)]
+        chosen = next(iter(candidates), None)
+        if chosen is None:
+            raise IndexUnknownError("has neither an IPv4 nor a global IPv6 address")
+    host_part = int(chosen.ip) & int(chosen.network.hostmask)
+    return host_part & ((1 << _HOST_PART_BITS) - 1)
+
+
+def _is_global_unicast(address: IPInterface) -> bool:
+    ip = address.ip
+    return not (ip.is_link_local or ip.is_multicast or ip.is_loopback or ip.is_unspecified)
+
+
+def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]]:
+    """Read the node's configuration; None comes with at least one error. Nothing is raised."""
+    try:
+        content, _ = read_bounded(path, MAX_BYTES)
+        document = parse_yaml(content, str(path))
+    except FileNotFoundError:
+        message = "does not exist; it must say at least 'nodeIndex: {index: <number>}'"
+        return None, (Problem(message=message, origin=Origin(path=str(path)), reason=Reason.FILE_INVALID),)
+    except UnreadableFileError as error:
+        return None, (error.problem(),)
+    except InvalidYamlError as error:
+        return None, error.problems
+    data = document.data()
+    config, problems = validate(NodeConfig, {} if data is None else data, document, reason=Reason.FILE_INVALID)
+    if config is not None and not errors(problems) and config.node_index == NodeIndex():
+        problems = (*problems, _implicit_index(document.origin(("nodeIndex",))))
+    return config, problems
+
+
+def _implicit_index(origin: Origin) -> Problem:
+    return Problem(
+        message="not given, so it is 0; two nodes with one index get the same addresses",
+        origin=origin,
+        field="nodeIndex.index",
+        severity=Severity.WARNING,
+        reason=Reason.FILE_INVALID,
+    )

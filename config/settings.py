@@ -1,0 +1,176 @@
+"""The daemon's own settings: every path, limit and interval that an operator may want to change.
+
+They come from one file and a ``conf.d`` directory beside it, merged in lexical order, the last one winning key by key.
+No file at all means the defaults. They are read once, at start: what the router should *do* is written elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from .files import UnreadableFileError, list_directory, read_bounded
+from .models.base import camel
+from .provenance import Origin, Problem, Reason, Severity
+from .schema import case_match, case_warning, known_keys, suggestion, validate
+from .yaml_reader import MAX_BYTES, Document, InvalidYamlError, format_path, parse_yaml
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+#: Upstream's flag takes zap's words, among them ``warn``.
+_LEVEL_WORDS: Mapping[str, str] = {"warn": "warning"}
+
+
+def _level(word: Any) -> Any:
+    if not isinstance(word, str):
+        return word
+    folded = word.lower()
+    return _LEVEL_WORDS.get(folded, folded)
+
+
+#: How much is logged; case does not matter and ``warn`` means ``warning``.
+LogLevelWord = Annotated[LogLevel, BeforeValidator(_level)]
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError("must be an absolute path without '..'")
+    if any(not character.isprintable() for character in str(path)):
+        raise ValueError("must not contain control characters")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+#: A word that becomes part of paths, unit names and command lines.
+PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+
+
+class Settings(BaseModel):
+    """The daemon's settings; in files the keys are camelCase (``stateDir``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=camel, populate_by_name=True)
+
+    node_config_file: AbsolutePath = Field(
+        default=Path("/etc/openperouter/node-config.yaml"),
+        description="Who this node is: index, name, FRR's log level.",
+    )
+    configs_dir: AbsolutePath = Field(
+        default=Path("/etc/openperouter/configs"), description="Directory of the router configuration, openpe_*.yaml."
+    )
+    state_dir: AbsolutePath = Field(
+        default=Path("/var/lib/openperouter"),
+        description="What must survive a reboot: last good files, the NIC journal.",
+    )
+    run_dir: AbsolutePath = Field(
+        default=Path("/run/openperouter"), description="Control socket, state file and lock of the running daemon."
+    )
+    metrics_file: AbsolutePath | None = Field(
+        default=None,
+        description="Metrics in Prometheus' text format, for node_exporter's textfile collector; absent: metrics.prom "
+        "in runDir. The unit must allow the daemon to write to its directory.",
+    )
+    netns: PlainName = Field(default="perouter", description="Name of the router's network namespace.")
+    frr_pathspace: PlainName = Field(default="perouter", description="FRR's instance name (its -N option).")
+    frr_etc_dir: AbsolutePath = Field(
+        default=Path("/etc/frr"), description="FRR's configuration directory; ours is the pathspace's below it."
+    )
+    frr_run_dir: AbsolutePath = Field(
+        default=Path("/run/frr"), description="FRR's runtime directory; sockets are in the pathspace's below it."
+    )
+    vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
+    frr_reload: AbsolutePath = Field(
+        default=Path("/usr/lib/frr/frr-reload.py"),
+        description="FRR's reload program, the last resort when nothing else makes FRR show the intent.",
+    )
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = Field(
+        default="openperouter-system", description="Kubernetes namespace to which resources from files belong."
+    )
+    kubeconfig: AbsolutePath | None = Field(
+        default=None,
+        description="Credentials of the API server; absent: the file kubeconfig in credentialsDir.",
+    )
+    credentials_dir: AbsolutePath = Field(
+        default=Path("/var/lib/hostbridge"),
+        description="Directory that a credentials proxy in the cluster fills: kubeconfig, token, ca.crt.",
+    )
+    bgp_listen_limit: int = Field(
+        default=65535, strict=True, ge=1, le=65535, description="Most dynamic BGP neighbours (FRR's bgp listen limit)."
+    )
+    log_level: LogLevelWord = Field(default="info", description="How much the daemon logs.")
+    audit_interval_seconds: float = Field(
+        default=60.0, ge=1, le=86400, allow_inf_nan=False, description="How often the kernel and FRR are compared anew."
+    )
+    settle_seconds: float = Field(
+        default=0.5,
+        ge=0,
+        le=30,
+        allow_inf_nan=False,
+        description="How long file changes are collected before they count.",
+    )
+
+
+def load_settings(main: Path, conf_d: Path) -> tuple[Settings, tuple[Problem, ...]]:
+    """Read ``main`` and then ``conf_d/*.yaml`` in lexical order, later keys winning.
+
+    Nothing is raised. When a problem is an error the settings returned are those of the files and keys that are good:
+    enough to log the problem, not to run with.
+    """
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    for path in [main, *_fragments(conf_d, problems)]:
+        document = _read(path, problems)
+        if document is not None:
+            values |= _accepted(document, problems)
+    return Settings.model_validate(values), tuple(problems)
+
+
+def _fragments(conf_d: Path, problems: list[Problem]) -> list[Path]:
+    try:
+        return [conf_d / name for name in list_directory(conf_d) if name.endswith(".yaml") and not name.startswith(".")]
+    except UnreadableFileError as error:
+        problems.append(error.problem())
+        return []
+
+
+def _read(path: Path, problems: list[Problem]) -> Document | None:
+    try:
+        return parse_yaml(read_bounded(path, MAX_BYTES)[0], str(path))
+    except FileNotFoundError:
+        return None
+    except UnreadableFileError as error:
+        problems.append(error.problem())
+    except InvalidYamlError as error:
+        problems += error.problems
+    return None
+
+
+def _accepted(document: Document, problems: list[Problem]) -> dict[str, Any]:
+    """Return one file's keys that are known and whose values are valid."""
+    data = document.data()
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        problems.append(_file_problem("must be a mapping (key: value)", document.origin()))
+        return {}
+    known = known_keys(Settings)
+    accepted: dict[str, Any] = {}
+    for key, value in data.items():
+        name = key if key in known else case_match(key, known)
+        if name is None:
+            message = f"unknown key; {suggestion(key, known)}"
+            problems.append(_file_problem(message, document.key_origin((key,)), format_path((key,))))
+        elif value is not None:
+            if name != key:
+                problems.append(case_warning(document, (key,), name))
+            _, found = validate(Settings, {name: value}, document, reason=Reason.FILE_INVALID)
+            problems += found
+            if not any(problem.severity is Severity.ERROR for problem in found):
+                accepted[name] = value
+    return accepted
+
+
+def _file_problem(message: str, origin: Origin, field: str = "") -> Problem:
+    return Problem(message=message, origin=origin, field=field, reason=Reason.FILE_INVALID)

@@ -1,0 +1,62 @@
+"""Which L3VNI a segment means by its routing domain's name: files and API name one another.
+
+An entry of a file means the L3VNI of the files with that short name, else the API's in the files' namespace, else the
+only one of that name in any other namespace. An object of the API means the L3VNI of its own namespace, else that of
+the files, by its short name or by the long one under which it is mirrored. What is configured counts, valid or not: a
+segment must not change its network because a file is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..desired import ResourceId
+from ..entries import resource_name
+from ..provenance import Kind, Reason
+from ..reports import Resource
+from ..standing import Standing, is_from_file, named
+from .verdicts import Findings, RefusedError
+
+_FIELD = "routingDomain.l3vni.name"
+
+
+class Domains:
+    """The L3VNIs that are configured for a node."""
+
+    def __init__(self, l3vnis: Iterable[Resource], node_name: str, standing: Standing) -> None:
+        self._l3vnis = {resource.id: resource for resource in l3vnis}
+        self._of_files = {one.name: one for one in self._l3vnis.values() if is_from_file(one)}
+        self._node_name = node_name
+        self._standing = standing
+
+    def find(self, segment: Resource, findings: Findings) -> Resource | None:
+        """Return the routing domain of a valid L2VNI, None without one. Raises :class:`RefusedError`."""
+        written = segment.spec.routing_domain
+        if written is None or written.l3vni is None:
+            return None
+        name: str = written.l3vni.name
+        found = next(self._by_order(segment, name), None)
+        if found is None and is_from_file(segment):
+            found = self._in_other_namespaces(segment, name, findings)
+        if found is None:
+            raise RefusedError(f'referenced L3VNI "{name}" not found', _FIELD, Reason.DEPENDENCY_FAILED)
+        return found
+
+    def _by_order(self, segment: Resource, name: str) -> Iterator[Resource]:
+        own = self._l3vnis.get(ResourceId(Kind.L3VNI, segment.namespace, name))
+        of_files = [self._of_files.get(word) for word in (resource_name(self._node_name, name), name)]
+        ordered = (*of_files, own) if is_from_file(segment) else (own, *of_files)
+        return (one for one in ordered if one is not None)
+
+    def _in_other_namespaces(self, segment: Resource, name: str, findings: Findings) -> Resource | None:
+        """Return the only L3VNI of that name; of several the one that is in force for this segment."""
+        found = sorted((one for one in self._l3vnis.values() if one.name == name), key=lambda one: one.namespace)
+        if len(found) < 2:
+            return next(iter(found), None)
+        held = self._standing.get(segment.id)
+        kept = next((one for one in found if held is not None and one.id == held.domain), None)
+        several = f'"{name}" may mean {", ".join(named(one) for one in found)}'
+        if kept is None:
+            raise RefusedError(f"{several}; use a name that only one has", _FIELD, Reason.DEPENDENCY_FAILED)
+        findings.warn(segment, f"{several}; it stays with {named(kept)}, which was there first", _FIELD)
+        return kept
