@@ -1,0 +1,8 @@
+"""Lets ``python -m supervisor`` be ``openperouter``."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What an actor is: an async function that gets a context and its channel ends.
+
+The context is the actor's only link to the supervisor. Through it the actor says that it has started, that it makes
+progress, that it is idle (waiting for input, which may take for ever) or inside a long call with a declared deadline,
+and which facts describe it. An actor that is neither idle nor working and makes no progress for longer than its
+progress deadline is frozen: the tree cancels and restarts it, and the watchdog stops being petted meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+import trio
+
+Mode = Literal["busy", "idle", "working"]
+
+#: A fact shown in ``openperouter status``: keep values short, they are printed on one line. Never a secret.
+Fact = str | int | float | bool | None
+
+
+class ActorContext:
+    """One incarnation's reports to the supervisor."""
+
+    def __init__(self, name: str, incarnation: int = 1, *, on_started: Callable[[], None] = lambda: None) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.mode: Mode = "busy"
+        self.facts: dict[str, Fact] = {}
+        self.last_progress = trio.current_time()
+        self.activity: str | None = None
+        self.activity_deadline: float | None = None
+        self.has_started = False
+        self._on_started = on_started
+
+    def started(self) -> None:
+        """Say that initialisation is complete. Idempotent; a child that never says so fails its start timeout."""
+        if not self.has_started:
+            self.has_started = True
+            self.progress()
+            self._on_started()
+
+    def progress(self) -> None:
+        """Say that a unit of work was just completed."""
+        self.last_progress = trio.current_time()
+
+    def note(self, **facts: Fact) -> None:
+        """Merge facts into this actor's observable state; a fact of None is removed."""
+        for key, value in facts.items():
+            if value is None:
+                self.facts.pop(key, None)
+            else:
+                self.facts[key] = value
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Wrap a wait for input: may last for ever without counting as frozen."""
+        self.progress()
+        previous, self.mode = self.mode, "idle"
+        try:
+            yield
+        finally:
+            self.mode = previous
+            self.progress()
+
+    @contextmanager
+    def working(self, what: str, seconds: float) -> Iterator[trio.CancelScope]:
+        """Wrap a declared long call: cancelled with :class:`trio.TooSlowError` after ``seconds``.
+
+        Meanwhile the actor counts as making progress, so the watchdog stays petted until exactly that deadline.
+        """
+        saved = (self.mode, self.activity, self.activity_deadline)
+        self.mode, self.activity, self.activity_deadline = "working", what, trio.current_time() + seconds
+        self.progress()
+        try:
+            with trio.fail_after(seconds) as scope:
+                yield scope
+        finally:
+            self.mode, self.activity, self.activity_deadline = saved
+            self.progress()
+
+
+class ActorBody(Protocol):
+    """What a child spec's factory starts: one incarnation of an actor."""
+
+    def __call__(self, context: ActorContext, /) -> Awaitable[None]:
+        """Run until cancelled, or fail."""

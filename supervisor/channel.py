@@ -1,0 +1,142 @@
+"""Typed channels that outlive the actors at their ends.
+
+Two kinds exist, on purpose. :class:`Latest` is a conflating cell for *state*: a slow reader skips intermediate values
+but never the last one, and a restarted reader sees the current value at once, so no producer has to re-send after a
+consumer's crash. :class:`Mailbox` is a bounded queue for real *events*. There is no request-reply: replies make cycles,
+and cycles make deadlocks. The supervisor owns every channel; an actor holds only ends of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+#: Marks a cell that nobody has written yet; None is a legal value.
+_EMPTY: Final = object()
+
+
+class Latest(Generic[T]):
+    """A named cell that keeps its last value.
+
+    Writing never blocks and never fails. Every write makes a new version, even of an equal value: whether a change
+    matters is the reader's business.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.version = 0
+        self._value: object = _EMPTY
+        self._changed = trio.Event()
+
+    def set(self, value: T) -> None:
+        """Replace the value and wake every waiting reader."""
+        self._value = value
+        self.version += 1
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def peek(self) -> T | None:
+        """Return the current value without consuming it, or None when nothing was ever written."""
+        return None if self._value is _EMPTY else self._value  # type: ignore[return-value]
+
+    def reader(self) -> LatestReader[T]:
+        """Return a new reading end that has seen nothing yet."""
+        return LatestReader(self)
+
+    async def wait_newer(self, version: int) -> int:
+        """Wait until the cell's version exceeds ``version``; return the new one."""
+        while self.version <= version:
+            await self._changed.wait()
+        return self.version
+
+
+class LatestReader(Generic[T]):
+    """One reader's position on a :class:`Latest` cell."""
+
+    def __init__(self, cell: Latest[T]) -> None:
+        self._cell = cell
+        self._seen = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether :meth:`receive` would return at once."""
+        return self._cell.version > self._seen
+
+    async def receive(self) -> T:
+        """Wait for a value this reader has not seen, and return the newest one.
+
+        The first call returns the current value at once when there is one. Atomic with respect to cancellation: a
+        cancelled call has consumed nothing.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._seen = await self._cell.wait_newer(self._seen)
+        return self._cell.peek()  # type: ignore[return-value]
+
+    async def wait_pending(self) -> None:
+        """Wait until :attr:`pending` holds, without consuming the value."""
+        await self._cell.wait_newer(self._seen)
+
+    def take(self) -> T | None:
+        """Return the newest unseen value without waiting, or None."""
+        if not self.pending:
+            return None
+        self._seen = self._cell.version
+        return self._cell.peek()
+
+
+async def wait_any(*readers: LatestReader[Any]) -> None:
+    """Wait until at least one reader has a value it has not seen; consume nothing."""
+    if any(reader.pending for reader in readers):
+        await trio.lowlevel.checkpoint()
+        return
+    async with trio.open_nursery() as nursery:
+
+        async def wake(reader: LatestReader[Any]) -> None:
+            await reader.wait_pending()
+            nursery.cancel_scope.cancel()
+
+        for reader in readers:
+            nursery.start_soon(wake, reader)
+
+
+class Mailbox(Generic[T]):
+    """A named, bounded queue of events; survives its reader's restarts because the supervisor keeps both ends open."""
+
+    def __init__(self, name: str, capacity: int) -> None:
+        if capacity < 1 or capacity == math.inf:
+            raise ValueError(f"mailbox {name}: capacity must be a positive, finite number, not {capacity}")
+        self.name = name
+        self.capacity = capacity
+        self.peak = 0
+        self._send, self._receive = trio.open_memory_channel[T](capacity)
+
+    def offer(self, event: T) -> bool:
+        """Queue an event without waiting; return False, and drop nothing that is queued, when the box is full."""
+        try:
+            self._send.send_nowait(event)
+        except trio.WouldBlock:
+            return False
+        self.peak = max(self.peak, self.depth)
+        return True
+
+    async def put(self, event: T) -> None:
+        """Queue an event, waiting for room."""
+        await self._send.send(event)
+        self.peak = max(self.peak, self.depth)
+
+    async def receive(self) -> T:
+        """Wait for the next event."""
+        return await self._receive.receive()
+
+    @property
+    def depth(self) -> int:
+        """Events now queued."""
+        return self._receive.statistics().current_buffer_used
+
+
+#: Either kind of channel, for the wiring graph.
+Channel = Latest[object] | Mailbox[object]

@@ -1,0 +1,68 @@
+"""Plain and coloured text for people: tables that line up, and nothing from outside that could steer a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TextIO
+
+Style = Literal["plain", "good", "bad", "warn", "dim", "bold"]
+
+_CODES: Final[dict[Style, str]] = {
+    "plain": "",
+    "good": "\033[32m",
+    "bad": "\033[31m",
+    "warn": "\033[33m",
+    "dim": "\033[2m",
+    "bold": "\033[1m",
+}
+_RESET: Final = "\033[0m"
+
+#: A piece of text and how to show it.
+Cell = tuple[str, Style]
+
+
+def wants_colour(stream: TextIO = sys.stdout) -> bool:
+    """Whether to colour: on a terminal, unless NO_COLOR (no-color.org) is set to anything or the terminal is dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Painter:
+    """Turns styled text into lines for one output."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+
+    def paint(self, text: str, style: Style) -> str:
+        """Return text for the terminal; control characters in it are shown, not sent."""
+        safe = "".join(character if character.isprintable() else "?" for character in text)
+        code = _CODES[style] if self._colour else ""
+        return f"{code}{safe}{_RESET}" if code and safe else safe
+
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
+        """Return lines with aligned columns, indented by two; columns that are empty everywhere are left out."""
+        body = [list(row) for row in rows]
+        kept = [column for column in range(len(head)) if any(row[column][0] for row in body)]
+        titles: list[Cell] = [(title, "dim") for title in head]
+        lines = [[row[column] for column in kept] for row in [titles, *body]]
+        widths = [max(len(line[column][0]) for line in lines) for column in range(len(kept))]
+        return [self._row(line, widths) for line in lines]
+
+    def _row(self, cells: Sequence[Cell], widths: Sequence[int]) -> str:
+        padded = (
+            self.paint(text, style) + " " * (width - len(text))
+            for (text, style), width in zip(cells, widths, strict=True)
+        )
+        return f"  {'  '.join(padded)}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in its two largest units, e.g. ``3d4h``, ``5m10s``."""
+    left = max(0, int(seconds))
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        amount, left = divmod(left, size)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return "".join(parts[:2]) or "0s"

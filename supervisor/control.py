@@ -1,0 +1,295 @@
+"""The control socket: how the command line asks the running daemon, and the only way in besides signals.
+
+A client sends one JSON object on one line and gets JSON objects, one a line, until the server closes:
+
+    {"verb": "status"}                  {"status": {...}}
+    {"verb": "watch"}                   {"status": {...}} now and at each change, until the client leaves
+    {"verb": "reload", "seconds": 60}   {"event": "progress", ...} ..., {"event": "done", "ok": true|false, ...}
+    anything else                       {"error": "..."}
+
+Promises: the socket is never reachable for anyone but root and its group, not even between its creation and its first
+use; a client that floods, stalls, lies or leaves costs a bounded amount of memory and time and disturbs nobody else; a
+verdict on a reload speaks of that very request. Only plain status values pass through here, so no secret can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from config.status import Status
+
+from . import events
+from .actor import ActorContext
+from .channel import Latest
+from .logs import get_logger
+
+LOG = get_logger("control")
+
+#: The longest request has three short members; anything beyond this is not ours.
+MAX_REQUEST_BYTES: Final = 4096
+#: Time for a client to say what it wants, and to take one answer; local programs need milliseconds.
+CLIENT_SECONDS: Final = 10.0
+MAX_CONNECTIONS: Final = 16
+DEFAULT_RELOAD_SECONDS: Final = 60.0
+MAX_RELOAD_SECONDS: Final = 600.0
+#: Read and write for the owner and the group (unix(7): connecting needs write permission).
+SOCKET_MODE: Final = 0o660
+#: ``getsockopt(2)`` number of the peer's supplementary groups, which Python does not name (asm-generic/socket.h).
+SO_PEERGROUPS: Final = 59
+
+RequestReload = Callable[[], int]
+
+
+class BadRequestError(Exception):
+    """The client's request cannot be served; the text goes back to it."""
+
+
+async def run(ctx: ActorContext, *, path: Path, status: Latest[Status], request_reload: RequestReload) -> None:
+    """Serve the control socket at ``path`` for ever.
+
+    ``request_reload`` asks for a reload, exactly as SIGHUP does, and returns the id of the request. Raises ``OSError``
+    when the socket cannot be made.
+    """
+    server = _Server(status, request_reload)
+    with _listening(path) as listener:
+        ctx.started()
+        with ctx.idle():
+            await trio.serve_listeners(server.handle, [listener])
+
+
+def verdict(status: Status, reload_id: int) -> dict[str, object] | None:
+    """Return the outcome of a reload request as an event, or None while it is not decided.
+
+    A reload is about the files: what a tenant wrote to the API and cannot be in force does not fail it.
+    """
+    reload = status.reload
+    errors = (problem for problem in status.problems if problem.severity == "error")
+    complaints = [str(problem) for problem in errors if not _is_from_the_api(problem.origin)]
+    complaints += [str(failure) for failure in status.failures if not _is_from_the_api(failure.origin)]
+    if reload.verified >= reload_id:
+        reason = f"{len(complaints)} problem(s) remain, everything else is in force" if complaints else ""
+        return _done(status, not complaints, reason, complaints)
+    if reload.failed >= reload_id:
+        return _done(status, False, reload.reason or "not applied", complaints)
+    if status.phase == "stopping":
+        return _done(status, False, "the daemon is stopping", complaints)
+    return None
+
+
+def _is_from_the_api(origin: str) -> bool:
+    """Whether an origin is ``namespace/name@version``: that of a file is its absolute path, some failures have none."""
+    return bool(origin) and not origin.startswith("/")
+
+
+def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[str, object]:
+    return {"event": "done", "ok": ok, "reason": reason, "problems": complaints, "summary": status.summary}
+
+
+class _Server:
+    """What all connections share."""
+
+    def __init__(self, status: Latest[Status], request_reload: RequestReload) -> None:
+        self._status = status
+        self._request_reload = request_reload
+        self._connections = 0
+
+    async def handle(self, stream: trio.SocketStream) -> None:
+        """Serve one client; whatever it does ends here."""
+        self._connections += 1
+        try:
+            async with stream:
+                await self._serve(stream)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            LOG.debug("a client left or stalled")
+        finally:
+            self._connections -= 1
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        try:
+            self._check_room()
+            _check_peer(stream)
+            answer = self._choose(stream, await _read_request(stream))
+        except BadRequestError as error:
+            await _send(stream, {"error": str(error)})
+        else:
+            await answer()
+
+    def _check_room(self) -> None:
+        if self._connections > MAX_CONNECTIONS:
+            raise BadRequestError(f"more than {MAX_CONNECTIONS} clients are connected; try again later")
+
+    def _choose(self, stream: trio.SocketStream, request: Mapping[str, object]) -> Callable[[], Awaitable[None]]:
+        """Return what answers a request; raise :class:`BadRequestError` for one that nobody answers."""
+        match request.get("verb"):
+            case "status":
+                return partial(self._send_status, stream)
+            case "watch":
+                return partial(_while_connected, stream, partial(self._watch, stream))
+            case "reload":
+                reload = partial(self._reload, stream, _seconds(request))
+                return partial(_while_connected, stream, reload)
+            case verb:
+                raise BadRequestError(f"unknown verb {verb!r}; known are status, watch and reload")
+
+    async def _send_status(self, stream: trio.SocketStream) -> None:
+        status = self._status.peek()
+        if status is None:
+            await _send(stream, {"error": "the daemon has no status yet"})
+        else:
+            await _send_line(stream, _status_line(status))
+
+    async def _watch(self, stream: trio.SocketStream) -> None:
+        reader = self._status.reader()
+        while True:
+            await _send_line(stream, _status_line(await reader.receive()))
+
+    async def _reload(self, stream: trio.SocketStream, seconds: float) -> None:
+        reload_id = self._request_reload()
+        LOG.info("reload requested over the control socket", reload_id=reload_id)
+        await _send(stream, {"event": "requested", "reload_id": reload_id})
+        with trio.move_on_after(seconds):
+            await _send(stream, await self._decided(stream, reload_id))
+            return
+        status = self._status.peek() or Status()
+        late = _done(status, False, f"not verified within {seconds:g} s: {status.summary}", [])
+        await _send(stream, late | {"timeout": True})
+
+    async def _decided(self, stream: trio.SocketStream, reload_id: int) -> dict[str, object]:
+        """Stream progress until the request is decided; return the verdict."""
+        reader, before = self._status.reader(), self._status.peek()
+        shown = before.summary if before else ""
+        while True:
+            status = await reader.receive()
+            outcome = verdict(status, reload_id)
+            if outcome is not None:
+                return outcome
+            if status.summary != shown:
+                shown = status.summary
+                await _send(stream, {"event": "progress", "summary": shown})
+
+
+def _status_line(status: Status) -> bytes:
+    return b'{"status": ' + status.to_json().encode() + b"}\n"
+
+
+async def _send(stream: trio.SocketStream, answer: Mapping[str, object]) -> None:
+    await _send_line(stream, json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+
+
+async def _send_line(stream: trio.SocketStream, line: bytes) -> None:
+    with trio.fail_after(CLIENT_SECONDS):
+        await stream.send_all(line)
+
+
+async def _read_request(stream: trio.SocketStream) -> Mapping[str, object]:
+    """Read one line; raise :class:`BadRequestError` when it is too long, late or not an object."""
+    received = bytearray()
+    with trio.move_on_after(CLIENT_SECONDS) as deadline:
+        while b"\n" not in received and len(received) <= MAX_REQUEST_BYTES:
+            chunk = await stream.receive_some(MAX_REQUEST_BYTES)
+            if not chunk:
+                break
+            received += chunk
+    if deadline.cancelled_caught:
+        raise BadRequestError(f"no request within {CLIENT_SECONDS:g} s")
+    return _parse_request(bytes(received))
+
+
+def _parse_request(received: bytes) -> Mapping[str, object]:
+    line, newline, _ = received.partition(b"\n")
+    if len(line) > MAX_REQUEST_BYTES:
+        raise BadRequestError(f"request longer than {MAX_REQUEST_BYTES} bytes")
+    if not newline:
+        raise BadRequestError("incomplete request")
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("request is not JSON") from error
+    if not isinstance(request, dict):
+        raise BadRequestError("request is not a JSON object")
+    return request
+
+
+def _seconds(request: Mapping[str, object]) -> float:
+    seconds = request.get("seconds", DEFAULT_RELOAD_SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_RELOAD_SECONDS:
+        raise BadRequestError(f"seconds must be a number above 0 and at most {MAX_RELOAD_SECONDS:g}")
+    return float(seconds)
+
+
+async def _while_connected(stream: trio.SocketStream, answer: Callable[[], Awaitable[None]]) -> None:
+    """Run a long answer, given up once the client closes its end or sends more than its one request."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_wait_closed, stream, nursery.cancel_scope)
+        await answer()
+        nursery.cancel_scope.cancel()
+
+
+async def _wait_closed(stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+    with suppress(trio.BrokenResourceError):
+        await stream.receive_some(1)
+    scope.cancel()
+
+
+def _check_peer(stream: trio.SocketStream) -> None:
+    """Refuse a peer that is neither root, nor this process's user, nor in its group.
+
+    The file's mode already says so; this also covers a descriptor that was opened before a change of mode.
+    """
+    _, uid, gid = struct.unpack("3i", stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if not may_connect(uid, {gid, *_peer_groups(stream)}):
+        LOG.warning("refused a client of the control socket", message_id=events.CLIENT_REFUSED, uid=uid, gid=gid)
+        raise BadRequestError("permission denied")
+
+
+def may_connect(uid: int, gids: set[int]) -> bool:
+    """Return whether a peer with this user and these groups may use the socket."""
+    return uid in {0, os.geteuid()} or os.getegid() in gids
+
+
+def _peer_groups(stream: trio.SocketStream) -> tuple[int, ...]:
+    """Return the peer's supplementary groups; none when they are more than any sane account has."""
+    try:
+        packed = stream.socket.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 4096)
+    except OSError:
+        return ()
+    return struct.unpack(f"{len(packed) // 4}I", packed)
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[trio.SocketListener]:
+    """Make the socket under a temporary name with its final mode, then put it in place of whatever is there.
+
+    The mode of the unbound socket is the mode of the file (Linux, net/unix/af_unix.c), so there is no moment with a
+    wider one. A socket left behind by a dead daemon is replaced: that no other daemon lives is the lock's business.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as unbound:
+        os.fchmod(unbound.fileno(), SOCKET_MODE)
+        unbound.bind(str(temporary))
+        temporary.chmod(SOCKET_MODE)  # the process's umask may have taken the group's bits
+        unbound.listen(MAX_CONNECTIONS)
+        temporary.rename(path)
+        inode = path.stat().st_ino
+        try:
+            yield trio.SocketListener(trio.socket.from_stdlib_socket(unbound))
+        finally:
+            _remove_own(path, inode)
+
+
+def _remove_own(path: Path, inode: int) -> None:
+    """Remove the socket unless a successor has already put its own there."""
+    with suppress(FileNotFoundError):
+        if path.stat().st_ino == inode:
+            path.unlink()

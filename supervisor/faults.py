@@ -1,0 +1,97 @@
+"""The small, closed set of expected errors, so that a caller can act on the type alone.
+
+A fault is something that the world did to us. Whether trying again can help is a property of the kind (``retry``), and
+so is the exit code of a process that ends because of it (``exit_code``). Everything that is not a fault is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+#: Exit codes follow sysexits.h, so that units can name them (``RestartPreventExitStatus=78``).
+EXIT_OK: Final = 0
+EXIT_UNAVAILABLE: Final = 69
+EXIT_BUG: Final = 70
+EXIT_OS: Final = 71
+EXIT_TEMPORARY: Final = 75
+EXIT_CONFIG: Final = 78
+
+#: Longest ``summarize`` text, in characters: it must fit on one line of ``openperouter status`` and in ``STATUS=``.
+SUMMARY_LENGTH: Final = 300
+
+
+class Fault(Exception):  # noqa: N818 - a fault is not always an error of ours
+    """An expected error. ``retry`` says whether the same attempt may succeed later without a user's help."""
+
+    exit_code: ClassVar[int] = EXIT_BUG
+    retry: ClassVar[bool] = True
+
+
+class ConfigFault(Fault):
+    """What the user wrote cannot work: retrying is pointless until it is changed."""
+
+    exit_code = EXIT_CONFIG
+    retry = False
+
+
+class DependencyFault(Fault):
+    """Something that we need is absent, hanging or refusing: FRR, the network namespace, the API server, a program."""
+
+    exit_code = EXIT_UNAVAILABLE
+
+
+class KernelFault(Fault):
+    """The kernel refused or failed an operation."""
+
+    exit_code = EXIT_OS
+
+
+class AlreadyRunningFault(Fault):
+    """Another instance holds the lock."""
+
+    exit_code = EXIT_TEMPORARY
+    retry = False
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the errors inside nested exception groups, in order; a plain error is its own only leaf."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
+
+
+def find(error: BaseException, kind: type[Fault]) -> Fault | None:
+    """Return the first fault of a kind inside an error, or None."""
+    return next((leaf for leaf in leaves(error) if isinstance(leaf, kind)), None)
+
+
+def is_bug(error: BaseException) -> bool:
+    """Whether any part of an error is not a fault, which deserves a traceback in the log."""
+    return any(not isinstance(leaf, Fault) for leaf in leaves(error))
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a process that this error ends.
+
+    A configuration fault anywhere wins, because it stops restarts; then a bug, because it needs a developer; then the
+    first fault.
+    """
+    if find(error, ConfigFault):
+        return EXIT_CONFIG
+    if is_bug(error):
+        return EXIT_BUG
+    first = find(error, Fault)
+    return first.exit_code if first else EXIT_BUG
+
+
+def summarize(error: BaseException) -> str:
+    """Return one bounded line for logs and status. Faults speak for themselves, bugs are prefixed with their type."""
+    text = "; ".join(dict.fromkeys(_one_line(leaf) for leaf in leaves(error)))
+    return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1]}…"
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, Fault) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

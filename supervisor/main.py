@@ -1,0 +1,83 @@
+"""The daemon's life: settings, lock, log, signals, the tree, and an exit code that says why it ended."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from pathlib import Path
+
+import trio
+
+from config.provenance import Problem, errors
+from config.settings import Settings, load_settings
+
+from . import events
+from .faults import EXIT_CONFIG, EXIT_OK, Fault
+from .lock import single_instance
+from .logs import configure, get_logger
+from .notify import Notifier
+from .signals import handle_signals
+from .tree import Ending
+from .version import VERSION
+from .wiring import Tree
+
+LOG = get_logger("supervisor")
+
+
+def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
+    """Run until stopped; return the process's exit code (``docs/architecture.md`` has the table).
+
+    ``log_level`` overrides that of the settings.
+    """
+    # A watchdog kill (SIGABRT) then leaves every thread's stack in the journal.
+    faulthandler.enable(sys.stderr)
+    settings, problems = load_settings(settings_file, settings_file.parent / "conf.d")
+    configure(log_level or settings.log_level)
+    notifier = Notifier()
+    if not usable(problems):
+        return finish(notifier, Ending(EXIT_CONFIG, "the settings are not usable"))
+    try:
+        with single_instance(settings.run_dir):
+            return finish(notifier, trio.run(live, settings, notifier))
+    except Fault as fault:
+        return finish(notifier, Ending(fault.exit_code, str(fault)))
+
+
+def usable(problems: tuple[Problem, ...]) -> bool:
+    """Log the settings' problems; return whether the daemon can run with them."""
+    for problem in problems:
+        (LOG.error if errors([problem]) else LOG.warning)(str(problem))
+    return not errors(problems)
+
+
+async def live(settings: Settings, notifier: Notifier) -> Ending:
+    """Run the tree until it ends."""
+    tree = Tree(settings, version=VERSION, notifier=notifier)
+
+    def stop() -> None:
+        notifier.stopping()
+        tree.stop()
+
+    LOG.info("starting", version=VERSION, configs=settings.configs_dir, netns=settings.netns)
+    async with trio.open_nursery() as nursery:
+
+        async def receive_signals(*, task_status: trio.TaskStatus[None]) -> None:
+            await handle_signals(stop=stop, reload=tree.channels.reload, task_status=task_status)
+
+        await nursery.start(receive_signals)
+        nursery.start_soon(tree.follow_children)
+        ending = await tree.supervisor.run()
+        nursery.cancel_scope.cancel()
+    return ending
+
+
+def finish(notifier: Notifier, ending: Ending) -> int:
+    """Say why the process ends, to the log and to systemd; return its exit code."""
+    notifier.stopping()
+    if ending.exit_code == EXIT_OK:
+        LOG.info("stopped; forwarding goes on", message_id=events.STOPPED, reason=ending.reason)
+    else:
+        LOG.error("ending", message_id=events.ENDING, reason=ending.reason, exit_code=ending.exit_code)
+        notifier.status(ending.reason)
+        notifier.failing(ending.exit_code)
+    return ending.exit_code

@@ -1,0 +1,110 @@
+"""Takes secrets out of any text, whatever it is about.
+
+Two nets, one behind the other. Known secrets are replaced wherever they stand, also as the notations of our files, of
+JSON, of URLs and of base64 show them. What only looks like a secret, by the words before it, is replaced too: FRR's
+grammar, assignments of keys that speak of passwords, keys and tokens of Kubernetes. It errs on the side of hiding.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote
+
+from actors.frr.redaction import HIDDEN, redact
+
+#: A shorter secret is replaced where it stands as a word of its own, or nothing would be left of the text.
+SHORT: Final = 5
+
+#: ``key: value``, ``key=value``, ``"key": "value"``: in YAML, JSON, environment files, sysctl and systemd's units.
+_ASSIGNMENT: Final = re.compile(
+    r"(?<![\w.-])(?P<key>[\w.-]*"
+    r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|private[_-]?key|key-?data|psk)"
+    r"[\w.-]*)[\"']?[ \t]*(?P<sign>[:=])[ \t]*(?=(?P<value>\S[^\n]*))",
+    re.IGNORECASE,
+)
+#: Keys that only name a file or an object which holds a secret.
+_REFERENCE: Final = re.compile(r"password[-_]?secret(?:ref|name)?", re.IGNORECASE)
+#: A block that goes on below: the value of the key is on the following lines, which belong to it by their indent.
+_BLOCK: Final = re.compile(r"^[|>][-+\d]*\s*(?:#.*)?$")
+_PEM: Final = re.compile(r"-----BEGIN [A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL)
+#: A JSON web token, as Kubernetes' service accounts have: three parts of base64url, the first an encoded ``{"``.
+_JWT: Final = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?")
+_BEARER: Final = re.compile(r"(?P<before>\b(?:bearer|basic)[ \t]+)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE)
+_IN_URL: Final = re.compile(r"(?P<before>://[^/\s:@]*:)(?P<value>[^@\s/]+)(?=@)")
+
+
+class Redactor:
+    """Knows some secrets; :meth:`clean` leaves none of them, nor anything that looks like another."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets if secret for form in _forms(secret)}
+        # The longest first: a secret may be a part of another.
+        self._known = sorted(forms, key=lambda form: (-len(form), form))
+
+    def __repr__(self) -> str:
+        return "Redactor(********)"
+
+    def clean(self, text: str) -> str:
+        """Return the text without secrets; lines stay lines."""
+        # Known ones first: what looks like a secret hides the rest of its line only.
+        found = text
+        for form in self._known:
+            # Searching first is what makes this quick: hardly any text has any of them.
+            if form in found:
+                found = _without(form, found)
+        found = _PEM.sub(HIDDEN, found)
+        found = _JWT.sub(HIDDEN, found)
+        found = _BEARER.sub(_stars, found)
+        found = _IN_URL.sub(_stars, found)
+        return redact("\n".join(_lines(found)))
+
+
+def _stars(match: re.Match[str]) -> str:
+    return f"{match['before']}{HIDDEN}"
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield each line without assigned secrets; lines that continue such an assignment are left out."""
+    deeper_than: int | None = None
+    for line in text.split("\n"):
+        indent = len(line) - len(line.lstrip())
+        if deeper_than is not None and (not line.strip() or indent > deeper_than):
+            continue
+        deeper_than = None
+        match = next((found for found in _ASSIGNMENT.finditer(line) if not _REFERENCE.fullmatch(found["key"])), None)
+        if match is None:
+            yield line
+            continue
+        if match["sign"] == ":" and _BLOCK.match(match["value"]):
+            deeper_than = indent
+        yield f"{line[: match.end()]}{HIDDEN}"
+
+
+def _without(form: str, text: str) -> str:
+    if len(form) >= SHORT:
+        return text.replace(form, HIDDEN)
+    return re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it may show up in text."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield secret.replace("'", "''")
+    yield repr(secret)[1:-1]
+    yield quote(secret, safe="")
+    if len(secret) >= SHORT:
+        yield from _encoded(secret)
+        yield secret.encode().hex()
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    """Yield the base64 of a secret, with and without a line end, without the padding that may follow."""
+    for text in (secret, f"{secret}\n"):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(text.encode()).decode().rstrip("=")
