@@ -1,0 +1,1 @@
+"""What the cluster gets to see of this node: its status object, conditions on what it was given, Events, its index."""

@@ -1,0 +1,127 @@
+"""What we keep of the server's objects.
+
+Only what some reader needs: an object comes with kilobytes about who managed which field, and kubectl leaves a copy of
+the whole manifest, passwords and all, in an annotation. Everything here raises
+:class:`~actors.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from actors.kube.client import Json
+from actors.kube.errors import UnreachableError
+from config.api import ApiNode, ApiObject
+from config.desired import Secret
+from config.models.types import check_password
+from config.provenance import Kind
+
+#: Repeats the manifest, so that it may hold a password in the clear.
+_MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: Whose annotations of the Node we read. Others keep clocks and the like in theirs, which would be news every time.
+_OUR_DOMAINS: Final = ("openpe.io/", "openperouter.github.io/")
+#: The key of a Secret's data.
+PASSWORD: Final = "password"  # noqa: S105 - the name of a key
+
+
+def api_object(kind: Kind, raw: Any) -> ApiObject:
+    """Return a custom resource; its ``spec`` is passed on as it is."""
+    meta = metadata(raw)
+    return ApiObject(
+        kind=kind,
+        namespace=str(meta.get("namespace") or ""),
+        name=meta["name"],
+        uid=str(meta.get("uid") or ""),
+        resource_version=str(meta.get("resourceVersion") or ""),
+        generation=_number(meta.get("generation")),
+        created=str(meta.get("creationTimestamp") or ""),
+        labels=_texts(meta.get("labels")),
+        annotations=_texts(meta.get("annotations"), without=_MANIFEST),
+        owners=_mappings(meta.get("ownerReferences")),
+        spec=raw.get("spec", {}),
+        conditions=_mappings(_mapping(raw.get("status")).get("conditions")),
+    )
+
+
+def api_node(raw: Any) -> ApiNode:
+    """Return a Node."""
+    meta = metadata(raw)
+    annotations = _texts(meta.get("annotations"))
+    ours = {key: value for key, value in annotations.items() if key.startswith(_OUR_DOMAINS)}
+    return ApiNode(meta["name"], str(meta.get("uid") or ""), _texts(meta.get("labels")), ours)
+
+
+def whole(raw: Any) -> Json:
+    """Return an object that is kept as it is."""
+    metadata(raw)
+    return dict(raw)
+
+
+def password(raw: Any) -> Secret | None:
+    """Return the password in a Secret, None where there is none that could be used.
+
+    One line end is not part of it, as with the files' passwords.
+    """
+    metadata(raw)
+    encoded = _mapping(raw.get("data")).get(PASSWORD)
+    try:
+        text = base64.b64decode(str(encoded or ""), validate=True).decode("ascii")
+        return Secret(check_password(text.removesuffix("\n").removesuffix("\r")))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def metadata(raw: Any) -> Mapping[str, Any]:
+    """Return an object's metadata, in which there is a name."""
+    meta = raw.get("metadata") if isinstance(raw, dict) else None
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
+        raise UnreachableError("what answered sends objects without names, so it is no API server")
+    return meta
+
+
+def version_of(raw: Any) -> str:
+    """Return the resource version of an object, a bookmark or a list. All of them have one."""
+    version = _mapping(_mapping(raw).get("metadata")).get("resourceVersion")
+    if not isinstance(version, str) or not version:
+        raise UnreachableError("what answered sends no resource versions, so it is no API server")
+    return version
+
+
+def items(page: Json) -> list[Any]:
+    """Return the objects of a list's page. An empty list is an answer, no list is none."""
+    found = page.get("items")
+    if found is None and str(page.get("kind", "")).endswith("List"):
+        # Go writes a nil slice as null.
+        return []
+    if not isinstance(found, list):
+        raise UnreachableError("what answered sends something else than the list asked for, so it is no API server")
+    return found
+
+
+def is_behind(version: str, known: str | None) -> bool:
+    """Whether a resource version is older than a known one of the same server.
+
+    They are comparable by promise since Kubernetes 1.35 (KEP-5504) and were so in fact before; where they are not
+    numbers nothing is said.
+    """
+    return known is not None and version.isdecimal() and known.isdecimal() and int(version) < int(known)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
+    found: Iterable[Any] = value if isinstance(value, list) else ()
+    return tuple(item for item in found if isinstance(item, dict))
+
+
+def _texts(value: Any, *, without: str = "") -> dict[str, str]:
+    return {key: text for key, text in _mapping(value).items() if isinstance(text, str) and key != without}
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,79 @@
+"""What survives of a stream when it breaks: the content, the version at which to go on, and how it is doing.
+
+A track belongs to a server, a stream to a connection: other credentials for the same server go on where the old ones
+were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from .retrying import Condition
+from .stores import Store
+
+
+@dataclass(eq=False)
+class Track:
+    """One collection. ``resource`` is its plural, for messages; ``params`` narrow it down. ``custom``: its kind may be
+    absent from a server, as those that every server has may not.
+
+    ``version`` None: a list is needed; so it is with ``recheck``, which remembers how far the server was.
+    ``down_since`` (trio's clock) None: the server is there for it, as far as it goes for us.
+    ``heard_at`` (Unix seconds): when the server last said something about it, 0 for never.
+    """
+
+    resource: str
+    path: str
+    store: Store
+    params: dict[str, str] = field(default_factory=dict)
+    custom: bool = False
+    version: str | None = None
+    recheck: bool = False
+    condition: Condition = Condition.WAITING
+    verb: str = "list"
+    down_since: float | None = field(default_factory=trio.current_time)
+    heard_at: float = 0.0
+    _scope: trio.CancelScope | None = None
+
+    @property
+    def needs_list(self) -> bool:
+        """Whether going on with a watch would not give the whole content."""
+        return self.version is None or self.recheck or self.store.stale
+
+    @property
+    def settled(self) -> bool:
+        """Whether the whole content is known, by the node's present labels."""
+        return self.store.known and not self.store.stale
+
+    def up(self, condition: Condition = Condition.WATCHING) -> None:
+        """Say that changes arrive as they happen, or that the server is there and says that none will."""
+        self.condition, self.down_since = condition, None
+
+    def down(self, condition: Condition) -> None:
+        """Say that changes may be missed from now on."""
+        self.condition = condition
+        if self.down_since is None:
+            self.down_since = trio.current_time()
+
+    def doubt(self) -> None:
+        """Have the list read anew, and end the watch that is open, if any."""
+        self.recheck = True
+        self.interrupt()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let :meth:`interrupt` end what is inside, as if it had ended by itself."""
+        try:
+            with trio.CancelScope() as self._scope:
+                yield
+        finally:
+            self._scope = None
+
+    def interrupt(self) -> None:
+        """End the watch that is open, if any: something else has to be done first."""
+        if self._scope is not None:
+            self._scope.cancel()

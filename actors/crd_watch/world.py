@@ -1,0 +1,189 @@
+"""All that is known from one server about one node, and when that is enough to be told.
+
+The tracks are the five kinds in all namespaces, the Node, the node's status object, and the Secrets that the node's
+underlays refer to. Streams fill them; here is what connects them: the node's labels choose among the objects, the
+objects say which Secrets are of interest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import trio
+
+from actors.kube.client import Json
+from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiObject, ApiSnapshot
+from config.desired import Secret
+from config.provenance import Kind
+from supervisor.channel import Latest
+
+from .decoding import api_node, is_behind, password, whole
+from .retrying import Condition
+from .stores import KindStore, SingleStore
+from .tracks import Track
+
+#: As many as one underlay has neighbours: each costs a connection.
+MOST_SECRETS: Final = 128
+#: How long the rest waits for a Secret that the server fails to give.
+FAILING_SECONDS: Final = 10.0
+_SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class World:
+    """What is known; made anew for another server or another name of the node. ``changes`` wakes who looks at it."""
+
+    def __init__(self, server: str, name: str, namespace: str, key: bytes, changes: Latest[None]) -> None:
+        self.server, self.name, self.namespace = server, name, namespace
+        self._changes = changes
+        #: Changes of content so far.
+        self.edits = 0
+        #: What is wrong with the way to the server, in one line.
+        self.trouble = ""
+        self.last_event: float | None = None
+        #: Set when it is known which labels the node has, or that it is not there.
+        self.labels_known = trio.Event()
+        self._labels: Mapping[str, str] | None = None
+        self._node: SingleStore[ApiNode] = SingleStore(name, api_node)
+        self._status: SingleStore[Json] = SingleStore(name, whole)
+        self._kinds = {kind: KindStore(kind, key) for kind in PLURALS}
+        by_name = {"fieldSelector": f"metadata.name={name}"}
+        status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
+        self.node = Track("nodes", "/api/v1/nodes", self._node, by_name)
+        self.tracks = (
+            self.node,
+            Track(NODE_STATUS_PLURAL, status_path, self._status, by_name, custom=True),
+            *(
+                Track(plural, f"/apis/{API_VERSION}/{plural}", self._kinds[kind], custom=True)
+                for kind, plural in PLURALS.items()
+            ),
+        )
+        self.secrets: dict[str, Track] = {}
+        self._passwords: dict[str, SingleStore[Secret]] = {}
+        #: References beyond what is followed.
+        self.ignored_secrets = 0
+
+    def all_tracks(self) -> Iterator[Track]:
+        """Yield the tracks of the moment."""
+        yield from self.tracks
+        yield from self.secrets.values()
+
+    @property
+    def complete(self) -> bool:
+        """Whether a snapshot may be told.
+
+        A Secret that cannot be read does not hold up everything else: it is left out, which is not the same as None.
+        """
+        return all(track.settled for track in self.tracks) and all(
+            track.settled or _is_given_up(track) for track in self.secrets.values()
+        )
+
+    @property
+    def down_times(self) -> list[float]:
+        """When each of the streams broke that are broken."""
+        return [track.down_since for track in self.all_tracks() if track.down_since is not None]
+
+    def heard_at(self) -> float:
+        """Return until when all of this was known to be true (Unix seconds)."""
+        return min((track.heard_at for track in self.all_tracks() if track.down_since is not None), default=0.0)
+
+    def stir(self) -> None:
+        """Wake those who look."""
+        self._changes.set(None)
+
+    def take_in(self, track: Track) -> None:
+        """Follow up a changed content."""
+        self.edits += 1
+        if track is self.node:
+            self._choose()
+        self._tend_secrets()
+        self.stir()
+
+    def take_in_list(self, track: Track, version: str) -> None:
+        """Follow up a list, which also tells how far the server is.
+
+        A server with older data than we have seen (etcd was put back from a backup) answers watches from our versions
+        not with an error, but with silence: then everything is listed anew.
+        """
+        if is_behind(version, track.version):
+            for other in self.all_tracks():
+                other.version = None
+                other.interrupt()
+        track.version, track.recheck = version, False
+        self.take_in(track)
+
+    def snapshot(self, synced_at: float, *, live: bool) -> ApiSnapshot:
+        """Return everything, in a fixed order."""
+        return ApiSnapshot(
+            node=self._node.value,
+            objects=tuple(found for store in self._kinds.values() for found in _in_order(store.objects)),
+            mirrored=tuple(found for store in self._kinds.values() for found in _in_order(store.mirrored)),
+            secrets=MappingProxyType(
+                {(self.namespace, name): self._passwords[name].value for name in self.secrets if self._read(name)}
+            ),
+            node_status=self._status.value,
+            synced_at=synced_at,
+            live=live,
+        )
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many objects concern this node, and how many it wrote."""
+        stores = self._kinds.values()
+        return sum(len(store.objects) for store in stores), sum(len(store.mirrored) for store in stores)
+
+    def _choose(self) -> None:
+        """Let the node's labels choose; those of a Node that is gone go on choosing.
+
+        A machine whose Node was deleted by mistake has to keep the network over which it can come back.
+        """
+        if self._node.value is not None and self._node.value.labels != self._labels:
+            self._labels = self._node.value.labels
+            for track in self.tracks:
+                if isinstance(track.store, KindStore):
+                    track.store.choose_by(self._labels)
+                    if track.store.stale:
+                        track.interrupt()
+        self.labels_known.set()
+
+    def _tend_secrets(self) -> None:
+        """Begin and end tracks so that there is one for each Secret that is referred to."""
+        wanted = sorted(set(self._references()))
+        self.ignored_secrets = len(wanted[MOST_SECRETS:])
+        for name in self.secrets.keys() - set(wanted[:MOST_SECRETS]):
+            del self.secrets[name], self._passwords[name]
+        for name in wanted[:MOST_SECRETS]:
+            if name not in self.secrets:
+                store = self._passwords[name] = SingleStore(name, password)
+                path = f"/api/v1/namespaces/{self.namespace}/secrets"
+                self.secrets[name] = Track("secrets", path, store, {"fieldSelector": f"metadata.name={name}"})
+
+    def _references(self) -> Iterator[str]:
+        """Yield the names of Secrets in underlays of our own namespace: no other namespace's may be read."""
+        for found in self._kinds[Kind.UNDERLAY].objects.values():
+            if found.namespace == self.namespace:
+                yield from _password_secrets(found.spec)
+
+    def _read(self, name: str) -> bool:
+        return self._passwords[name].known
+
+
+def _is_given_up(track: Track) -> bool:
+    """Whether the server answers, and what it says will not change soon: no right, or a store that it cannot read."""
+    failing_since = track.down_since if track.condition is Condition.FAILING else None
+    failing = failing_since is not None and trio.current_time() - failing_since >= FAILING_SECONDS
+    return failing or track.condition is Condition.REFUSED
+
+
+def _password_secrets(spec: Any) -> Iterator[str]:
+    """Yield what could be names of Secrets; the spec is anything that the server let pass."""
+    neighbors = spec.get("neighbors") if isinstance(spec, dict) else None
+    for neighbor in neighbors if isinstance(neighbors, list) else ():
+        name = neighbor.get("passwordSecret") if isinstance(neighbor, dict) else None
+        if isinstance(name, str) and _SECRET_NAME.fullmatch(name):
+            yield name
+
+
+def _in_order(objects: Mapping[tuple[str, str], ApiObject]) -> list[ApiObject]:
+    return [objects[name] for name in sorted(objects)]

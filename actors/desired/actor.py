@@ -1,0 +1,119 @@
+"""Publish one resolved state for each meaningful change of what users wrote, in files or in the API.
+
+The work is :func:`~actors.desired.deciding.decide`; this actor only holds on to what was accepted last, in the cell and
+on disk: the files never wait for the API, and a node that starts while the API is away has the networks of its objects
+all the same. An underlay that cannot be resolved leaves everything as it is: the state in force is published again with
+the new problems, so that a reload completes and status tells the truth while nothing on the node moves.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import trio
+
+from config.api import ApiSnapshot
+from config.api_memory import ApiMemory, essence
+from config.desired import DesiredState
+from config.provenance import Problem
+from config.reports import StaticSnapshot
+from config.settings import Settings
+from supervisor import events
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader, wait_any
+from supervisor.logs import get_logger
+
+from .deciding import Known, decide
+from .memory import REFRESH_SECONDS, Keeper
+
+log = get_logger("desired")
+
+#: Deadline of reading or writing some hundred kilobytes.
+DISK_SECONDS = 30.0
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    snapshots: LatestReader[StaticSnapshot],
+    api: LatestReader[ApiSnapshot],
+    out: Latest[DesiredState],
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Resolve each change; the cell itself remembers the state in force across restarts of this actor.
+
+    Nothing is published before the files were read once; the API's first snapshot is not waited for. ``clock`` gives
+    Unix seconds. Raises :class:`~supervisor.faults.ConfigFault` when nothing is in force and the files have no usable
+    underlay.
+    """
+    ctx.started()
+    with ctx.idle():
+        static = await snapshots.receive()
+    keeper = Keeper(settings.state_dir)
+    with ctx.working("reading what is remembered of the API", DISK_SECONDS):
+        memory = await trio.to_thread.run_sync(keeper.load, static.node.name)
+    known = Known(static, api.take(), memory.snapshot, memory.standing)
+    if known.api is None and memory.snapshot is not None:
+        log.info("goes on from what is remembered of the API", objects=len(memory.snapshot.objects))
+    while True:
+        decision = decide(known, out.peek(), settings.namespace)
+        if decision.state is not None:
+            report(decision.state, out.peek())
+            out.set(decision.state)
+        known = replace(known, accepted=decision.accepted, standing=decision.standing)
+        note(ctx, known, out.peek())
+        await keep(ctx, keeper, known, clock)
+        with ctx.idle(), trio.move_on_after(REFRESH_SECONDS if is_followed(known) else math.inf):
+            await wait_any(snapshots, api)
+        known = replace(known, static=snapshots.take() or known.static, api=api.take() or known.api)
+
+
+def is_followed(known: Known) -> bool:
+    """Whether what was accepted last is what the server says at this moment."""
+    return known.api is not None and known.api.live and known.accepted is known.api
+
+
+async def keep(ctx: ActorContext, keeper: Keeper, known: Known, clock: Callable[[], float]) -> None:
+    """Remember what was accepted, if that is news."""
+    snapshot = essence(known.accepted) if known.accepted else None
+    if snapshot is not None and is_followed(known):
+        snapshot = replace(snapshot, synced_at=clock())
+    memory = ApiMemory(known.static.node.name, snapshot, known.standing)
+    if keeper.is_due(memory, live=is_followed(known)):
+        with ctx.working("remembering what is in force", DISK_SECONDS):
+            await trio.to_thread.run_sync(keeper.write, memory)
+
+
+def note(ctx: ActorContext, known: Known, state: DesiredState | None) -> None:
+    """Say in the status what the state rests on."""
+    ctx.note(
+        generation=state.generation if state else 0,
+        api_objects=len(known.accepted.objects) if known.accepted else None,
+        api_from_memory=True if known.api is None and known.accepted else None,
+    )
+
+
+def report(state: DesiredState, before: DesiredState | None) -> None:
+    """Log each problem once, when it appears, and one line for a changed router."""
+    known: set[Problem] = set(before.problems) if before else set()
+    for problem in state.problems:
+        if problem not in known:
+            log.warning(
+                str(problem), message_id=events.PROBLEM, kind=problem.kind, name=problem.name, reason=problem.reason
+            )
+    for problem in known.difference(state.problems):
+        log.info("problem gone", origin=problem.origin, field=problem.field, kind=problem.kind, name=problem.name)
+    if before is None or state.content() != before.content():
+        log.info(
+            "new desired state",
+            message_id=events.NEW_STATE,
+            generation=state.generation,
+            underlay=state.underlay.resource.name if state.underlay else "none",
+            l3vnis=len(state.l3vnis),
+            l2vnis=len(state.l2vnis),
+            passthrough=state.passthrough is not None,
+        )

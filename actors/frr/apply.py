@@ -1,0 +1,242 @@
+"""Puts a configuration into FRR and believes only what FRR shows afterwards.
+
+The order: read; nothing to do when FRR runs the intent already; check dry, raw snippets one by one so that a bad one is
+alone; take out what must go; add what is missing; read again until FRR shows the intent. Only a verified text becomes
+the file that FRR boots with, so FRR restarted without us comes back with something that has worked.
+"""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from config.desired import DesiredRawFRR, DesiredState, ResourceFailure
+from config.provenance import Reason
+from config.reports import FrrOutcome
+from supervisor.atomic_file import remove_stale, write_atomic
+from supervisor.faults import DependencyFault
+from supervisor.logs import get_logger
+
+from .driver import FrrDriver
+from .removals import additions, corrections, passes, residue
+from .render import RenderedConfig
+from .running import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
+
+#: FRR's daemons apply what they are sent a moment later, through mgmtd; there is nothing to wait for but the result.
+READ_ATTEMPTS: Final = 6
+READ_PAUSE_SECONDS: Final = 0.5
+
+#: Longest complaint of FRR's that goes into a message, in characters.
+_COMPLAINT_LENGTH: Final = 300
+
+log = get_logger("frr")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A running configuration, and what separates it from an intent."""
+
+    text: str = field(repr=False)
+    intent: Intent
+    difference: Difference
+
+    @classmethod
+    def compare(cls, text: str, intent: Intent) -> _Seen:
+        return cls(text, intent, difference(intent, parse(text)))
+
+
+class Applier:
+    """Applies configurations, one at a time.
+
+    Remembers which raw snippets are no good, so that they are not tried again and again, and how FRR shows snippets
+    that it shows in other words.
+    """
+
+    def __init__(self, driver: FrrDriver, conf: Path, *, owner: str = "frr") -> None:
+        self._driver = driver
+        self._conf = conf
+        self._owner = owner
+        self._one_at_a_time = trio.Lock()
+        self._verdicts: dict[str, str] = {}
+        self._tolerated: tuple[str, Difference] | None = None
+
+    async def apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
+        """Make FRR run a configuration, or find that it does. FRR's absence or slowness is an outcome, not an error."""
+        async with self._one_at_a_time:
+            try:
+                return await self._apply(desired, rendered)
+            except DependencyFault as fault:
+                return FrrOutcome(desired, applied=False, error=str(fault))
+            except OSError as error:
+                reason = error.strerror or str(error)
+                return FrrOutcome(desired, applied=False, error=f"cannot write FRR's configuration: {reason}")
+
+    async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
+        await self._driver.wake()
+        await self._judge(rendered)
+        wanted = self._acceptable(rendered)
+        seen = _Seen.compare(await self._driver.running(), intended(wanted))
+        if self._good_already(seen, wanted):
+            changed = self._promote(wanted.text)
+            await self._clear_residue(seen)
+            return FrrOutcome(desired, True, changed, failures=self._failures(rendered, seen))
+        refusal = await self._driver.refusal(wanted.text)
+        if refusal:
+            return FrrOutcome(desired, applied=False, error=f"FRR refuses the configuration: {_short(refusal)}")
+        log.info("changing FRR's configuration", generation=desired.generation, difference=seen.difference.summary())
+        complaints, seen = await self._change(seen, wanted)
+        if not explained(seen.difference, seen.intent) and blamed(seen.difference, seen.intent):
+            self._condemn(seen, wanted, complaints)
+            wanted = self._acceptable(rendered)
+            complaints, seen = await self._change(_Seen.compare(seen.text, intended(wanted)), wanted)
+        if not explained(seen.difference, seen.intent):
+            return FrrOutcome(desired, False, True, _mismatch(seen, complaints), self._failures(rendered, seen))
+        self._tolerated = (wanted.text, seen.difference)
+        self._promote(wanted.text)
+        await self._clear_residue(seen)
+        return FrrOutcome(desired, True, True, failures=self._failures(rendered, seen, complaints))
+
+    async def _clear_residue(self, seen: _Seen) -> None:
+        """Remove empty VRF stanzas that FRR left behind, as far as it lets them go: not while their device is there."""
+        stale = residue(seen.text, seen.intent)
+        if stale:
+            await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in stale))
+
+    async def _judge(self, rendered: RenderedConfig) -> None:
+        """Check each snippet that is new by itself; forget the verdicts on those that are gone."""
+        verdicts = {}
+        for snippet in rendered.snippets:
+            known = self._verdicts.get(snippet.text)
+            verdict = await self._driver.refusal(snippet.text) if known is None else known
+            verdicts[snippet.text] = verdict
+        self._verdicts = verdicts
+
+    def _acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
+        return rendered.without({bad.source.resource for bad in rendered.snippets if self._verdicts.get(bad.text)})
+
+    def _condemn(self, seen: _Seen, wanted: RenderedConfig, complaints: str) -> None:
+        guilty = blamed(seen.difference, seen.intent)
+        for snippet in wanted.snippets:
+            if snippet.source in guilty:
+                said = f"; FRR said: {complaints}" if complaints else ""
+                self._verdicts[snippet.text] = f"FRR does not run {_listed(guilty[snippet.source])}{said}"
+
+    def _failures(self, rendered: RenderedConfig, seen: _Seen, complaints: str = "") -> tuple[ResourceFailure, ...]:
+        """Return the snippets that are left out, and those of which FRR shows not everything in their own words."""
+        refused = [
+            _failure(snippet.source, f"left out, because FRR refuses it: {_short(self._verdicts[snippet.text])}")
+            for snippet in rendered.snippets
+            if self._verdicts.get(snippet.text)
+        ]
+        said = f"; FRR said: {_short(complaints)}" if complaints else ""
+        lost = [
+            _failure(source, f"FRR does not show {_listed(entries)}{_instead(seen)}{said}")
+            for source, entries in blamed(seen.difference, seen.intent).items()
+        ]
+        return (*refused, *lost)
+
+    def _good_already(self, seen: _Seen, wanted: RenderedConfig) -> bool:
+        if self._tolerated == (wanted.text, seen.difference):
+            return True
+        if not seen.difference:
+            return not seen.intent.negations or self._on_disk() == wanted.text
+        # The same text was verified by an earlier process, and FRR shows all of it, some in other words.
+        return rewritten(seen.difference, seen.intent) and self._on_disk() == wanted.text
+
+    async def _change(self, seen: _Seen, wanted: RenderedConfig) -> tuple[str, _Seen]:
+        """Take out what must go, add what is missing, read; until FRR shows the intent, at most a few times.
+
+        What one round cannot do in place, such as a line on a subject that takes several, the next one does by force.
+        The last resort is FRR's reload program, which is slow but knows some rewriting that we do not.
+        """
+        complaints = ""
+        for thorough in (False, True, True):
+            seen = await self._remove(seen, thorough=thorough)
+            complaints = await self._add(seen, wanted, first=not thorough)
+            seen = await self._settled(seen.intent)
+            if explained(seen.difference, seen.intent):
+                return complaints, seen
+        complaints = await self._driver.reload(wanted.text)
+        return complaints, await self._settled(seen.intent)
+
+    async def _remove(self, seen: _Seen, *, thorough: bool) -> _Seen:
+        """Take out what has to go; FRR's complaints about lines that went along with others mean nothing."""
+        for step in passes(seen.difference, parse(seen.text)):
+            await self._driver.send(step.commands)
+            text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]
+            seen = _Seen.compare(text, seen.intent)
+        commands = corrections(seen.difference, thorough=thorough)
+        if commands:
+            await self._driver.send(commands)
+            seen = _Seen.compare(await self._driver.running(), seen.intent)
+        return seen
+
+    async def _add(self, seen: _Seen, wanted: RenderedConfig, *, first: bool) -> str:
+        """Send what FRR does not show now, and the first time the snippets' negations, which it may never show."""
+        pending = seen.intent.negations if first else frozenset()
+        commands = additions(wanted.text, pending.union(seen.difference.missing))
+        return await self._driver.send(commands) if commands else ""
+
+    async def _settled(self, intent: Intent) -> _Seen:
+        return _Seen.compare(await self._read_until(lambda text: not difference(intent, parse(text))), intent)
+
+    async def _read_until(self, good: Callable[[str], bool]) -> str:
+        """Return the running configuration once it is good, or as it is after a bounded number of readings."""
+        text = await self._driver.running()
+        for _ in range(READ_ATTEMPTS - 1):
+            if good(text):
+                break
+            await trio.sleep(READ_PAUSE_SECONDS)
+            text = await self._driver.running()
+        return text
+
+    def _on_disk(self) -> str | None:
+        try:
+            return self._conf.read_text()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def _promote(self, text: str) -> bool:
+        """Make a verified text the one that FRR boots with; return whether it was another."""
+        if self._on_disk() == text:
+            return False
+        remove_stale(self._conf)
+        write_atomic(self._conf, text, mode=0o640, owner=_ids(self._owner))
+        return True
+
+
+def _ids(user: str) -> tuple[int, int] | None:
+    """Return a user's numbers, or None where there is no such user, as on a developer's machine."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return None
+    return entry.pw_uid, entry.pw_gid
+
+
+def _failure(source: DesiredRawFRR, message: str) -> ResourceFailure:
+    return ResourceFailure(source.resource, Reason.FRR_CONFIGURATION_FAILED, message, source.origin)
+
+
+def _listed(entries: Iterable[Entry]) -> str:
+    return _short("; ".join(f"{show(entry)!r}" for entry in entries))
+
+
+def _instead(seen: _Seen) -> str:
+    """Say what FRR shows in place of lines that it shows in other words."""
+    return f", it shows {_listed(seen.difference.extra)}" if seen.difference.extra else ""
+
+
+def _mismatch(seen: _Seen, complaints: str) -> str:
+    said = f" (FRR said: {_short(complaints)})" if complaints else ""
+    return f"FRR does not run what it should: {_short(seen.difference.summary())}{said}"
+
+
+def _short(text: str) -> str:
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    return line if len(line) <= _COMPLAINT_LENGTH else f"{line[: _COMPLAINT_LENGTH - 1]}…"

@@ -1,0 +1,131 @@
+"""How FRR is read and changed: the one place that knows the programs.
+
+:class:`FrrDriver` is what applying needs; :class:`ReloadDriver` does it with vtysh and with FRR's own reload program.
+Neither of those is transactional, and their exit codes are hints at best: whoever calls them verifies.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+from actors.vtysh import FrrUnavailable, Vtysh
+from config.settings import Settings
+from supervisor.atomic_file import remove_stale, write_atomic
+from supervisor.subprocesses import CommandTimeout, Completed, run_command
+
+from .redaction import redact
+from .unwedging import Unwedger
+
+#: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.
+CHECK_SECONDS: Final = 30.0
+LOAD_SECONDS: Final = 60.0
+RELOAD_SECONDS: Final = 300.0
+
+#: The daemons that our configurations talk to; FRR counts as absent without all of them.
+DAEMONS: Final = frozenset({"zebra", "mgmtd", "bgpd", "bfdd", "staticd"})
+
+#: What vtysh says while it works, rather than about what went wrong.
+_PROGRESS: Final = (
+    "sending configuration",
+    "done",
+    "Waiting for children",
+    "Graceful restart configuration changed",
+    "No changes found to be committed",
+    "% Can't open configuration file",
+    "Configuration file[",
+)
+
+
+class FrrDriver(Protocol):
+    """What applying a configuration needs. Every method has a deadline and raises ``DependencyFault`` beyond it."""
+
+    async def wake(self) -> None:
+        """Return when all daemons accept commands; raise :class:`~actors.vtysh.FrrUnavailable` when one does not."""
+
+    async def running(self) -> str:
+        """Return the running configuration, secrets included."""
+
+    async def refusal(self, text: str) -> str:
+        """Check a text without applying it; return why it is refused, redacted, or nothing."""
+
+    async def send(self, commands: str) -> str:
+        """Run configuration commands; return what FRR complained about, redacted."""
+
+    async def reload(self, text: str) -> str:
+        """Make the running configuration equal a text; return what FRR complained about, redacted."""
+
+
+class ReloadDriver:
+    """Drives the FRR of ``settings.frr_pathspace``.
+
+    Its working files hold secrets: they live in a directory of root's own, and not under FRR's configuration directory,
+    because the reload program ends by writing an unverified ``frr.conf`` into the directory that it is told unless the
+    text came from exactly there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+        self._reload = str(settings.frr_reload)
+        self._bindir = str(settings.vtysh.parent)
+        self._pathspace = settings.frr_pathspace
+        self._directory = settings.run_dir / "frr"
+        self._unwedger = Unwedger(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
+
+    async def wake(self) -> None:
+        """Ask for the daemons that vtysh reaches."""
+        missing = DAEMONS - await self._vtysh.daemons()
+        if missing:
+            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(missing))}")
+
+    async def running(self) -> str:
+        """Ask all daemons at once."""
+        return await self._vtysh.text("show running-config")
+
+    async def refusal(self, text: str) -> str:
+        """Let vtysh parse the text: it knows every daemon's grammar, but nothing of what the daemons think."""
+        path = self._write("check.conf", text)
+        done = await self._vtysh.run("-C", "-f", str(path), seconds=CHECK_SECONDS)
+        path.unlink(missing_ok=True)
+        return "" if done.returncode == 0 else _complaints(done) or "the dry run failed without a reason"
+
+    async def send(self, commands: str) -> str:
+        """Send a file to all daemons, each of which takes what it understands, in no order between daemons."""
+        path = self._write("commands.conf", commands)
+        try:
+            done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS)
+        except CommandTimeout:
+            await self._unwedger.after_timeout()
+            raise
+        path.unlink(missing_ok=True)
+        return _complaints(done)
+
+    async def reload(self, text: str) -> str:
+        """Let FRR's reload program work out the commands and send them."""
+        # Not below a directory of the pathspace's name: the target of the final write is <confdir>/frr.conf.
+        path = self._write("frr.conf", text)
+        # Each vtysh that the program starts would complain of its absence, in pieces that mix with the others'.
+        below = self._directory / self._pathspace
+        below.mkdir(mode=0o700, exist_ok=True)
+        write_atomic(below / "vtysh.conf", "", mode=0o600)
+        places = ("--bindir", self._bindir, "--confdir", str(self._directory), "--rundir", str(self._directory))
+        options = ("--reload", "--stdout", "--log-level", "error", "-N", self._pathspace)
+        done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
+        path.unlink(missing_ok=True)
+        return _complaints(done)
+
+    def _write(self, name: str, text: str) -> Path:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkdir's mode is subject to the umask, and the directory may be an older one.
+        os.chmod(self._directory, 0o700)  # noqa: PTH101
+        path = self._directory / name
+        remove_stale(path)
+        write_atomic(path, text, mode=0o600)
+        return path
+
+
+def _complaints(done: Completed) -> str:
+    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+    spoken = dict.fromkeys(line for line in lines if line and not any(phrase in line for phrase in _PROGRESS))
+    return redact("\n".join(spoken))

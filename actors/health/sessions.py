@@ -1,0 +1,100 @@
+"""Which BGP sessions there should be and how each one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession, ResourceId
+from config.provenance import Origin
+from config.reports import SessionHealth
+
+from .observation import DEFAULT_VRF, Observation, Peer
+
+ESTABLISHED = "Established"
+#: Our word for a listen range that bgpd serves: it has no session of its own.
+LISTENING = "Listening"
+#: Our word for a session that is configured and that bgpd does not know.
+MISSING = "Missing"
+#: Our word for the state of every session while bgpd is not there to tell.
+UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One session that the configuration asks for."""
+
+    vrf: str
+    peer: str
+    role: str
+    owner: ResourceId
+    origin: Origin
+    listens: bool = False
+
+
+def sessions_of(state: DesiredState, refused: frozenset[ResourceId], seen: Observation) -> tuple[SessionHealth, ...]:
+    """Return the sessions that were asked for, then those that bgpd has besides: dynamic ones and raw snippets'."""
+    expected = tuple(expected_of(state, refused))
+    keys = {(one.vrf, one.peer) for one in expected}
+    asked = (_session(one, seen) for one in expected)
+    others = (
+        _session_health(vrf, peer, "fabric" if vrf == DEFAULT_VRF else "host", facts, seen)
+        for (vrf, peer), facts in sorted(seen.peers.items())
+        if (vrf, peer) not in keys
+    )
+    return (*asked, *others)
+
+
+def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator[Expected]:
+    """Yield the sessions of everything that has not been refused."""
+    underlay = state.underlay
+    if underlay is not None:
+        for neighbor in underlay.neighbors:
+            listens = neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE
+            yield Expected(DEFAULT_VRF, _peer_name(neighbor), "fabric", underlay.resource, underlay.origin, listens)
+    for vni in state.l3vnis:
+        if vni.session is not None and vni.resource not in refused:
+            yield from _host_sessions(vni.vrf, vni.session, vni.resource, vni.origin)
+    passthrough = state.passthrough
+    if passthrough is not None and passthrough.resource not in refused:
+        yield from _host_sessions(DEFAULT_VRF, passthrough.session, passthrough.resource, passthrough.origin)
+
+
+def _host_sessions(vrf: str, session: HostSession, owner: ResourceId, origin: Origin) -> Iterator[Expected]:
+    for addresses in session.addresses:
+        yield Expected(vrf, str(addresses.host.ip), "host", owner, origin)
+
+
+def _peer_name(neighbor: FabricNeighbor) -> str:
+    """Return the neighbour as FRR spells it: addresses in their shortest form."""
+    if neighbor.endpoint_kind is EndpointKind.ADDRESS:
+        return str(ip_address(neighbor.endpoint))
+    return neighbor.endpoint
+
+
+def _session(expected: Expected, seen: Observation) -> SessionHealth:
+    absent = MISSING if "bgpd" in seen.daemons else UNKNOWN
+    if expected.listens:
+        state = LISTENING if expected.peer in seen.listen_ranges else absent
+        return SessionHealth(expected.peer, expected.vrf, 0, state, role=expected.role)
+    facts = seen.peers.get((expected.vrf, expected.peer), Peer(state=absent))
+    return _session_health(expected.vrf, expected.peer, expected.role, facts, seen)
+
+
+def _session_health(vrf: str, peer: str, role: str, facts: Peer, seen: Observation) -> SessionHealth:
+    return SessionHealth(
+        peer=peer,
+        vrf=vrf,
+        remote_as=facts.remote_as,
+        state=facts.state,
+        uptime_seconds=facts.uptime_seconds,
+        prefixes_received=facts.prefixes,
+        role=role,
+        bfd=seen.bfd.get((vrf, peer), ""),
+    )
+
+
+def named(session: SessionHealth) -> str:
+    """Return a session in words, for messages."""
+    return f"{session.role} session {session.peer} in VRF {session.vrf}"

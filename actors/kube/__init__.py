@@ -1,0 +1,1 @@
+"""The way to the API server that several actors share: one HTTP client with errors that say whether to retry."""

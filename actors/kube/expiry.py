@@ -1,0 +1,78 @@
+"""When credentials end by themselves, as far as they say so.
+
+Nothing is verified here: the server does that. A token or certificate that cannot be read simply does not say.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+#: DER tags (ITU-T X.690) of what is on the way to a certificate's validity (RFC 5280, section 4.1).
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+#: The end of the year 9999: what calendars can show.
+_LAST: Final = 253402300799
+
+
+def token_expiry(token: str) -> float | None:
+    """Return when a JWT ends (its ``exp``, RFC 7519), in Unix seconds; None for one that does not say, or no JWT."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    seconds = claims.get("exp") if isinstance(claims, dict) else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _LAST:
+        return None
+    return float(seconds)
+
+
+def certificate_expiry(pem: str) -> float | None:
+    """Return when a PEM text's first certificate ends (``notAfter``), in Unix seconds; None for what is not one."""
+    begin = pem.find("-----BEGIN CERTIFICATE-----")
+    end = pem.find("-----END CERTIFICATE-----", begin)
+    if begin < 0 or end < 0:
+        return None
+    try:
+        der = ssl.PEM_cert_to_DER_cert(pem[begin:end] + "-----END CERTIFICATE-----")
+        return _not_after(der)
+    except (ValueError, IndexError, StopIteration, binascii.Error):
+        return None
+
+
+def _not_after(der: bytes) -> float:
+    certificate = next(_elements(der))[1]
+    fields = [one for one in _elements(next(_elements(certificate))[1]) if one[0] != _VERSION]
+    # Serial number, signature algorithm, issuer, validity.
+    tag, validity = fields[3]
+    if tag != _SEQUENCE:
+        raise ValueError("no validity")
+    _, (kind, moment) = _elements(validity)
+    formats = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
+    if kind not in formats:
+        raise ValueError("no time")
+    return datetime.strptime(moment.decode("ascii"), formats[kind]).replace(tzinfo=UTC).timestamp()
+
+
+def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and content of each DER element. Raises :class:`IndexError` or :class:`ValueError` for others."""
+    place = 0
+    while place < len(data):
+        tag, length, place = data[place], data[place + 1], place + 2
+        if length & 0x80:
+            size = length & 0x7F
+            length, place = int.from_bytes(data[place : place + size], "big"), place + size
+        if place + length > len(data):
+            raise ValueError("an element is longer than what holds it")
+        yield tag, data[place : place + length]
+        place += length

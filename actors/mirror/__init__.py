@@ -1,0 +1,1 @@
+"""Shows in the API what comes from files: one labelled object for each resource, for readers only."""

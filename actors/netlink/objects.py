@@ -1,0 +1,242 @@
+"""The kernel objects that we read and write, as plain typed values.
+
+pyroute2's messages become these in ``wire`` and go no further. Names, groups and numbers that users can see equal
+upstream's (reference 4.1, 12); the groups 4243 and 4244 and the two protocol numbers are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_interface
+
+from config.desired import Family, IPAddress, IPInterface
+
+#: Link group of a NIC handed to the router (upstream's).
+NIC_GROUP = 4242
+#: Link group of every device that we make: set in the very message that creates it, so there is no unmarked moment.
+OWNED_GROUP = 4243
+#: Link group that our devices get in order to be deleted in one call: 3.3 times quicker than one by one.
+CONDEMNED_GROUP = 4244
+OUR_GROUPS = frozenset({OWNED_GROUP, CONDEMNED_GROUP})
+
+#: IFA_PROTO of the addresses that we put on devices (kernel 5.18 and later), so that only these are ever taken away.
+ADDRESS_PROTOCOL = 79
+#: rtm_protocol of the routes that we make.
+ROUTE_PROTOCOL = 79
+#: FRR's documented metric for a VRF's "unreachable default": distance 255 in the top byte, so zebra never selects it.
+UNREACHABLE_METRIC = 4278198272
+
+#: linux/if_addr.h
+IFA_F_PERMANENT = 0x80
+IFA_F_NOPREFIXROUTE = 0x200
+
+
+class Namespace(StrEnum):
+    """The two network namespaces that we work in: the process's own, and the router's."""
+
+    HOST = "host"
+    ROUTER = "router"
+
+
+class LinkKind(StrEnum):
+    """Kinds of devices that we make, in the kernel's words."""
+
+    VRF = "vrf"
+    BRIDGE = "bridge"
+    VXLAN = "vxlan"
+    VETH = "veth"
+
+
+@dataclass(frozen=True, slots=True)
+class Vxlan:
+    """What decides a VXLAN device; any difference means a new device (IDEM-4)."""
+
+    vni: int
+    port: int
+    local: IPAddress | None
+    lower: str = "lo"
+    learning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One device as the kernel has it. ``kind`` is empty for hardware, ``master`` for a free device.
+
+    ``peer_index`` is IFLA_LINK: of a veth, the other end's index. ``addr_gen_none`` None means that the kernel did not
+    say.
+    """
+
+    index: int
+    name: str
+    kind: str = ""
+    group: int = 0
+    up: bool = False
+    mtu: int = 1500
+    mac: str = ""
+    master: str = ""
+    table: int | None = None
+    vxlan: Vxlan | None = None
+    neigh_suppress: bool = False
+    addr_gen_none: bool | None = False
+    peer_index: int = 0
+    altnames: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> bool:
+        """Whether we made this device."""
+        return self.group in OUR_GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One address on a device. ``flags`` are IFA_F_*, ``scope`` is RT_SCOPE_*; ``ours`` says that it has our mark.
+
+    ``peer`` is the other end's address on a point-to-point link, in text, else empty. ``broadcast`` is None when it is
+    the one that the prefix implies (:func:`usual_broadcast`), empty for none. ``label`` (IPv4) is empty when it is just
+    the device's name.
+    """
+
+    interface: IPInterface
+    flags: int = IFA_F_PERMANENT
+    scope: int = 0
+    ours: bool = False
+    peer: str = ""
+    broadcast: str | None = None
+    label: str = ""
+
+    @property
+    def permanent(self) -> bool:
+        """Whether somebody configured it, rather than a router advertisement or DHCP with a lifetime."""
+        return bool(self.flags & IFA_F_PERMANENT)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRoute:
+    """One route through a NIC: enough to make it again. Numbers are the kernel's; an absent gateway is empty text."""
+
+    family: Family
+    destination: str
+    table: int
+    gateway: str = ""
+    source: str = ""
+    priority: int = 0
+    protocol: int = 3
+    scope: int = 0
+    type: int = 1
+    flags: int = 0
+    mtu: int = 0
+
+
+class NicPhase(StrEnum):
+    """How far a hand-over is: written before the step that it names."""
+
+    MOVING = "moving"
+    INSIDE = "inside"
+    RESTORING = "restoring"
+
+
+@dataclass(frozen=True, slots=True)
+class NicRecord:
+    """What the journal remembers of a NIC while the router has it."""
+
+    name: str
+    phase: NicPhase
+    mtu: int
+    mac: str
+    up: bool
+    addresses: tuple[Address, ...] = ()
+    routes: tuple[SavedRoute, ...] = ()
+    altnames: tuple[str, ...] = ()
+    master: str = ""
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceView:
+    """One namespace's links by name, and addresses by link name."""
+
+    links: Mapping[str, Link] = field(default_factory=dict)
+    addresses: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
+
+    def interfaces(self, link: str) -> frozenset[IPInterface]:
+        """Return a link's addresses with their prefix lengths."""
+        return frozenset(address.interface for address in self.addresses.get(link, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that planning looks at, read in one pass.
+
+    ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are those of the tables asked
+    about that hold somebody's routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` are the routes of
+    wanted NICs in the host.
+    """
+
+    host: NamespaceView = field(default_factory=NamespaceView)
+    router: NamespaceView = field(default_factory=NamespaceView)
+    sysctls: Mapping[str, str | None] = field(default_factory=dict)
+    unreachable: frozenset[tuple[Family, int]] = frozenset()
+    busy_tables: frozenset[int] = frozenset()
+    tables: Mapping[str, int] = field(default_factory=dict)
+    journal: Mapping[str, NicRecord] = field(default_factory=dict)
+    nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
+
+    def view(self, namespace: Namespace) -> NamespaceView:
+        """Return one namespace's part."""
+        return self.host if namespace is Namespace.HOST else self.router
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an observation is asked to include beyond links and addresses."""
+
+    nics: tuple[str, ...] = ()
+    tables: tuple[int, ...] = ()
+
+
+def router_bridge(vni: int) -> str:
+    """Return the name of a VNI's bridge in the router."""
+    return f"br-pe-{vni}"
+
+
+def vxlan_device(vni: int) -> str:
+    """Return the name of a VNI's VXLAN device."""
+    return f"vni{vni}"
+
+
+def host_veth(vni: int) -> str:
+    """Return the name of a VNI's veth end in the host; 15 characters at the most, exactly IFNAMSIZ - 1."""
+    return f"host-e-{vni}"
+
+
+def router_veth(vni: int) -> str:
+    """Return the name of a VNI's veth end in the router."""
+    return f"pe-e-{vni}"
+
+
+def host_bridge(vni: int) -> str:
+    """Return the name of an L2VNI's managed bridge in the host."""
+    return f"br-hs-{vni}"
+
+
+PASSTHROUGH_HOST = "pt-host"
+PASSTHROUGH_ROUTER = "pt-ns"
+
+
+def gateway_mac(vni: int) -> str:
+    """Return the anycast gateway's MAC: 00:f3 and big-endian VNI + 1, the same on all nodes (reference 4.8)."""
+    return ":".join(f"{byte:02x}" for byte in b"\x00\xf3" + (vni + 1).to_bytes(4, "big"))
+
+
+def usual_broadcast(interface: IPInterface, peer: str) -> str:
+    """Return the broadcast address that an address has when nobody says otherwise; empty for none."""
+    if peer or interface.version != 4 or interface.network.prefixlen >= 31:
+        return ""
+    return str(interface.network.broadcast_address)
+
+
+def parse_interface(text: str) -> IPInterface:
+    """Return an address with prefix length from text; ValueError for anything else."""
+    return ip_interface(text)

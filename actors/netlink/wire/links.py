@@ -1,0 +1,201 @@
+"""Links over rtnetlink: dump, create, change, move, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, RTM_NEWLINKPROP, RTM_SETLINK
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+from ..objects import Link, LinkKind, Vxlan
+from .socket import CREATE, REQUEST, RouteSocket
+
+IFF_UP = 1
+#: linux/rtnetlink.h RTEXT_FILTER_SKIP_STATS: half of a link message is counters.
+SKIP_STATS = 1 << 3
+#: linux/if_link.h IN6_ADDR_GEN_MODE_NONE
+ADDR_GEN_NONE = 1
+
+Attribute = tuple[str, Any]
+
+
+def _message(*attributes: Attribute, index: int = 0) -> Any:
+    message = ifinfmsg()
+    message["index"] = index
+    message["attrs"] = [list(attribute) for attribute in attributes]
+    return message
+
+
+def _nested(*attributes: Attribute) -> dict[str, Any]:
+    return {"attrs": [list(attribute) for attribute in attributes]}
+
+
+def dump_links(socket: RouteSocket) -> list[Link]:
+    """Return every link of the namespace."""
+    messages = socket.dump(lambda: _message(("IFLA_EXT_MASK", SKIP_STATS)), RTM_GETLINK)
+    names = {message["index"]: message.get_attr("IFLA_IFNAME") for message in messages}
+    return [_link(message, names) for message in messages]
+
+
+def index_of(socket: RouteSocket, name: str) -> int:
+    """Return a link's index by its name; KernelRefusal (ENODEV) when it is not there."""
+    message = _message(("IFLA_EXT_MASK", SKIP_STATS), ("IFLA_IFNAME", name))
+    return int(socket.request(message, RTM_GETLINK, REQUEST & ~4)[0]["index"])
+
+
+def _link(message: Any, names: dict[int, str]) -> Link:
+    info = message.get_attr("IFLA_LINKINFO")
+    kind = (info.get_attr("IFLA_INFO_KIND") if info else None) or ""
+    data = info.get_attr("IFLA_INFO_DATA") if info and kind in {LinkKind.VRF, LinkKind.VXLAN} else None
+    properties = message.get_attr("IFLA_PROP_LIST")
+    return Link(
+        index=message["index"],
+        name=message.get_attr("IFLA_IFNAME"),
+        kind=kind,
+        group=message.get_attr("IFLA_GROUP") or 0,
+        up=bool(message["flags"] & IFF_UP),
+        mtu=message.get_attr("IFLA_MTU") or 0,
+        mac=message.get_attr("IFLA_ADDRESS") or "",
+        master=names.get(message.get_attr("IFLA_MASTER") or 0, ""),
+        table=data.get_attr("IFLA_VRF_TABLE") if data and kind == LinkKind.VRF else None,
+        vxlan=_vxlan(data, names) if data and kind == LinkKind.VXLAN else None,
+        neigh_suppress=_neigh_suppress(info),
+        addr_gen_none=_addr_gen_none(message),
+        peer_index=message.get_attr("IFLA_LINK") or 0,
+        altnames=tuple(value for key, value in properties["attrs"] if key == "IFLA_ALT_IFNAME") if properties else (),
+    )
+
+
+def _vxlan(data: Any, names: dict[int, str]) -> Vxlan:
+    local = data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6")
+    return Vxlan(
+        vni=data.get_attr("IFLA_VXLAN_ID") or 0,
+        port=data.get_attr("IFLA_VXLAN_PORT") or 0,
+        local=ip_address(local) if local else None,
+        lower=names.get(data.get_attr("IFLA_VXLAN_LINK") or 0, ""),
+        learning=bool(data.get_attr("IFLA_VXLAN_LEARNING")),
+    )
+
+
+def _neigh_suppress(info: Any) -> bool:
+    if not info or info.get_attr("IFLA_INFO_SLAVE_KIND") != "bridge":
+        return False
+    data = info.get_attr("IFLA_INFO_SLAVE_DATA")
+    return bool(data and data.get_attr("IFLA_BRPORT_NEIGH_SUPPRESS"))
+
+
+def _addr_gen_none(message: Any) -> bool | None:
+    spec = message.get_attr("IFLA_AF_SPEC")
+    inet6 = spec.get_attr("AF_INET6") if spec else None
+    mode = inet6.get_attr("IFLA_INET6_ADDR_GEN_MODE") if inet6 else None
+    return None if mode is None else mode == ADDR_GEN_NONE
+
+
+def create_link(
+    socket: RouteSocket, name: str, kind: str, *, group: int, data: Sequence[Attribute] = (), mtu: int | None = None
+) -> None:
+    """Make a link, down, with its group in the same message."""
+    socket.request(_message(*_identity(name, group, mtu), _link_info(kind, data)), RTM_NEWLINK, CREATE)
+
+
+def create_veth(
+    socket: RouteSocket, name: str, peer: str, *, peer_namespace: int, group: int, mtu: int | None = None
+) -> None:
+    """Make a veth pair whose other end is born in the namespace of the file descriptor ``peer_namespace``."""
+    other = ifinfmsg()
+    other["attrs"] = [list(a) for a in (*_identity(peer, group, mtu), ("IFLA_NET_NS_FD", peer_namespace))]
+    data = (("VETH_INFO_PEER", {"index": 0, "attrs": other["attrs"]}),)
+    create_link(socket, name, LinkKind.VETH, group=group, data=data, mtu=mtu)
+
+
+def _identity(name: str, group: int, mtu: int | None) -> list[Attribute]:
+    attributes: list[Attribute] = [("IFLA_IFNAME", name), ("IFLA_GROUP", group)]
+    if mtu is not None:
+        attributes.append(("IFLA_MTU", mtu))
+    return attributes
+
+
+def _link_info(kind: str, data: Sequence[Attribute]) -> Attribute:
+    info: list[Attribute] = [("IFLA_INFO_KIND", str(kind))]
+    if data:
+        info.append(("IFLA_INFO_DATA", _nested(*data)))
+    return "IFLA_LINKINFO", _nested(*info)
+
+
+def vrf_data(table: int) -> Sequence[Attribute]:
+    """Return the creation data of a VRF."""
+    return (("IFLA_VRF_TABLE", table),)
+
+
+def vxlan_data(vxlan: Vxlan, lower_index: int) -> Sequence[Attribute]:
+    """Return the creation data of a VXLAN device."""
+    local: list[Attribute] = []
+    if vxlan.local is not None:
+        local = [("IFLA_VXLAN_LOCAL" if vxlan.local.version == 4 else "IFLA_VXLAN_LOCAL6", str(vxlan.local))]
+    return (
+        ("IFLA_VXLAN_ID", vxlan.vni),
+        ("IFLA_VXLAN_LINK", lower_index),
+        *local,
+        ("IFLA_VXLAN_PORT", vxlan.port),
+        ("IFLA_VXLAN_LEARNING", int(vxlan.learning)),
+    )
+
+
+def change_link(
+    socket: RouteSocket,
+    name: str,
+    *,
+    master: int | None = None,
+    mtu: int | None = None,
+    mac: str | None = None,
+    group: int | None = None,
+    neigh_suppress: bool | None = None,
+    alias: str | None = None,
+    up: bool | None = None,
+) -> None:
+    """Change a link's attributes in one message; ``master`` is an index, 0 releases."""
+    pairs: list[tuple[str, object]] = [
+        ("IFLA_ADDRESS", mac),
+        ("IFLA_MTU", mtu),
+        ("IFLA_GROUP", group),
+        ("IFLA_IFALIAS", alias),
+        ("IFLA_MASTER", master),
+    ]
+    attributes = [("IFLA_IFNAME", name), *((key, value) for key, value in pairs if value is not None)]
+    message = _message(*attributes)
+    if up is not None:
+        message["flags"], message["change"] = (IFF_UP if up else 0), IFF_UP
+    if len(attributes) > 1 or up is not None:
+        socket.request(message, RTM_NEWLINK, REQUEST)
+    if neigh_suppress is not None:
+        _set_neigh_suppress(socket, name, on=neigh_suppress)
+
+
+def _set_neigh_suppress(socket: RouteSocket, name: str, *, on: bool) -> None:
+    """Set it as a bridge slave's attribute, which the kernel takes only from a device that already is one."""
+    slave = _nested(("IFLA_BRPORT_NEIGH_SUPPRESS", int(on)))
+    info = _nested(("IFLA_INFO_SLAVE_KIND", "bridge"), ("IFLA_INFO_SLAVE_DATA", slave))
+    socket.request(_message(("IFLA_IFNAME", name), ("IFLA_LINKINFO", info)), RTM_NEWLINK, REQUEST)
+
+
+def move_link(socket: RouteSocket, name: str, namespace: int) -> None:
+    """Move a link into the namespace of a file descriptor, keeping its name."""
+    socket.request(_message(("IFLA_IFNAME", name), ("IFLA_NET_NS_FD", namespace)), RTM_SETLINK, REQUEST)
+
+
+def add_altname(socket: RouteSocket, name: str, altname: str) -> None:
+    """Give a link an alternative name."""
+    names = _nested(("IFLA_ALT_IFNAME", altname))
+    socket.request(_message(("IFLA_IFNAME", name), ("IFLA_PROP_LIST", names)), RTM_NEWLINKPROP, CREATE)
+
+
+def delete_link(socket: RouteSocket, name: str) -> None:
+    """Delete one link."""
+    socket.request(_message(("IFLA_IFNAME", name)), RTM_DELLINK, REQUEST)
+
+
+def delete_group(socket: RouteSocket, group: int) -> None:
+    """Delete every link of a group in one call."""
+    socket.request(_message(("IFLA_GROUP", group)), RTM_DELLINK, REQUEST)

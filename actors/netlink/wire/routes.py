@@ -1,0 +1,150 @@
+"""Routes over rtnetlink: our unreachable defaults, who uses a table, and what goes through a NIC.
+
+All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole table is never read.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from socket import AF_INET, AF_INET6
+from typing import Any
+
+from pyroute2.netlink.rtnl import RTM_DELROUTE, RTM_GETROUTE, RTM_NEWROUTE
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from config.desired import Family
+
+from ..objects import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
+from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
+
+#: linux/rtnetlink.h
+RTN_UNICAST = 1
+RTN_LOCAL = 2
+RTN_UNREACHABLE = 7
+#: Routes that the kernel makes again by itself: redirect, kernel, router advertisement.
+REMADE_PROTOCOLS = frozenset({1, 2, 9})
+#: Routes that belong to a state and not to a configuration: RTM_F_CLONED, and RTNH_F_* that only the kernel sets.
+RTM_F_CLONED = 0x200
+#: RTNH_F_ONLINK, the only flag of a route that a user sets.
+RTNH_F_ONLINK = 4
+SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
+#: In a header whose table has no room for it; RTA_TABLE has the number.
+RT_TABLE_UNSPEC = 0
+
+
+def _filter(family: Family, *, table: int = 0, protocol: int = 0, kind: int = 0, oif: int = 0) -> Callable[[], Any]:
+    def build() -> Any:
+        message = rtmsg()
+        message["family"] = SOCKET_FAMILIES[family]
+        message["proto"] = protocol
+        message["type"] = kind
+        attributes = [["RTA_TABLE", table]] if table else []
+        attributes += [["RTA_OIF", oif]] if oif else []
+        message["attrs"] = attributes
+        return message
+
+    return build
+
+
+def _table_of(message: Any) -> int:
+    return int(message.get_attr("RTA_TABLE") or message["table"])
+
+
+def unreachable_tables(socket: RouteSocket) -> frozenset[tuple[Family, int]]:
+    """Return the tables that have our unreachable default."""
+    return frozenset(
+        (family, _table_of(message))
+        for family in Family
+        for message in _dump(socket, _filter(family, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE))
+        if message["dst_len"] == 0 and message.get_attr("RTA_PRIORITY") == UNREACHABLE_METRIC
+    )
+
+
+def is_busy(socket: RouteSocket, table: int) -> bool:
+    """Say whether a table holds a route of somebody else."""
+    return any(
+        message["proto"] != ROUTE_PROTOCOL
+        for family in Family
+        for message in _dump(socket, _filter(family, table=table))
+    )
+
+
+def routes_via(socket: RouteSocket, index: int) -> tuple[SavedRoute, ...]:
+    """Return the configured routes whose only way out is a link; those of several ways are nobody's to move."""
+    return tuple(
+        _saved(family, message)
+        for family in Family
+        for message in _dump(socket, _filter(family, oif=index))
+        if message.get_attr("RTA_OIF") == index
+        and message["proto"] not in REMADE_PROTOCOLS
+        and message["type"] == RTN_UNICAST
+        and not message["flags"] & RTM_F_CLONED
+    )
+
+
+def _saved(family: Family, message: Any) -> SavedRoute:
+    destination = message.get_attr("RTA_DST")
+    default = "0.0.0.0" if family is Family.IPV4 else "::"  # noqa: S104 - a destination, not a listener
+    metrics = message.get_attr("RTA_METRICS")
+    return SavedRoute(
+        family=family,
+        destination=f"{destination or default}/{message['dst_len']}",
+        table=_table_of(message),
+        gateway=message.get_attr("RTA_GATEWAY") or "",
+        source=message.get_attr("RTA_PREFSRC") or "",
+        priority=message.get_attr("RTA_PRIORITY") or 0,
+        protocol=message["proto"],
+        scope=message["scope"],
+        type=message["type"],
+        flags=message["flags"] & RTNH_F_ONLINK,
+        mtu=(metrics.get_attr("RTAX_MTU") or 0) if metrics else 0,
+    )
+
+
+def _dump(socket: RouteSocket, build: Callable[[], Any]) -> list[Any]:
+    """Return a filtered dump; a table that does not exist is an empty one."""
+    try:
+        return socket.dump(build, RTM_GETROUTE)
+    except KernelRefusal as refusal:
+        if refusal.errno != errno.ENOENT:
+            raise
+        return []
+
+
+def _unreachable(family: Family, table: int) -> Any:
+    message = rtmsg()
+    message["family"] = SOCKET_FAMILIES[family]
+    message["proto"] = ROUTE_PROTOCOL
+    message["type"] = RTN_UNREACHABLE
+    message["attrs"] = [["RTA_TABLE", table], ["RTA_PRIORITY", UNREACHABLE_METRIC]]
+    return message
+
+
+def add_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
+    """Add the unreachable default to a table."""
+    socket.request(_unreachable(family, table), RTM_NEWROUTE, CREATE)
+
+
+def remove_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
+    """Remove the unreachable default from a table."""
+    socket.request(_unreachable(family, table), RTM_DELROUTE, REQUEST)
+
+
+def add_route(socket: RouteSocket, index: int, route: SavedRoute) -> None:
+    """Add a route as it was saved."""
+    destination, length = route.destination.split("/")
+    message = rtmsg()
+    message["family"] = SOCKET_FAMILIES[route.family]
+    message["dst_len"] = int(length)
+    message["proto"], message["scope"], message["type"] = route.protocol, route.scope, route.type
+    message["flags"] = route.flags
+    attributes: list[list[Any]] = [["RTA_TABLE", route.table], ["RTA_OIF", index]]
+    if message["dst_len"]:
+        attributes.append(["RTA_DST", destination])
+    optional = (("RTA_GATEWAY", route.gateway), ("RTA_PREFSRC", route.source), ("RTA_PRIORITY", route.priority))
+    attributes += [[key, value] for key, value in optional if value]
+    if route.mtu:
+        attributes.append(["RTA_METRICS", {"attrs": [["RTAX_MTU", route.mtu]]}])
+    message["attrs"] = attributes
+    socket.request(message, RTM_NEWROUTE, CREATE)

@@ -1,0 +1,101 @@
+"""The report actor: publishes a new status when there is news, and at least every few seconds a fresh one.
+
+The state file is the status on disk, for the time when nobody answers on the control socket any more; the metrics
+beside it are for those who watch many nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from config.api import ApiAccess, ApiSnapshot
+from config.desired import DesiredState
+from config.reports import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.settings import Settings
+from config.status import ActorStatus, Status
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader, wait_any
+
+from .composing import Inputs, Process, compose
+from .publishing import Files
+
+#: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
+REFRESH_SECONDS: Final = 10.0
+#: Deadline of writing a few kilobytes.
+WRITE_SECONDS: Final = 20.0
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    version: str,
+    snapshots: LatestReader[StaticSnapshot],
+    desired: LatestReader[DesiredState],
+    frr: LatestReader[FrrOutcome],
+    kernel: LatestReader[KernelOutcome],
+    health: LatestReader[HealthReport],
+    access: LatestReader[ApiAccess],
+    api: LatestReader[ApiSnapshot],
+    children: Callable[[], tuple[ActorStatus, ...]],
+    children_changed: LatestReader[int],
+    out: Latest[Status],
+    stopping: Callable[[], bool] = lambda: False,
+) -> None:
+    """Report for ever. ``children`` returns the children as they are now, ``stopping`` whether the daemon is ending."""
+    before = out.peek()
+    files = Files(settings)
+    inputs = Inputs(
+        _process(settings, version, before), was_ready=before is not None and before.generations.desired > 0
+    )
+    ctx.started()
+    while True:
+        inputs = replace(
+            inputs,
+            snapshot=snapshots.take() or inputs.snapshot,
+            desired=desired.take() or inputs.desired,
+            frr=frr.take() or inputs.frr,
+            kernel=kernel.take() or inputs.kernel,
+            health=health.take() or inputs.health,
+            access=access.take() or inputs.access,
+            api=api.take() or inputs.api,
+            children=children(),
+            stopping=stopping(),
+        )
+        children_changed.take()
+        inputs = replace(inputs, was_ready=inputs.was_ready or inputs.ready)
+        status = compose(inputs, time.time())
+        if _is_news(status, before):
+            out.set(status)
+            with ctx.working("writing the state file", WRITE_SECONDS):
+                await files.write(status)
+            before = status
+        ctx.progress()
+        with ctx.idle(), trio.move_on_after(REFRESH_SECONDS):
+            await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
+
+
+def _is_news(status: Status, before: Status | None) -> bool:
+    """Whether anything but ages and counters differs, or those are due."""
+    if before is None or not 0 <= status.updated_at - before.updated_at < REFRESH_SECONDS:
+        return True
+    return status.essence() != before.essence()
+
+
+def _process(settings: Settings, version: str, before: Status | None) -> Process:
+    """Describe this process; a restarted actor keeps the start time that its predecessor has told."""
+    return Process(
+        version=version,
+        pid=os.getpid(),
+        boot_id=BOOT_ID.read_text().strip(),
+        started_at=before.started_at if before else time.time(),
+        configs_dir=str(settings.configs_dir),
+    )

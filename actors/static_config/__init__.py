@@ -1,0 +1,1 @@
+"""Files in, snapshots out: watch the static configuration, keep what was last good, publish complete values."""

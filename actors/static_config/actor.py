@@ -1,0 +1,275 @@
+"""Publish the files' contribution: complete, settled, and never less than what is known.
+
+Reading is ``config.static_files``; this actor adds watching, the identity of the node, and memory: the last good texts
+and the last known index are on disk, so that a broken file or a late interface does not cost a restarted daemon what it
+had. Files that can be read but leave the underlay in doubt are not published: the last ones that did not stay in force,
+with the problems of the new ones. A configuration on trial (``trial``) is published instead of the files, and is not
+remembered as last good or as in force: what comes back after it is what was there before it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import trio
+
+from config.last_good import LastGood, LastGoodError, from_json, to_json
+from config.provenance import Origin, Problem, Reason, Severity, errors
+from config.reports import NodeIdentity, Resource, StaticSnapshot
+from config.resolve import resolve
+from config.secret_files import SECRETS_DIRECTORY
+from config.settings import Settings
+from config.static_files import StaticRead, read_directory, read_remembered
+from supervisor import events
+from supervisor.actor import ActorContext
+from supervisor.atomic_file import remove_stale, write_atomic
+from supervisor.channel import Latest, LatestReader
+from supervisor.faults import ConfigFault
+from supervisor.logs import get_logger
+
+from .identity import Addresses, Identification, identify, recall, remember
+from .trial import Journal, Trial, current_trial
+from .watching import Fingerprint, fingerprint, wait_changed
+
+log = get_logger("static_config")
+
+IN_FORCE = "everything stays as it was last configured"
+#: Seconds between two looks at an interface from which the index should derive and that is not there yet.
+INTERFACE_SECONDS = 5.0
+#: A settle time of 0 is a legal setting; looking without any pause would be a busy loop.
+SHORTEST_SETTLE_SECONDS = 0.05
+#: Seconds that one reading may take: bounded files on a local disk need milliseconds.
+READ_SECONDS = 30.0
+
+
+@dataclass
+class Memory:
+    """What must survive: loaded once, written when it changes."""
+
+    state_dir: Path
+    #: The last good text of each file.
+    last_good: LastGood = field(default_factory=LastGood)
+    #: The texts of the last reading as a whole that had a usable underlay, or rightly none.
+    in_force: LastGood = field(default_factory=LastGood)
+    node: NodeIdentity | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """Return where a configuration on trial is."""
+        return Journal(self.state_dir)
+
+    @property
+    def texts_file(self) -> Path:
+        """Return where the last good texts are; it may hold passwords, hence mode 0600."""
+        return self.state_dir / "last-good.json"
+
+    @property
+    def in_force_file(self) -> Path:
+        """Return where the texts in force are; same mode."""
+        return self.state_dir / "in-force.json"
+
+    @property
+    def node_file(self) -> Path:
+        """Return where the last known identity is."""
+        return self.state_dir / "node.json"
+
+    def load(self) -> None:
+        """Recall what an earlier life knew; a damaged memory counts as none, and is said."""
+        for path in (self.texts_file, self.in_force_file, self.node_file, self.journal.ended_file):
+            remove_stale(path)
+        self.node = recall(self.node_file)
+        self.last_good = recall_texts(self.texts_file)
+        self.in_force = recall_texts(self.in_force_file)
+
+    def keep(self, last_good: LastGood, in_force: LastGood, node: NodeIdentity | None) -> None:
+        """Remember; a disk that refuses costs only the memory, not the router."""
+        try:
+            if last_good != self.last_good:
+                write_atomic(self.texts_file, to_json(last_good), mode=0o600)
+            if in_force != self.in_force:
+                write_atomic(self.in_force_file, to_json(in_force), mode=0o600)
+            if node is not None and node != self.node:
+                remember(self.node_file, node)
+        except OSError as error:
+            log.warning(
+                "cannot keep the last good configuration on disk",
+                message_id=events.MEMORY_LOST,
+                directory=self.state_dir,
+                error=error,
+            )
+        self.last_good, self.in_force, self.node = last_good, in_force, node or self.node
+
+
+def recall_texts(path: Path) -> LastGood:
+    """Return remembered texts; a damaged memory counts as none, and is said."""
+    try:
+        return from_json(path.read_text())
+    except FileNotFoundError:
+        return LastGood()
+    except (OSError, LastGoodError) as error:
+        log.warning(
+            "the last good configuration on disk is not usable", message_id=events.MEMORY_LOST, file=path, error=error
+        )
+        return LastGood()
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    reload: LatestReader[int],
+    out: Latest[StaticSnapshot],
+    addresses: Addresses,
+) -> None:
+    """Publish a snapshot at start, after each settled change, and for each reload request.
+
+    Raises :class:`ConfigFault` when there is something to configure but nothing tells, or ever told, which node this
+    is.
+    """
+    memory = Memory(settings.state_dir)
+    memory.load()
+    ctx.started()
+    reload_id = 0
+    before = Reading(None)
+    while True:
+        reload_id = max(reload_id, reload.take() or 0)
+        seen = look(settings)
+        with ctx.working("reading the configuration files", READ_SECONDS):
+            reading = await trio.to_thread.run_sync(read, settings, memory, reload_id, addresses)
+        if reading.snapshot is not None and reading.snapshot != out.peek():
+            out.set(reading.snapshot)
+        tell_changes(before, reading)
+        resources = len(reading.snapshot.resources) if reading.snapshot else 0
+        on_trial = str(reading.trial) if reading.trial else None
+        ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
+        before = reading
+        with ctx.idle():
+            await wait_for_work(settings, seen, reload, reading.seconds(memory.journal))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one look at everything gave: ``snapshot`` is None while an interface is missing that may still appear."""
+
+    snapshot: StaticSnapshot | None
+    waiting_for: str = ""
+    trial: Trial | None = None
+
+    def seconds(self, journal: Journal) -> float | None:
+        """Return after how many seconds to look again although nothing has changed; None is never."""
+        waits = [INTERFACE_SECONDS] if self.waiting_for else []
+        if self.trial is not None and not self.trial.accepted:
+            waits.append(journal.left(self.trial))
+        return min(waits, default=None)
+
+
+def tell_changes(before: Reading, after: Reading) -> None:
+    """Log what differs between two readings beyond the snapshot, which others tell of."""
+    if after.waiting_for != before.waiting_for:
+        waiting = bool(after.waiting_for)
+        told = log.warning if waiting else log.info
+        interface = after.waiting_for or before.waiting_for
+        event = events.WAITING_FOR_INTERFACE if waiting else None
+        told("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
+    if after.trial is not None and after.trial != before.trial:
+        names = ",".join((*after.trial.changed, *after.trial.removed))
+        log.warning(f"in force instead of the files: {after.trial}", files=names, trial=after.trial.id)
+    elif after.trial is None and before.trial is not None:
+        log.info("the trial is over; the files are in force", trial=before.trial.id)
+
+
+def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresses) -> Reading:
+    """Read everything once."""
+    who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
+    name = who.node.name if who.node else socket.gethostname()
+    trial = current_trial(memory.journal)
+    files = read_directory(settings.configs_dir, name, memory.last_good, namespace=settings.namespace)
+    tried = read_trial(settings, trial, name) if trial else None
+    node = who.node or unidentified(who, (tried or files).resources)
+    if node is None:
+        memory.keep(files.last_good, memory.in_force, who.node)
+        return Reading(None, who.waiting_for, trial)
+    chosen, kept = settle_underlay(settings, files, node, memory)
+    if trial and tried:
+        chosen, kept = settle_trial(trial, tried, chosen, node, memory), memory.in_force
+    memory.keep(files.last_good, kept, who.node)
+    # A machine on which nothing is configured yet lacks nothing.
+    untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
+    problems = () if untouched else (*who.problems, *chosen.problems)
+    snapshot = StaticSnapshot(node, chosen.resources, problems, reload_id, on_trial=trial is not None)
+    return Reading(snapshot, who.waiting_for, trial)
+
+
+def read_trial(settings: Settings, trial: Trial, node_name: str) -> StaticRead:
+    """Return what the texts on trial say, as if they were in their place."""
+    texts = LastGood().with_texts(trial.texts)
+    return read_remembered(settings.configs_dir, node_name, texts, namespace=settings.namespace)
+
+
+def settle_trial(trial: Trial, tried: StaticRead, files: StaticRead, node: NodeIdentity, memory: Memory) -> StaticRead:
+    """Return the trial with a warning that says so, or the files with an error when it leaves the underlay in doubt."""
+    doubt = resolve(tried.resources, node)
+    place = Origin(path=str(memory.journal.accepted_file if trial.accepted else memory.journal.open_file))
+    if doubt.desired is None:
+        message = "the configuration on trial has no usable underlay"
+        refused = Problem(message, place, reason=Reason.FILE_INVALID, in_force="the files stay in force")
+        return replace(files, problems=(refused, *tried.problems, *doubt.problems, *files.problems))
+    what_to_do = "openperouter try --confirm keeps it" + ("" if trial.accepted else ", --revert ends it now")
+    message = f"in force instead of the files: {trial}; {what_to_do}"
+    warning = Problem(message, place, severity=Severity.WARNING, reason=Reason.FILE_INVALID)
+    return replace(tried, problems=(warning, *tried.problems))
+
+
+def settle_underlay(
+    settings: Settings, files: StaticRead, node: NodeIdentity, memory: Memory
+) -> tuple[StaticRead, LastGood]:
+    """Return what to publish and what to remember as in force.
+
+    These are the files as read, unless they leave the underlay in doubt and what was last in force did not.
+    """
+    doubt = resolve(files.resources, node)
+    if doubt.desired is not None:
+        return files, files.last_good
+    kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
+    if not kept.resources or resolve(kept.resources, node).desired is None:
+        return files, memory.in_force
+    problems = (*files.problems, *doubt.problems)
+    told = tuple(replace(problem, in_force=problem.in_force or IN_FORCE) for problem in problems)
+    return replace(kept, problems=told), memory.in_force
+
+
+def unidentified(who: Identification, resources: Sequence[Resource]) -> NodeIdentity | None:
+    """Return a stand-in identity where none is needed, None where one may still be found; raise otherwise."""
+    if not resources:
+        return NodeIdentity(socket.gethostname(), 0)
+    if who.waiting_for:
+        return None
+    raise ConfigFault("no node index: " + "; ".join(str(problem) for problem in errors(who.problems)))
+
+
+def look(settings: Settings) -> Fingerprint:
+    """Return the fingerprint of everything that a reading depends on."""
+    secrets = settings.configs_dir / SECRETS_DIRECTORY
+    journal = Journal(settings.state_dir)
+    trial = (journal.open_file, journal.accepted_file)
+    return fingerprint((settings.node_config_file, settings.configs_dir, secrets, *trial))
+
+
+async def wait_for_work(
+    settings: Settings, seen: Fingerprint, reload: LatestReader[int], seconds: float | None
+) -> None:
+    """Return when files have changed, a reload is requested, or ``seconds`` have passed."""
+    async with trio.open_nursery() as nursery:
+        if seconds is not None:
+            nursery.cancel_scope.deadline = trio.current_time() + seconds
+
+        async def reloaded() -> None:
+            await reload.wait_pending()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(reloaded)
+        await wait_changed(lambda: look(settings), seen, max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS))
+        nursery.cancel_scope.cancel()

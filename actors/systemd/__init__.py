@@ -1,0 +1,1 @@
+"""Tell systemd the truth: READY when the configuration is applied and verified, RELOADING meanwhile, STATUS always."""

@@ -1,0 +1,115 @@
+"""Translate the router's status into systemd's protocol.
+
+READY=1 is sent once, when the first configuration is applied and verified, never because a server answered. Until then
+the start timeout is extended for as long as this actor is scheduled, because waiting for a network card or for FRR is
+not a failed start; a process that hangs stops extending and is killed. A reload is announced when it is requested and
+completed when its outcome is known, good or bad: systemd waits for that answer.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from config.status import Status
+from supervisor import events
+from supervisor.actor import ActorContext
+from supervisor.channel import LatestReader, wait_any
+from supervisor.logs import get_logger
+
+log = get_logger("systemd")
+
+#: Seconds between two extensions of the start timeout, and what each asks for: three may be lost before systemd acts.
+EXTEND_EVERY_SECONDS = 10.0
+EXTEND_BY_SECONDS = 40.0
+
+
+class Notifier(Protocol):
+    """The part of sd_notify that this actor speaks; ``supervisor.notify`` has the real one."""
+
+    def ready(self) -> None:
+        """Say that start or reload is complete."""
+
+    def reloading(self) -> None:
+        """Say that a reload has begun."""
+
+    def status(self, text: str) -> None:
+        """Show one line in ``systemctl status``."""
+
+    def extend_timeout(self, seconds: float) -> None:
+        """Ask for more time to start."""
+
+
+class Handshake:
+    """What has been told to systemd so far. One object outlives this actor's incarnations, as systemd's memory does."""
+
+    def __init__(self) -> None:
+        self.ready_sent = False
+        self.reload_announced = 0
+        self.reload_answered = 0
+
+    @property
+    def reloading(self) -> bool:
+        """Whether systemd waits for the end of a reload."""
+        return self.reload_announced > self.reload_answered
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    notifier: Notifier,
+    handshake: Handshake,
+    status: LatestReader[Status],
+    reload: LatestReader[int],
+) -> None:
+    """Follow status and reload requests for ever."""
+    ctx.started()
+    current: Status | None = None
+    while True:
+        with ctx.idle(), trio.move_on_after(EXTEND_EVERY_SECONDS):
+            await wait_any(status, reload)
+        announce(handshake, notifier, reload.take())
+        current = status.take() or current
+        if current is not None:
+            notifier.status(current.summary)
+            answer(handshake, notifier, current)
+        if not handshake.ready_sent:
+            notifier.extend_timeout(EXTEND_BY_SECONDS)
+        ctx.progress()
+
+
+def announce(handshake: Handshake, notifier: Notifier, requested: int | None) -> None:
+    """Tell systemd of a reload request; before READY there is nothing that systemd would wait for."""
+    if requested is None or requested <= handshake.reload_announced:
+        return
+    handshake.reload_announced = requested
+    if handshake.ready_sent:
+        notifier.reloading()
+    else:
+        handshake.reload_answered = requested
+
+
+def answer(handshake: Handshake, notifier: Notifier, status: Status) -> None:
+    """Send READY when the first configuration is in force, or when an announced reload has its outcome."""
+    outcome = max(status.reload.verified, status.reload.failed)
+    if handshake.reloading and outcome >= handshake.reload_announced:
+        handshake.reload_answered = handshake.reload_announced
+        notifier.ready()
+        log.info(
+            "reload complete",
+            message_id=events.RELOADED,
+            reload=handshake.reload_announced,
+            result=reload_result(status),
+        )
+    elif status.ready and not handshake.ready_sent:
+        handshake.ready_sent = True
+        notifier.ready()
+        log.info("ready", message_id=events.READY, summary=status.summary)
+
+
+def reload_result(status: Status) -> str:
+    """Return one word, or the reason, for the log."""
+    if status.reload.failed > status.reload.verified:
+        return f"failed: {status.reload.reason}"
+    return "degraded" if status.phase == "degraded" else "verified"
