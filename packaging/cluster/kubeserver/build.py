@@ -1,0 +1,131 @@
+"""Builds kube-apiserver from Go modules, once per version, into the cache.
+
+Kubernetes publishes no module that can be installed as it is: its go.mod replaces the staging modules by folders of its
+own repository. The same file with each of them replaced by that module's published version builds the same program.
+The module's checksum is pinned here; the file of checksums inside it pins every module that is not Kubernetes' own, and
+Go's checksum database vouches for those.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from guestvm.cache import build_once, cache_dir, locked
+from guestvm.progress import say
+
+from .errors import ClusterError
+from .golang import Go, find_go, prepare
+
+PROGRAM: Final = "kube-apiserver"
+_KIND: Final = "kube-apiserver"
+_MODULE: Final = "k8s.io/kubernetes"
+#: Fetching on a slow line; four minutes of compiling on two idle cores, and much more where it only gets what others
+#: leave.
+_FETCH_SECONDS: Final = 900
+_BUILD_SECONDS: Final = 3600
+_STAGING: Final = re.compile(r"^(\s*k8s\.io/([a-z0-9-]+)) => \./staging/\S+$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One version of Kubernetes, without the ``v``, and the checksum of its module as go.sum writes it."""
+
+    version: str
+    checksum: str
+
+    @property
+    def minor(self) -> str:
+        """Return major and minor, such as ``1.36``."""
+        return self.version.rpartition(".")[0]
+
+
+#: The newest minor, and the oldest that clusters still run: what both understand, those between them do.
+NEWEST: Final = Release("1.36.3", "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=")
+OLDEST: Final = Release("1.33.13", "h1:bmH31xUdSzeA5vk0wZAK9MZp11mdLuzUSeKk0qN3hPQ=")
+RELEASES: Final = (NEWEST, OLDEST)
+
+
+def built(release: Release) -> Path | None:
+    """Return the program where it was built already."""
+    program = cache_dir() / _KIND / release.version / PROGRAM
+    return program if program.exists() else None
+
+
+def ensure(releases: Sequence[Release] = RELEASES) -> list[Path]:
+    """Return the programs, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
+
+    Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build goes on where it
+    was and the releases share what they have in common; then they go, because nothing needs them again.
+    """
+    programs = [program for release in releases if (program := built(release))]
+    if len(programs) == len(releases):
+        return programs
+    find_go()
+    with locked(f"{_KIND}-build"):
+        scratch = cache_dir() / _KIND / "go"
+        go = prepare(scratch)
+        programs = [_ensure_one(go, release) for release in releases]
+        shutil.rmtree(scratch, ignore_errors=True)
+    return programs
+
+
+def _ensure_one(go: Go, release: Release) -> Path:
+    return build_once(_KIND, release.version, lambda directory: _build(go, release, directory)) / PROGRAM
+
+
+def _build(go: Go, release: Release, directory: Path) -> None:
+    say(f"fetching Kubernetes {release.version}'s Go modules")
+    source = _fetch(go, release, directory)
+    work = directory / "module"
+    work.mkdir()
+    (work / "go.mod").write_text(module_file((source / "go.mod").read_text(), release.version))
+    shutil.copyfile(source / "go.sum", work / "go.sum")
+    say(f"building {PROGRAM} {release.version} (once; about four minutes on two idle cores)")
+    flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{release.version}"
+    output = directory / PROGRAM
+    # -trimpath: the program says nothing about this machine. No debugging data, which are left out in the end anyway.
+    options = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", flags, "-o", str(output)]
+    options.append(f"{_MODULE}/cmd/{PROGRAM}")
+    go.run("build", *options, directory=work, seconds=_BUILD_SECONDS)
+    shutil.rmtree(work)
+    _check(output, release)
+    say(f"built {PROGRAM} {release.version}")
+
+
+def _fetch(go: Go, release: Release, directory: Path) -> Path:
+    """Return the directory of Kubernetes' module, checked."""
+    wanted = f"{_MODULE}@v{release.version}"
+    answer = go.download(wanted, directory, _FETCH_SECONDS)
+    if answer["Sum"] != release.checksum:
+        raise ClusterError(f"{wanted} has the checksum {answer['Sum']}, and not {release.checksum}")
+    return Path(answer["Dir"])
+
+
+def module_file(upstream: str, version: str) -> str:
+    """Return the go.mod of a module that builds Kubernetes' programs, made of Kubernetes' own.
+
+    Staging modules have the version v0.Y.Z where Kubernetes has v1.Y.Z.
+    """
+    staging = f"v0.{version.partition('.')[2]}"
+    text, count = _STAGING.subn(rf"\1 => k8s.io/\2 {staging}", upstream)
+    if count < 20:
+        raise ClusterError(
+            f"Kubernetes {version}: only {count} staging modules in its go.mod; has it changed its form?"
+        )
+    text = re.sub(r"^module \S+$", "module build", text, count=1, flags=re.MULTILINE)
+    return f"{text}\nrequire {_MODULE} v{version}\n"
+
+
+def _check(program: Path, release: Release) -> None:
+    """Raise unless the program runs here and says what it should be."""
+    asked = [str(program), "--version"]
+    told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
+    if told.stdout.strip() != f"Kubernetes v{release.version}":
+        raise ClusterError(f"{program} says: {told.stdout.strip()[:200]} {told.stderr.strip()[:500]}")

@@ -1,0 +1,274 @@
+#!/usr/bin/python3
+"""Install, upgrade, remove and purge the built package in a tree: ``check_install.py [PACKAGE.deb]``.
+
+No service is started here and no kernel beyond the host's is needed: this says whether apt and dpkg are content,
+whether the program runs, whether a purge leaves the file system as it was, and whether it gives a network card back.
+A booted guest shows the rest. Needs root; every command runs in namespaces of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "guest"))
+
+from guestvm.errors import GuestError  # noqa: E402
+from guestvm.progress import say  # noqa: E402
+from guestvm.tree import ensure_tree  # noqa: E402
+
+COMMAND_SECONDS = 300
+
+#: Changed by every installation of any package, or by running at all.
+VOLATILE = (
+    "dev",
+    "etc/ld.so.cache",
+    "proc",
+    "root",
+    "sys",
+    "tmp",
+    "usr/lib/udev/hwdb.bin",
+    "var/cache",
+    "var/lib/apt",
+    "var/lib/dpkg",
+    "var/lib/systemd/catalog",
+    "var/log",
+    "var/tmp",
+)
+
+#: $1 tree, $2 script. Packages must not start anything, and nothing outside is visible or reachable.
+ENTER = """
+set -eu
+tree=$1
+mount --bind "$tree" "$tree"
+mount -t proc proc "$tree/proc"
+mount -t sysfs sysfs "$tree/sys"
+mount -t tmpfs -o mode=755 run "$tree/run"
+mount -t tmpfs -o mode=755 dev "$tree/dev"
+mkdir "$tree/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=666 devpts "$tree/dev/pts"
+ln -s pts/ptmx "$tree/dev/ptmx"
+for node in null zero full random urandom; do
+    touch "$tree/dev/$node"
+    mount --bind "/dev/$node" "$tree/dev/$node"
+done
+ln -s /proc/self/fd "$tree/dev/fd"
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive HOME=/root \\
+    chroot "$tree" /bin/sh -euc "$2"
+"""
+ISOLATE = ("unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child")
+
+INSTALL = "apt-get -qq install --no-install-recommends -y {package}"
+#: With a pseudo-terminal apt would mix what maintainer scripts complain about with everything else.
+PURGE = """
+apt-get -qq -o Dpkg::Use-Pty=0 purge -y openperouter >/tmp/said 2>/tmp/complaints || {
+    cat /tmp/said /tmp/complaints
+    exit 1
+}
+"""
+
+#: A card with two addresses and a route, moved and journalled as the daemon does it, then purged together with the
+#: package.
+PURGE_WITH_ROUTER = """
+ip link set lo up
+ip link add card type veth peer name wire
+ip link set wire up
+ip link set card up mtu 1400
+ip link property add dev card altname cardslot0
+ip address add 192.0.2.5/24 broadcast 192.0.2.255 dev card
+ip address add 192.0.3.5/24 dev card label card:1
+ip address add 2001:db8::5/64 dev card nodad noprefixroute
+ip route add 198.51.100.0/24 via 192.0.2.1 dev card proto static metric 50 mtu 1300
+ip -6 route add 2001:db8:1::/48 via 2001:db8::1 dev card onlink proto 200
+show() {{
+    ip -o address show dev card scope global | sed 's/^[0-9]*: //'
+    ip -d link show dev card | grep -o 'mtu [0-9]*\\|state [A-Z]*\\|altname .*\\|group [a-z0-9]*'
+    ip route show dev card; ip -6 route show dev card proto 200
+}}
+show > /tmp/before
+{install} >/dev/null 2>&1
+ip netns add perouter
+python3 -IB - <<'END'
+import sys
+from pathlib import Path
+sys.path.insert(0, "/usr/share/openperouter")
+from ipaddress import ip_interface
+from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.state_files import StateFiles
+from config.desired import Family
+addresses = (
+    Address(ip_interface("192.0.2.5/24")),
+    Address(ip_interface("192.0.3.5/24"), broadcast="", label="card:1"),
+    Address(ip_interface("2001:db8::5/64"), flags=0x282),
+)
+routes = (
+    SavedRoute(Family.IPV4, "198.51.100.0/24", 254, "192.0.2.1", priority=50, protocol=4, mtu=1300),
+    SavedRoute(Family.IPV6, "2001:db8:1::/48", 254, "2001:db8::1", priority=1024, protocol=200, flags=4),
+)
+record = NicRecord("card", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("cardslot0",))
+StateFiles(Path("/var/lib/openperouter")).save_nic(record)
+END
+ip link set card netns perouter group 4242
+ip -n perouter link set card group 4242 up
+ip -n perouter link add pe-e-100 group 4243 type veth peer name host-e-100 netns /proc/$$/ns/net
+ip link set host-e-100 group 4243
+ip -n perouter link add br-pe-100 group 4243 type bridge
+{purge}
+show > /tmp/after
+diff /tmp/before /tmp/after
+[ ! -s /tmp/complaints ] || {{ cat /tmp/complaints; exit 1; }}
+! grep -q 'openperouter: ' /tmp/said || {{ cat /tmp/said; exit 1; }}
+[ ! -e /run/netns/perouter ]
+! ip link show host-e-100 2>/dev/null
+"""
+
+#: The same after the record was lost: the card must come back all the same, and somebody has to be told.
+PURGE_WITHOUT_RECORD = """
+ip link add card type veth peer name wire
+{install} >/dev/null 2>&1
+ip netns add perouter
+ip link set card netns perouter
+ip -n perouter link set card group 4242 up
+{purge}
+ip -d link show card | grep -q 'group default'
+grep -q 'returning card without its former addresses' /tmp/complaints
+[ ! -e /run/netns/perouter ]
+"""
+
+
+class Machine:
+    """A copy of the guest's tree that may be changed."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+
+    def run(self, script: str) -> str:
+        """Run a shell script inside; return what it printed, or raise :class:`GuestError`."""
+        command = [*ISOLATE, "sh", "-c", ENTER, "enter", str(self.tree), script]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise GuestError(f"failed ({done.returncode}): {script.strip()[:200]}\n{done.stdout[-4000:]}")
+        return done.stdout
+
+    def snapshot(self) -> dict[str, str]:
+        """Return each file with its type, owner, mode and content."""
+        return {
+            name: describe(path)
+            for path in sorted(self.tree.rglob("*"))
+            if not (name := str(path.relative_to(self.tree))).startswith(VOLATILE)
+        }
+
+
+def describe(path: Path) -> str:
+    """Return everything about a file that a package could have changed."""
+    status = path.lstat()
+    content = ""
+    if stat.S_ISREG(status.st_mode):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+    elif stat.S_ISLNK(status.st_mode):
+        content = str(path.readlink())
+    return f"{stat.filemode(status.st_mode)} {status.st_uid}:{status.st_gid} {content}"
+
+
+def demand_same(before: dict[str, str], after: dict[str, str], occasion: str) -> None:
+    """Raise :class:`GuestError` naming each file that appeared, vanished or changed."""
+    differences = [
+        f"{name}: {before.get(name, 'nothing')} -> {after.get(name, 'nothing')}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if differences:
+        raise GuestError(f"{occasion} left differences:\n" + "\n".join(differences))
+
+
+def bumped(package: Path, directory: Path) -> Path:
+    """Return the same package with a higher version."""
+    unpacked, result = directory / "unpacked", directory / "higher.deb"
+    subprocess.run(["dpkg-deb", "-R", str(package), str(unpacked)], check=True)
+    control = unpacked / "DEBIAN" / "control"
+    lines = control.read_text().splitlines()
+    control.write_text("\n".join(line + "+1" if line.startswith("Version:") else line for line in lines) + "\n")
+    subprocess.run(["dpkg-deb", "-b", str(unpacked), str(result)], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(unpacked)
+    return result
+
+
+def check(machine: Machine, package: str, higher: str) -> None:
+    """Take the package through its life."""
+    machine.run("printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d")
+    clean = machine.snapshot()
+
+    say("install")
+    machine.run(INSTALL.format(package=package))
+    machine.run('test -z "$(dpkg --audit)" && dpkg --verify openperouter')
+    machine.run("openperouter --help >/dev/null && openperouter validate")
+    # The tree has no manual pages; a test of the sources compares references and pages.
+    machine.run("systemd-analyze verify --man=no openperouter.service openperouter-netns.service")
+    machine.run("test \"$(stat -c '%U:%G %a' /etc/frr/perouter/frr.conf)\" = 'frr:frr 640'")
+    machine.run("test -n \"$(find /usr/share/openperouter -name '*.pyc')\"")
+
+    say("upgrade and downgrade, with settings and frr.conf changed by hand")
+    machine.run(
+        "echo 'logLevel: debug' >> /etc/openperouter/openperouter.yaml; echo '! mine' >> /etc/frr/perouter/frr.conf"
+    )
+    mine = machine.run("cat /etc/openperouter/openperouter.yaml /etc/frr/perouter/frr.conf")
+    machine.run(INSTALL.format(package=higher))
+    machine.run(INSTALL.format(package=package) + " --allow-downgrades")
+    if mine != machine.run("cat /etc/openperouter/openperouter.yaml /etc/frr/perouter/frr.conf"):
+        raise GuestError("an upgrade changed configuration")
+
+    say("remove, install again, remove and purge")
+    machine.run("apt-get -qq remove -y openperouter; test -e /etc/openperouter/openperouter.yaml")
+    machine.run("test ! -e /usr/share/openperouter")
+    machine.run(
+        INSTALL.format(package=package) + "; apt-get -qq remove -y openperouter; apt-get -qq purge -y openperouter"
+    )
+    demand_same(clean, machine.snapshot(), "purging")
+
+    say("purge with a router that has a network card")
+    machine.run(PURGE_WITH_ROUTER.format(install=INSTALL.format(package=package), purge=PURGE))
+    demand_same(clean, machine.snapshot(), "purging with a router")
+
+    say("purge with a router whose network card has no record")
+    machine.run(PURGE_WITHOUT_RECORD.format(install=INSTALL.format(package=package), purge=PURGE))
+
+
+def main() -> int:
+    """Check the package given, or the one built last."""
+    built = [*map(Path, sys.argv[1:]), *(ROOT / "build" / "deb").glob("*.deb")]
+    if not built or os.geteuid() != 0:
+        sys.stderr.write("check_install.py needs root and a package: run packaging/deb/build.py first\n")
+        return 1
+    try:
+        tree = ensure_tree()
+        with tempfile.TemporaryDirectory(prefix="openperouter-install-") as directory:
+            copy = Path(directory) / "tree"
+            subprocess.run(["cp", "-a", "--reflink=auto", str(tree), str(copy)], check=True)
+            shutil.copyfile(built[0], copy / "root" / "it.deb")
+            shutil.move(bumped(built[0], Path(directory)), copy / "root" / "higher.deb")
+            check(Machine(copy), "/root/it.deb", "/root/higher.deb")
+    except GuestError as error:
+        say(f"FAILED: {error}")
+        return 1
+    say("the package installs, upgrades, and leaves nothing behind")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

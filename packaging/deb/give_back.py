@@ -1,0 +1,140 @@
+"""Print the shell commands that give the router's network cards back to the host, from the daemon's journal.
+
+A purged package has no program left, and perhaps no Python, so ``prerm`` has this written down while both are there;
+``postrm`` carries it out. The commands need ``sh`` and ``ip`` only, can be run again, and do nothing in another boot,
+in which the cards are the host's anyway.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+#: Installed beside the private modules; in a checkout two folders below them.
+sys.path.insert(0, str(HERE if (HERE / "actors").is_dir() else HERE.parents[1]))
+
+from actors.netlink.objects import NIC_GROUP, OUR_GROUPS, Address, NicRecord, SavedRoute, usual_broadcast  # noqa: E402
+from actors.netlink.state_files import BOOT_ID, StateFiles  # noqa: E402
+from config.desired import Family  # noqa: E402
+from config.settings import load_settings  # noqa: E402
+
+SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
+
+#: linux/if_addr.h: flags that were set by whoever configured the address, in the words of ip-address(8).
+ADDRESS_FLAGS: Final = (
+    (0x02, "nodad"),
+    (0x04, "optimistic"),
+    (0x10, "home"),
+    (0x100, "mngtmpaddr"),
+    (0x200, "noprefixroute"),
+    (0x400, "autojoin"),
+)
+RTNH_F_ONLINK: Final = 4
+
+PREAMBLE: Final = """\
+# Gives the router's network cards back: written when the package was removed, run when it is purged.
+[ "$(cat /proc/sys/kernel/random/boot_id)" = {boot} ] || exit 0
+host=/proc/$$/ns/net
+
+attempt() {{ # an address or route that is there already is fine, and one that fails must not stop the rest
+    said=$("$@" 2>&1) || case $said in
+        *"File exists"* | *"already assigned"*) ;;
+        *) echo "openperouter: $*: $said" >&2 ;;
+    esac
+}}
+
+"""
+
+
+def script(netns: str, boot: str, records: dict[str, NicRecord]) -> str:
+    """Return the whole script for the records of one boot."""
+    lines = [line for record in records.values() for line in commands(netns, record)]
+    return PREAMBLE.format(boot=quote(boot)) + "\n".join([*lines, ""])
+
+
+def commands(netns: str, record: NicRecord) -> Iterator[str]:
+    """Yield the commands for one card: out, then addresses, size and state, then routes, which need all of these."""
+    name, inside = quote(record.name), f"ip -n {quote(netns)} link"
+    yield f"if {inside} show dev {name} >/dev/null 2>&1; then"
+    yield f"    attempt {inside} set dev {name} netns $host"
+    # systemd's MACAddressPolicy= gives virtual cards another address when they appear: let it, then undo it.
+    yield "    ! command -v udevadm >/dev/null || udevadm settle --timeout=10"
+    yield "fi"
+    yield f"if ip link show dev {name} >/dev/null 2>&1; then"
+    if record.mac:
+        same = f'[ "$(cat /sys/class/net/{name}/address)" = {quote(record.mac)} ]'
+        yield f"    {same} || attempt ip link set dev {name} address {quote(record.mac)}"
+    for line in restoring(record):
+        yield f"    attempt ip {line}"
+    yield "fi"
+
+
+def restoring(record: NicRecord) -> Iterator[str]:
+    """Yield the arguments of ``ip`` that make a card in the host what it was."""
+    name = quote(record.name)
+    for address in record.addresses:
+        if not made_by_kernel(address, record.mac):
+            yield address_command(record.name, address)
+    group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
+    state = "up" if record.up or record.routes else "down"
+    yield f"link set dev {name} mtu {record.mtu} group {group} {state}"
+    for altname in record.altnames:
+        yield f"link property add dev {name} altname {quote(altname)}"
+    for route in record.routes:
+        yield route_command(name, route)
+
+
+def made_by_kernel(address: Address, mac: str) -> bool:
+    """Whether the kernel makes an address by itself when the card comes up: link-local, from its MAC (RFC 4291, A)."""
+    octets = [int(octet, 16) for octet in mac.split(":")] if mac else []
+    if len(octets) != 6 or address.interface.version != 6:
+        return False
+    identifier = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    return address.interface.ip.packed == bytes([0xFE, 0x80, 0, 0, 0, 0, 0, 0]) + identifier
+
+
+def address_command(name: str, address: Address) -> str:
+    """Return how to add one address as it was."""
+    interface = address.interface
+    words = [f"-{interface.version} address add"]
+    if address.peer:
+        words.append(f"{interface.ip} peer {quote(address.peer)}/{interface.network.prefixlen}")
+    else:
+        words.append(str(interface))
+    broadcast = usual_broadcast(interface, address.peer) if address.broadcast is None else address.broadcast
+    words += [f"broadcast {quote(broadcast)}"] if broadcast else []
+    words.append(f"dev {quote(name)}")
+    words += [f"label {quote(address.label)}"] if address.label not in {"", name} else []
+    words += [f"scope {address.scope}", *(word for bit, word in ADDRESS_FLAGS if address.flags & bit)]
+    return " ".join(words)
+
+
+def route_command(name: str, route: SavedRoute) -> str:
+    """Return how to add one route as it was."""
+    family = 4 if route.family is Family.IPV4 else 6
+    words = [f"-{family} route add {quote(route.destination)}", f"dev {name} table {route.table}"]
+    words += [f"via {quote(route.gateway)}"] if route.gateway else []
+    words += [f"proto {route.protocol}"]
+    # The kernel knows no scopes for IPv6.
+    words += [f"scope {route.scope}"] if family == 4 else []
+    words += [f"src {quote(route.source)}"] if route.source else []
+    words += [f"metric {route.priority}"] if route.priority else []
+    words += ["onlink"] if route.flags & RTNH_F_ONLINK else []
+    words += [f"mtu {route.mtu}"] if route.mtu else []
+    return " ".join(words)
+
+
+def main() -> int:
+    """Print the script for this machine's journal."""
+    settings, _ = load_settings(SETTINGS, SETTINGS.parent / "conf.d")
+    boot = BOOT_ID.read_text().strip()
+    sys.stdout.write(script(settings.netns, boot, StateFiles(settings.state_dir, boot).journal()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Which programs of the host the guest needs, and which Debian package brings each.
+
+A missing program is found before any work starts, and the message names the package: nobody should have to guess from
+``No such file or directory`` in the middle of a build.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+
+from .errors import GuestError
+
+#: Program to Debian package, the same in Debian 12 and 13.
+PACKAGE_OF = {
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "setpriv": "util-linux",
+    "tar": "tar",
+}
+
+#: Needed by the builds although no program of ours calls into them: the emulator's firmware, the archive's keys.
+SUPPORT_PACKAGES = ("seabios", "ipxe-qemu", "debian-archive-keyring")
+
+
+def host_packages() -> list[str]:
+    """Return the Debian packages to install on the host, sorted."""
+    return sorted({*PACKAGE_OF.values(), *SUPPORT_PACKAGES})
+
+
+def require(programs: Iterable[str]) -> None:
+    """Raise :class:`GuestError` naming each program that is missing and the package it comes in."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        packages = " ".join(sorted({PACKAGE_OF[program] for program in missing}))
+        raise GuestError(f"missing on this host: {', '.join(missing)}; install with: apt-get install {packages}")

@@ -1,0 +1,209 @@
+"""One running guest: QEMU, its overlay disk, its console log, and a shell on it.
+
+    with Machine.boot(ensure_image()) as machine:
+        machine.remote.run("systemctl status")
+
+Several may run at once: each has its own directory and its own forwarded port on the loopback. QEMU dies with the
+process that started it (``PR_SET_PDEATHSIG``), whatever happens to that process.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from .accelerator import accelerator
+from .cache import cache_dir, locked
+from .errors import GuestError
+from .hosttools import require
+from .image import Image, ensure_login_key
+from .progress import say
+from .remote import Remote
+
+#: Emulated boots take 15 to 20 s on two quiet cores; the rest is for a busy machine.
+_BOOT_SECONDS = 240
+_POWEROFF_SECONDS = 30
+#: Between looks at a port that does not answer yet.
+_POLL_SECONDS = 0.25
+#: The rootfs's 10-management.network names it.
+_MANAGEMENT_MAC = "52:54:00:00:00:01"
+#: A second card, for the fabric's side of the guest: what runs on the host's loopback answers at this address of it.
+UPLINK_MAC = "52:54:00:00:00:63"
+UPLINK_NETWORK = "10.0.3.0/24"
+UPLINK_HOST = "10.0.3.2"
+
+
+class Machine:
+    """A guest that runs from ``start`` to ``stop``; its disk survives a ``restart`` but not the ``with`` block."""
+
+    def __init__(self, image: Image, *, memory: str = "2G", cpus: int = 2, uplink: bool = False) -> None:
+        require(["qemu-system-x86_64", "qemu-img", "ssh", "setpriv", "tar"])
+        self._image = image
+        self._memory = memory
+        self._cpus = cpus
+        self._uplink = uplink
+        self.directory, self._alive = _claim_directory()
+        self._overlay = self.directory / "overlay.qcow2"
+        self._qemu: subprocess.Popen[bytes] | None = None
+        self._remote: Remote | None = None
+
+    @classmethod
+    def boot(cls, image: Image, *, memory: str = "2G", cpus: int = 2, uplink: bool = False) -> Machine:
+        """Return a booted machine that answers on its shell; with ``uplink``, one with :data:`UPLINK_MAC` as well."""
+        machine = cls(image, memory=memory, cpus=cpus, uplink=uplink)
+        try:
+            machine.start()
+        except BaseException:
+            machine.discard()
+            raise
+        return machine
+
+    @property
+    def remote(self) -> Remote:
+        """The shell on the guest."""
+        if self._remote is None:
+            raise GuestError("the guest is not running")
+        return self._remote
+
+    @property
+    def console(self) -> Path:
+        """The guest's serial console so far: kernel messages and systemd's."""
+        return self.directory / "console.log"
+
+    def start(self) -> None:
+        """Boot and wait for the shell."""
+        if not self._overlay.exists():
+            backing = str(self._image.disk)
+            create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", backing, str(self._overlay)]
+            subprocess.run(create, check=True)
+        key = ensure_login_key()
+        port = _free_port()
+        # The parent-death signal ends QEMU even when this process is killed.
+        command = ["setpriv", "--pdeathsig", "KILL", *self._qemu_command(port, key)]
+        begin = time.monotonic()
+        with (self.directory / "qemu.log").open("ab") as log:
+            self._qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._remote = Remote(port=port, key=key, host_key=self._image.host_key, directory=self.directory)
+        self._wait_for_shell(port, begin + _BOOT_SECONDS)
+        say(f"the guest is up, {time.monotonic() - begin:.0f} s after power-on")
+
+    def stop(self) -> None:
+        """Power off in an orderly way, by force when that takes too long. Idempotent."""
+        if self._qemu is None:
+            return
+        if self._qemu.poll() is None:
+            try:
+                self.remote.run("systemctl poweroff --no-block", seconds=_POWEROFF_SECONDS, check=False)
+                self._qemu.wait(_POWEROFF_SECONDS)
+            except (GuestError, subprocess.TimeoutExpired):
+                say("the guest does not power off: pulling the plug")
+        self._pull_the_plug()
+
+    def restart(self) -> None:
+        """Shut down and boot again from the same disk, as a reboot does."""
+        self.stop()
+        self.start()
+
+    def discard(self) -> None:
+        """Pull the plug and delete the disk: for a guest that nobody needs any more. Idempotent."""
+        self._pull_the_plug()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._alive.close()
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def _pull_the_plug(self) -> None:
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu.wait()
+            self._qemu = None
+
+    def _qemu_command(self, port: int, key: Path) -> list[str]:
+        public_key = base64.b64encode(key.with_suffix(".pub").read_bytes()).decode()
+        return [
+            *("qemu-system-x86_64", *accelerator(self._image.kernel), "-M", "q35", "-smp", str(self._cpus)),
+            *("-m", self._memory, "-nodefaults", "-display", "none", "-no-reboot"),
+            *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
+            *("-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.show_status=no"),
+            # The overlay is thrown away: nobody needs it to be safe on the host's disk.
+            *("-drive", f"file={self._overlay},if=virtio,format=qcow2,cache=unsafe"),
+            # Restricted to the forwarded shell: else QEMU itself answers a ping that takes the default route while the
+            # fabric's route is away, with a reply that ping cannot digest.
+            *("-netdev", f"user,id=management,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
+            *("-device", f"virtio-net-pci,netdev=management,mac={_MANAGEMENT_MAC},romfile="),
+            *(self._uplink_card() if self._uplink else ()),
+            *("-device", "virtio-rng-pci", "-serial", f"file:{self.console}"),
+            *("-smbios", f"type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root={public_key}"),
+        ]
+
+    @staticmethod
+    def _uplink_card() -> tuple[str, ...]:
+        return (
+            *("-netdev", f"user,id=uplink,net={UPLINK_NETWORK},host={UPLINK_HOST}"),
+            *("-device", f"virtio-net-pci,netdev=uplink,mac={UPLINK_MAC},romfile="),
+        )
+
+    def _wait_for_shell(self, port: int, deadline: float) -> None:
+        while not _answers(port):
+            self._fail_if_dead_or_late(deadline)
+            time.sleep(_POLL_SECONDS)
+        # The answer is sshd's, but its key material may arrive a moment later than its socket.
+        while self.remote.run("true", seconds=60, check=False).returncode != 0:
+            self._fail_if_dead_or_late(deadline)
+            time.sleep(_POLL_SECONDS)
+
+    def _fail_if_dead_or_late(self, deadline: float) -> None:
+        dead = self._qemu is None or self._qemu.poll() is not None
+        if dead or time.monotonic() > deadline:
+            log = (self.directory / "qemu.log").read_text(errors="replace")[-2000:]
+            console = self.console.read_text(errors="replace")[-2000:] if self.console.exists() else ""
+            what = "QEMU ended" if dead else f"the guest does not answer after {_BOOT_SECONDS} s"
+            raise GuestError(f"{what}\n{log}\n{console}")
+
+
+def _claim_directory() -> tuple[Path, TextIO]:
+    """Make a machine's directory, and remove those of dead owners: an owner holds the lock on its ``alive`` file."""
+    runs = cache_dir() / "run"
+    runs.mkdir(exist_ok=True)
+    with locked("run"):
+        for marker in runs.glob("*/alive"):
+            with marker.open("w") as handle, contextlib.suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(marker.parent, ignore_errors=True)
+        directory = Path(tempfile.mkdtemp(prefix="guest-", dir=runs))
+        alive = (directory / "alive").open("w")
+        fcntl.flock(alive, fcntl.LOCK_EX)
+    return directory, alive
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    """Whether an ssh server greets behind the port: QEMU itself accepts the connection from the first moment."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
