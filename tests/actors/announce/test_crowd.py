@@ -1,0 +1,47 @@
+"""How many nodes there are: asked in time, and again while they are still coming."""
+
+from __future__ import annotations
+
+from actors.announce.crowd import CrowdDuty
+from actors.announce.duty import Scene
+from actors.announce.node_status import path_of
+from actors.announce.waiting import MANY, RATE, Crowd
+
+from .examples import CREDENTIALS, NAMESPACE, basis
+from .server import FakeServer
+
+
+def with_nodes(count: int) -> FakeServer:
+    return FakeServer({path_of(NAMESPACE, f"node-{number}"): {"metadata": {}} for number in range(count)})
+
+
+async def test_nodes_that_all_start_at_once_are_counted_again() -> None:
+    server, crowd, now = with_nodes(0), Crowd(), 100.0
+    duty = CrowdDuty(crowd, lambda: 0.5)
+    assert duty.due(now) > 1e9
+    duty.see(Scene(basis(), {}, NAMESPACE), now)
+    counts, gaps = [], []
+    async with server.connect(CREDENTIALS) as client:
+        for there in (0, 40, 44, 44, 44, 44):
+            server.objects = with_nodes(there).objects
+            gaps.append(duty.due(now) - now)
+            now = duty.due(now)
+            await duty.act(client, now)
+            counts.append(crowd.nodes)
+    assert counts == [1, 40, 40, 40, 40, 40]
+    assert gaps == sorted(gaps)
+    assert gaps[0] <= 2
+    assert gaps[1] <= 90
+    assert gaps[-1] >= 3 * 3600
+
+
+def test_nobody_knows_better_than_many() -> None:
+    assert Crowd().nodes == MANY
+
+
+def test_everybody_has_a_place_in_the_row() -> None:
+    crowd = Crowd(5000)
+    assert crowd.spread(0.0) == 0.0
+    assert 49 < crowd.spread(0.999999) < 50
+    assert Crowd(1).spread(0.9) == 0.0
+    assert Crowd(301).spread(0.5) == 150 / RATE

@@ -1,0 +1,95 @@
+"""A running crd_watch actor with its channels, against a server in memory, for tests on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from actors.crd_watch import actor
+from config.api import ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
+from config.reports import NodeIdentity, StaticSnapshot
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+from tests.actors.crd_watch.fake_server import FakeServer
+
+SYSTEM = "openperouter-system"
+
+
+class Recorded(Latest[ApiSnapshot]):
+    """A cell that remembers every value, with the time of the virtual clock."""
+
+    def __init__(self) -> None:
+        super().__init__("api")
+        self.values: list[tuple[float, ApiSnapshot]] = []
+
+    def set(self, value: ApiSnapshot) -> None:
+        self.values.append((trio.current_time(), value))
+        super().set(value)
+
+
+@dataclass
+class Bench:
+    """An actor, its channels and its server."""
+
+    settings: Settings
+    server: FakeServer = field(default_factory=FakeServer)
+    access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
+    static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
+    out: Recorded = field(default_factory=Recorded)
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("crd_watch"))
+
+    @property
+    def published(self) -> list[ApiSnapshot]:
+        """Every snapshot so far."""
+        return [snapshot for _, snapshot in self.out.values]
+
+    async def run(self) -> None:
+        await actor.run(
+            self.ctx,
+            settings=self.settings,
+            access=self.access.reader(),
+            snapshots=self.static.reader(),
+            out=self.out,
+            connect=self.server.connect,
+        )
+
+    def say_name(self, name: str = "node") -> None:
+        self.static.set(StaticSnapshot(NodeIdentity(name, 0), ()))
+
+    def say_access(self, credentials: ApiCredentials | None) -> None:
+        self.access.set(ApiAccess(ApiReach.REACHABLE if credentials else ApiReach.UNCONFIGURED, credentials))
+
+    def begin(self) -> None:
+        """Say everything that the actor waits for."""
+        self.say_name()
+        self.say_access(self.server.credentials())
+
+    async def until(self, holds: Callable[[ApiSnapshot], bool], seconds: float = 60) -> ApiSnapshot:
+        """Wait for a snapshot."""
+        reader = self.out.reader()
+        with trio.fail_after(seconds):
+            while not holds(snapshot := await reader.receive()):
+                pass
+        return snapshot
+
+    async def live(self, seconds: float = 60) -> ApiSnapshot:
+        return await self.until(lambda snapshot: snapshot.live, seconds)
+
+    async def names(self, *names: str, seconds: float = 60) -> ApiSnapshot:
+        """Wait until exactly these objects are published."""
+        return await self.until(lambda snapshot: {one.name for one in snapshot.objects} == set(names), seconds)
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, server: FakeServer | None = None) -> AsyncIterator[Bench]:
+    """Yield an actor that runs and knows nothing yet."""
+    bench = Bench(Settings(state_dir=tmp_path, namespace=SYSTEM), server or FakeServer())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        yield bench
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,222 @@
+"""What is kept of a collection: exactly what the server has for this node, whatever way it came."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.crd_watch import stores
+from actors.crd_watch.decoding import api_node
+from actors.crd_watch.stores import KindStore, SingleStore
+from actors.kube.proof import proof
+from config.api import PROOF_ANNOTATION
+from config.desired import ResourceId
+from config.provenance import Kind
+
+KEY = b"k" * 32
+ZONES = ("a", "b")
+SELECTORS: dict[str, Any] = {
+    "all": None,
+    "a": {"matchLabels": {"zone": "a"}},
+    "b": {"matchLabels": {"zone": "b"}},
+    "rack": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]},
+    "odd": {"matchExpressions": "?"},
+}
+
+
+def vni(name: str, selector: str = "all", *, version: int = 1, ours: bool = False) -> dict[str, Any]:
+    signed = {PROOF_ANNOTATION: proof(KEY, ResourceId(Kind.L3VNI, "default", name))} if ours else {}
+    metadata = {"name": name, "namespace": "default", "resourceVersion": str(version), "annotations": signed}
+    return {"metadata": metadata, "spec": {"nodeSelector": SELECTORS[selector], "vni": version}}
+
+
+def chosen(labels: dict[str, str]) -> KindStore:
+    store = KindStore(Kind.L3VNI, KEY)
+    store.choose_by(labels)
+    return store
+
+
+def names(store: KindStore) -> set[str]:
+    return {name for _, name in store.objects}
+
+
+def test_a_list_is_known_only_as_a_whole() -> None:
+    store = chosen({"zone": "a"})
+    fresh = store.fresh()
+    fresh.put(vni("red"))
+    assert (store.known, store.empty) == (False, True)
+    assert store.replace(fresh)
+    assert (store.known, names(store)) == (True, {"red"})
+    assert not store.replace(store.fresh() if store.empty else fresh)
+
+
+def test_an_empty_list_is_news_when_nothing_was_known() -> None:
+    store = chosen({})
+    assert store.replace(store.fresh())
+    assert not store.replace(store.fresh())
+
+
+def test_an_object_moves_between_places_as_it_changes() -> None:
+    store = chosen({"zone": "a"})
+    assert store.put(vni("red", "a"))
+    assert not store.put(vni("red", "a"))
+    assert store.put(vni("red", "a", version=2))
+    assert store.put(vni("red", "b", ours=True))
+    assert (names(store), len(store.mirrored)) == (set(), 1)
+    assert store.put(vni("red", "b"))
+    assert store.empty
+    assert not store.put(vni("red", "b", version=3))
+    assert not store.remove(vni("red"))
+
+
+def test_only_labels_that_a_selector_looks_at_make_it_stale() -> None:
+    store = chosen({"zone": "a"})
+    store.put(vni("red", "b"))
+    store.choose_by({"zone": "a", "rack": "7"})
+    assert not store.stale
+    store.choose_by({"zone": "b", "rack": "7"})
+    assert store.stale
+    store.choose_by({"zone": "a"})
+    assert not store.stale
+
+
+def test_labels_that_change_during_a_list_make_it_stale_at_once() -> None:
+    store = chosen({"zone": "a"})
+    fresh = store.fresh()
+    fresh.put(vni("red", "b"))
+    store.choose_by({"zone": "b"})
+    store.replace(fresh)
+    assert store.stale
+
+
+def test_labels_that_change_during_a_list_count_for_what_comes_after_it() -> None:
+    store = chosen({"zone": "a"})
+    fresh = store.fresh()
+    store.choose_by({"zone": "a", "rack": "7"})
+    store.replace(fresh)
+    assert not store.stale
+    store.put(vni("red", "rack"))
+    assert names(store) == {"red"}
+    assert not store.stale
+
+
+def test_with_too_many_keys_any_label_may_matter() -> None:
+    store = chosen({"zone": "a"})
+    for number in range(stores.MOST_KEYS + 2):
+        raw = vni(f"vni-{number}")
+        raw["spec"]["nodeSelector"] = {"matchLabels": {f"key-{number}": "x"}}
+        store.put(raw)
+    assert store.keys is None
+    store.choose_by({"zone": "a", "new": "1"})
+    assert store.stale
+
+
+@dataclass
+class Truth:
+    """A server's collection, and a store that follows it."""
+
+    labels: dict[str, str] = field(default_factory=lambda: {"zone": "a"})
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    version: int = 0
+
+    def expected(self) -> tuple[set[str], set[str]]:
+        def here(raw: dict[str, Any]) -> bool:
+            selector = raw["spec"]["nodeSelector"]
+            wanted = {
+                "all": True,
+                "a": self.labels.get("zone") == "a",
+                "b": self.labels.get("zone") == "b",
+                "rack": "rack" in self.labels,
+                "odd": True,
+            }
+            [word] = [word for word, known in SELECTORS.items() if known == selector]
+            return wanted[word]
+
+        signed = {name for name, raw in self.objects.items() if raw["metadata"]["annotations"]}
+        return {name for name, raw in self.objects.items() if here(raw)} - signed, signed
+
+
+_STEP = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from("xyz"), st.sampled_from(sorted(SELECTORS)), st.booleans()),
+    st.tuples(st.just("delete"), st.sampled_from("xyz")),
+    st.tuples(st.just("label"), st.sampled_from(ZONES), st.booleans()),
+    st.tuples(st.sampled_from(("lost", "back"))),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(_STEP, max_size=40))
+def test_a_store_has_what_the_server_has_or_had_when_it_was_lost(steps: list[tuple[Any, ...]]) -> None:
+    truth, store, lost = Truth(), chosen({"zone": "a"}), True
+    for step in [*steps, ("back",)]:
+        before = content(store)
+        match step:
+            case ("put", name, selector, ours):
+                truth.version += 1
+                truth.objects[name] = vni(name, selector, version=truth.version, ours=ours)
+                _ = lost or store.put(truth.objects[name])
+            case ("delete", name):
+                raw = truth.objects.pop(name, None)
+                _ = raw is None or lost or store.remove(raw)
+            case ("label", zone, rack):
+                truth.labels = {"zone": zone, **({"rack": "1"} if rack else {})}
+                store.choose_by(truth.labels)
+            case ("lost",):
+                lost = True
+            case ("back",):
+                lost = False
+                relist(store, truth)
+        if not lost and store.stale:
+            relist(store, truth)
+        assert content(store) == (before if lost else truth.expected())
+
+
+def content(store: KindStore) -> tuple[set[str], set[str]]:
+    return names(store), {name for _, name in store.mirrored}
+
+
+def relist(store: KindStore, truth: Truth) -> None:
+    fresh = store.fresh()
+    for raw in truth.objects.values():
+        fresh.put(raw)
+    store.replace(fresh)
+
+
+def test_a_single_object_is_there_or_not() -> None:
+    store = SingleStore("node", api_node)
+    assert store.replace(store.fresh())
+    assert not store.put({"metadata": {"name": "other"}})
+    assert store.put({"metadata": {"name": "node", "labels": {"a": "b"}}})
+    assert not store.put({"metadata": {"name": "node", "labels": {"a": "b"}, "resourceVersion": "2"}})
+    assert not store.remove({"metadata": {"name": "other"}})
+    assert store.remove({"metadata": {"name": "node"}})
+    assert store.empty
+    assert not store.remove({"metadata": {"name": "node"}})
+
+
+def test_what_is_elsewhere_costs_no_memory() -> None:
+    """Ten thousand objects, of which twenty are for this node."""
+
+    def raw(number: int) -> dict[str, Any]:
+        one = vni(f"vni-{number}", "a" if number % 500 == 0 else "b")
+        one["spec"]["text"] = "x" * 2000 + str(number)
+        return one
+
+    store = chosen({"zone": "a"})
+    store.put(raw(1))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        fresh = store.fresh()
+        for number in range(10_000):
+            fresh.put(raw(number))
+        store.replace(fresh)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(store.objects) == 20
+    assert grown < 20 * 10_000

@@ -1,0 +1,261 @@
+"""Publishing what is decided, and remembering on disk what was accepted."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from actors.desired.actor import run
+from actors.desired.memory import REFRESH_SECONDS
+from config.api import ApiSnapshot
+from config.api_memory import ApiMemory, from_json, to_json
+from config.desired import DesiredState, Secret
+from config.reports import NodeIdentity, StaticSnapshot
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+
+from .examples import OWN, api_l3vni, api_underlay, cluster, files, l3vni, underlay
+
+PASSWORD = "correct-horse"
+
+
+@dataclass
+class Bench:
+    """The actor with its channels and its disk; each call of :meth:`life` is one process."""
+
+    directory: Path
+    static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
+    api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
+    out: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "api-snapshot.json"
+
+    async def life(self) -> None:
+        await run(
+            ActorContext("desired"),
+            settings=Settings(state_dir=self.directory),
+            snapshots=self.static.reader(),
+            api=self.api.reader(),
+            out=self.out,
+            clock=lambda: 5000.0 + trio.current_time(),
+        )
+
+    async def settles(self, done: Callable[[], object]) -> None:
+        """Wait until something holds and then until nothing moves: disks are worked on in threads."""
+        with trio.fail_after(5):
+            while not done():
+                await trio.lowlevel.checkpoint()
+        await wait_all_tasks_blocked()
+
+    def published(self) -> DesiredState:
+        state = self.out.peek()
+        assert state is not None
+        return state
+
+    def vrfs(self) -> list[str]:
+        return [vni.vrf for vni in self.published().l3vnis]
+
+    def remembered(self) -> ApiMemory:
+        return from_json(self.file.read_text())
+
+    def remembers(self) -> list[str]:
+        snapshot = self.remembered().snapshot
+        return [one.name for one in snapshot.objects] if snapshot else []
+
+    def moment(self) -> float:
+        """Until when the memory is known to have been true."""
+        snapshot = self.remembered().snapshot if self.file.exists() else None
+        return snapshot.synced_at if snapshot else 0.0
+
+    async def remembers_moment(self, done: Callable[[float], bool]) -> None:
+        with trio.fail_after(20 * REFRESH_SECONDS):
+            while not done(self.moment()):  # noqa: ASYNC110
+                await trio.sleep(1)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def reborn(bench: Bench) -> Bench:
+    """The node after a restart: what was in channels is gone."""
+    return Bench(bench.directory)
+
+
+async def run_until(bench: Bench, done: Callable[[], object]) -> None:
+    """Let one life run until something holds."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.life)
+        await bench.settles(done)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_restarted_actor_goes_on_from_the_state_in_force(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.static.set(files(underlay()))
+    await run_until(bench, bench.file.exists)
+    nursery.start_soon(bench.life)
+    await bench.settles(lambda: True)
+    assert bench.out.version == 1
+    bench.static.set(files(underlay(asn=64515)))
+    await bench.settles(lambda: bench.out.version == 2)
+    assert bench.published().generation == 2
+    fabric = bench.published().underlay
+    assert fabric is not None
+    assert fabric.asn == 64515
+
+
+async def test_the_files_do_not_wait_for_the_api(bench: Bench) -> None:
+    bench.static.set(files(underlay(), l3vni("red", 1)))
+    await run_until(bench, lambda: bench.out.version)
+    assert bench.vrfs() == ["red"]
+
+
+async def test_nothing_is_published_before_the_files_are_read(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.api.set(cluster(api_underlay()))
+    nursery.start_soon(bench.life)
+    await wait_all_tasks_blocked()
+    assert bench.out.version == 0
+
+
+async def test_a_restart_while_the_api_is_away_has_the_networks_of_its_objects(bench: Bench) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(files(underlay(), l3vni("red", 1)))
+    await run_until(second, lambda: second.out.version)
+    assert second.out.version == 1
+    assert second.vrfs() == ["red", "blue"]
+    assert second.published().remembered is not None
+
+
+async def test_what_the_server_says_replaces_what_is_remembered(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(files(underlay()))
+    nursery.start_soon(second.life)
+    await second.settles(lambda: second.out.version == 1)
+    assert second.vrfs() == ["blue"]
+    second.api.set(cluster(api_l3vni("green", 3)))
+    await second.settles(lambda: second.remembers() == ["green"])
+    assert second.vrfs() == ["green"]
+
+
+async def test_a_snapshot_without_a_usable_underlay_is_not_remembered(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.static.set(files())
+    bench.api.set(cluster(api_underlay(), api_l3vni("blue", 2)))
+    nursery.start_soon(bench.life)
+    await bench.settles(bench.file.exists)
+    before = bench.file.read_text()
+    bench.api.set(cluster(api_underlay(asn=0, generation=2)))
+    await bench.settles(lambda: bench.out.version == 2)
+    assert bench.file.read_text() == before
+    assert bench.vrfs() == ["blue"]
+
+
+async def test_the_memory_is_for_root_alone_and_in_no_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
+    bench.static.set(files())
+    secrets = MappingProxyType({(OWN, "fabric"): Secret(PASSWORD)})
+    bench.api.set(replace(cluster(api_underlay(neighbors=neighbors)), secrets=secrets))
+    await run_until(bench, bench.file.exists)
+    assert stat.S_IMODE(bench.file.stat().st_mode) == 0o600
+    assert PASSWORD in bench.file.read_text()
+    second = reborn(bench)
+    second.static.set(files())
+    await run_until(second, lambda: second.out.version)
+    fabric = second.published().underlay
+    assert fabric is not None
+    assert fabric.neighbors[0].password == Secret(PASSWORD)
+    assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        (to_json(ApiMemory("node-a")).replace("node-a", "node-b"), "checksum does not fit"),
+        (to_json(ApiMemory("node-b", cluster(api_l3vni("blue", 2)))), "it is of another node, node-b"),
+    ],
+    ids=["damaged", "changed", "another node's"],
+)
+async def test_a_memory_of_no_use_is_told_once_and_counts_as_none(
+    bench: Bench, caplog: pytest.LogCaptureFixture, text: str, reason: str
+) -> None:
+    bench.file.write_text(text)
+    bench.static.set(files(underlay(), l3vni("red", 1)))
+    await run_until(bench, lambda: bench.out.version and bench.file.read_text() != text)
+    assert bench.vrfs() == ["red"]
+    assert caplog.text.count(reason) == 1
+    assert bench.remembered().node_name == "node-a"
+
+
+async def test_a_disk_that_refuses_costs_the_memory_and_not_the_router(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, nursery: trio.Nursery
+) -> None:
+    bench = Bench(tmp_path / "absent")
+    bench.static.set(files(underlay()))
+    nursery.start_soon(bench.life)
+    await bench.settles(lambda: bench.out.version == 1)
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await bench.settles(lambda: bench.out.version == 2)
+    await bench.settles(lambda: "cannot remember" in caplog.text)
+    assert caplog.text.count("cannot remember the API's objects") == 1
+    bench.directory.mkdir()
+    bench.api.set(cluster(api_l3vni("green", 2)))
+    await bench.settles(bench.file.exists)
+
+
+async def test_the_memory_grows_old_by_minutes_only_while_the_server_is_followed(
+    bench: Bench, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=4000.0))
+    nursery.start_soon(bench.life)
+    await bench.remembers_moment(lambda moment: moment >= 5000.0 + 3 * REFRESH_SECONDS)
+    assert bench.out.version == 1
+    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=9000.0, live=False))
+    await bench.remembers_moment(lambda moment: moment == 9000.0)
+    await trio.sleep(5 * REFRESH_SECONDS)
+    assert bench.moment() == 9000.0
+
+
+@pytest.mark.parametrize("meaning", [1, 2], ids=["nothing", "something"])
+async def test_doing_nothing_writes_nothing(bench: Bench, meaning: int) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 1)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.life)
+        await bench.settles(bench.file.exists)
+        bench.file.unlink()
+        bench.api.set(cluster(replace(api_l3vni("blue", meaning), resource_version="9"), synced_at=4999.0))
+        bench.static.set(files(underlay()))
+        if meaning != 1:
+            await bench.settles(bench.file.exists)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()  # and wait for the thread that may be writing
+    assert bench.file.exists() == (meaning != 1)
+
+
+async def test_a_node_that_changes_its_name_does_not_believe_its_old_memory(bench: Bench) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(replace(files(underlay()), node=NodeIdentity("node-z", 0)))
+    await run_until(second, lambda: second.out.version)
+    assert second.vrfs() == []

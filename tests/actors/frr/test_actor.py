@@ -1,0 +1,176 @@
+"""The actor never gives up, notices restarts and edits, publishes only news, and is silent when nothing happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock as Clock
+
+from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
+from config.desired import DesiredState
+from config.reports import FrrOutcome
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+
+from .cases import CASES
+from .fake import FakeFrr
+
+BASIC = CASES["basic"]
+
+
+class Bench:
+    def __init__(self, directory: Path) -> None:
+        self.frr = FakeFrr()
+        self.settings = Settings(
+            frr_etc_dir=directory / "etc", frr_run_dir=directory / "run", frr_pathspace="p", audit_interval_seconds=60
+        )
+        (directory / "etc" / "p").mkdir(parents=True)
+        self.sockets = directory / "run" / "p"
+        self.sockets.mkdir(parents=True)
+        self.context = ActorContext("frr")
+        self.desired: Latest[DesiredState] = Latest("desired")
+        self.out: Latest[FrrOutcome] = Latest("frr")
+
+    async def serve(self) -> None:
+        reader = self.desired.reader()
+        await FrrActor(self.context, self.settings, self.frr, reader, self.out, jitter=lambda: 0.5).serve()
+
+    def outcome(self) -> FrrOutcome:
+        outcome = self.out.peek()
+        assert outcome is not None
+        return outcome
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.serve)
+        await trio.testing.wait_all_tasks_blocked()
+        yield bench
+        nursery.cancel_scope.cancel()
+
+
+async def until(check: Callable[[], bool], seconds: float = 600) -> None:
+    with trio.fail_after(seconds):
+        while not check():  # noqa: ASYNC110 - a virtual clock, and nothing else to wait for
+            await trio.sleep(0.05)
+
+
+async def test_it_says_that_it_has_started_and_waits_for_a_state_for_ever(bench: Bench, autojump_clock: Clock) -> None:
+    assert bench.context.has_started
+    await trio.sleep(10_000)
+    assert bench.context.mode == "idle"
+    assert bench.frr.calls == []
+
+
+async def test_a_state_is_applied_and_its_outcome_published(bench: Bench, autojump_clock: Clock) -> None:
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    assert bench.outcome().applied
+    assert bench.outcome().desired is BASIC
+    assert bench.context.facts["applied"] is True
+
+
+async def test_an_undisturbed_frr_costs_readings_and_no_line_and_no_message(
+    bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    caplog.clear()
+    bench.frr.calls.clear()
+    await trio.sleep(60 * 10 + 5)
+    assert bench.frr.calls == ["wake", "running"] * 10
+    assert bench.out.version == 1
+    assert caplog.records == []
+
+
+async def test_a_new_generation_of_the_same_content_is_published_without_touching_frr(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    writes = bench.frr.writes
+    bench.desired.set(replace(BASIC, generation=2))
+    await until(lambda: bench.out.version == 2)
+    assert bench.outcome().desired.generation == 2
+    assert bench.frr.writes == writes
+
+
+async def test_an_absent_frr_is_told_once_and_tried_for_ever(
+    bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
+    bench.frr.away = "FRR does not answer"
+    bench.desired.set(BASIC)
+    await trio.sleep(3600)
+    assert len(caplog.records) == 1
+    assert bench.out.version == 1
+    assert bench.context.facts["waiting_for"] == "FRR does not answer"
+    attempts = bench.frr.calls.count("wake")
+    assert 3600 / LONGEST_RETRY <= attempts < 3600 / LONGEST_RETRY + 10
+    bench.frr.away = ""
+    await until(lambda: bench.outcome().applied, LONGEST_RETRY * 1.5)
+    assert "waiting_for" not in bench.context.facts
+
+
+async def test_a_hanging_frr_becomes_an_outcome_at_the_deadline(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.hangs = True
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1, 700)
+    assert not bench.outcome().applied
+    assert "longer than" in bench.outcome().error
+
+
+async def test_a_new_state_does_not_wait_for_the_retry_of_the_old_one(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.away = "away"
+    bench.desired.set(BASIC)
+    await trio.sleep(300)
+    bench.frr.away = ""
+    bench.desired.set(CASES["dual_stack"])
+    await until(lambda: bench.outcome().applied, 1)
+    assert bench.outcome().desired is CASES["dual_stack"]
+
+
+async def test_an_edit_by_hand_is_undone_at_the_audit_and_logged_without_secrets(
+    bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    caplog.clear()
+    bench.frr.edit("router bgp 64514\n neighbor 192.168.11.2 password topsecret\nexit\n")
+    await until(lambda: bench.out.version == 2, 90)
+    assert bench.outcome().changed
+    assert "topsecret" not in bench.frr.text
+    texts = [f"{record.getMessage()} {record.__dict__}" for record in caplog.records]
+    assert any("password ********" in text for text in texts)
+    assert not any("topsecret" in text for text in texts)
+
+
+async def test_a_restarted_daemon_is_looked_at_without_waiting_for_the_audit(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    (bench.sockets / "bgpd.vty").touch()
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    bench.frr.text = "hostname fresh\n"
+    (bench.sockets / "bgpd.vty").unlink()
+    (bench.sockets / "bgpd.vty").touch()
+    await until(lambda: bench.out.version == 2, SOCKET_POLL * 2)
+    assert bench.outcome().changed
+
+
+async def test_a_state_that_cannot_be_rendered_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:
+    bench.desired.set(replace(BASIC, log_level="two words"))
+    await until(lambda: bench.out.version == 1)
+    assert "cannot render" in bench.outcome().error
+    assert bench.frr.calls == []

@@ -1,0 +1,189 @@
+"""Applying decides by what FRR shows, writes only when it must, and lets only verified text become FRR's boot file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock as Clock
+
+from actors.frr.apply import Applier
+from actors.frr.render import render
+from config.desired import DesiredState, Secret
+from config.provenance import Reason
+from config.reports import FrrOutcome
+
+from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
+from .fake import FakeFrr
+
+BASIC = CASES["basic"]
+
+
+class Bench:
+    def __init__(self, directory: Path) -> None:
+        self.frr = FakeFrr()
+        self.conf = directory / "frr.conf"
+        self.applier = Applier(self.frr, self.conf, owner="nobody-has-this-name")
+
+    async def apply(self, desired: DesiredState) -> FrrOutcome:
+        return await self.applier.apply(desired, render(desired, hostname=HOSTNAME))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+async def test_a_new_configuration_is_checked_loaded_verified_and_becomes_the_boot_file(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    outcome = await bench.apply(BASIC)
+    assert (outcome.applied, outcome.changed, outcome.failures) == (True, True, ())
+    assert "reload" not in bench.frr.calls
+    assert len(bench.frr.sent) == 1
+    assert bench.conf.read_text() == render(BASIC, hostname=HOSTNAME).text
+
+
+async def test_the_same_configuration_again_costs_one_reading(bench: Bench, autojump_clock: Clock) -> None:
+    await bench.apply(BASIC)
+    bench.frr.calls.clear()
+    outcome = await bench.apply(BASIC)
+    assert (outcome.applied, outcome.changed) == (True, False)
+    assert bench.frr.calls == ["wake", "running"]
+
+
+async def test_a_configuration_that_runs_already_only_gets_its_boot_file(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.text = render(BASIC, hostname=HOSTNAME).text
+    outcome = await bench.apply(BASIC)
+    assert (outcome.applied, outcome.changed) == (True, True)
+    assert bench.frr.writes == 0
+    assert bench.conf.exists()
+
+
+async def test_an_frr_that_does_not_take_the_configuration_fails_and_keeps_the_old_boot_file(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(BASIC)
+    old = bench.conf.read_text()
+    bench.frr.deaf = True
+    outcome = await bench.apply(CASES["log_debug"])
+    assert not outcome.applied
+    assert "+ debug bfd network" in outcome.error
+    assert bench.conf.read_text() == old
+
+
+async def test_a_text_that_the_dry_run_refuses_never_reaches_frr(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.dry_refusals = {"advertise-all-vni"}
+    outcome = await bench.apply(BASIC)
+    assert not outcome.applied
+    assert "advertise-all-vni" in outcome.error
+    assert bench.frr.writes == 0
+    assert not bench.conf.exists()
+
+
+async def test_an_frr_that_is_away_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.away = "FRR does not answer: nobody there"
+    outcome = await bench.apply(BASIC)
+    assert (outcome.applied, outcome.error) == (False, "FRR does not answer: nobody there")
+
+
+async def test_a_boot_file_that_cannot_be_written_is_an_outcome(
+    tmp_path: Path, bench: Bench, autojump_clock: Clock
+) -> None:
+    applier = Applier(bench.frr, tmp_path / "missing" / "frr.conf")
+    outcome = await applier.apply(BASIC, render(BASIC, hostname=HOSTNAME))
+    assert not outcome.applied
+    assert "cannot write" in outcome.error
+
+
+async def test_removals_go_before_additions_in_their_order(bench: Bench, autojump_clock: Clock) -> None:
+    await bench.apply(CASES["two_l3vnis"])
+    bench.frr.calls.clear()
+    spare = raw("spare", "route-map spare permit 1\nexit")
+    outcome = await bench.apply(replace(BASIC, raw_frr=(spare,)))
+    assert outcome.applied, outcome.error
+    assert bench.frr.sent[1:] == [
+        "vrf blue\nno vni 200\nexit-vrf\n",
+        "no router bgp 64520 vrf blue\n",
+        "route-map spare permit 1\nexit\n",
+        "no vrf blue\n",
+    ]
+
+
+GOOD = raw("good", "ip prefix-list fine seq 5 permit any")
+BAD = raw("bad", "florp")
+
+
+async def test_a_refused_snippet_is_left_out_named_and_checked_only_once(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.dry_refusals = {"florp"}
+    desired = state(underlay=underlay(), raw_frr=(BAD, GOOD))
+    outcome = await bench.apply(desired)
+    assert outcome.applied
+    assert [(failure.resource, failure.reason, failure.origin) for failure in outcome.failures] == [
+        (BAD.resource, Reason.FRR_CONFIGURATION_FAILED, BAD.origin)
+    ]
+    assert "prefix-list fine" in bench.conf.read_text()
+    assert "florp" not in bench.conf.read_text()
+    bench.frr.calls.clear()
+    again = await bench.apply(desired)
+    assert again.failures == outcome.failures
+    assert bench.frr.calls == ["wake", "running"]
+
+
+async def test_a_snippet_shown_in_other_words_is_reported_once_and_does_not_cause_reloads(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    desired = state(underlay=underlay(), raw_frr=(raw("loose", "ip prefix-list x permit any"),))
+    bench.frr.rewrites = {"ip prefix-list x permit any": "ip prefix-list x seq 5 permit any"}
+    outcome = await bench.apply(desired)
+    assert outcome.applied
+    assert "seq 5" in outcome.failures[0].message
+    bench.frr.calls.clear()
+    assert (await bench.apply(desired)).applied
+    assert bench.frr.writes == 0
+
+
+async def test_a_snippet_that_breaks_what_is_generated_is_taken_out_and_the_rest_goes_in(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    snippet = raw("breaker", "router bgp 65000\nexit")
+    desired = state(underlay=underlay(), raw_frr=(snippet,))
+    bench.frr.rewrites = {"router bgp 65000": "unwanted thing"}
+    outcome = await bench.apply(desired)
+    assert outcome.applied, outcome.error
+    assert outcome.failures[0].resource == snippet.resource
+    assert "router bgp 65000" not in bench.conf.read_text()
+    bench.frr.calls.clear()
+    assert (await bench.apply(desired)).failures
+    assert bench.frr.writes == 0
+
+
+async def test_a_changed_snippet_gets_a_new_chance(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.dry_refusals = {"florp"}
+    await bench.apply(state(raw_frr=(BAD,)))
+    outcome = await bench.apply(state(raw_frr=(raw("bad", "ip prefix-list fine seq 5 permit any"),)))
+    assert outcome.applied
+    assert not outcome.failures
+
+
+async def test_two_applications_never_overlap(bench: Bench, autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.apply, BASIC)
+        nursery.start_soon(bench.apply, CASES["two_l3vnis"])
+    assert bench.frr.most_writers == 1
+
+
+async def test_an_empty_vrf_left_behind_is_removed(bench: Bench, autojump_clock: Clock) -> None:
+    await bench.apply(BASIC)
+    bench.frr.text += "vrf gone\nexit-vrf\n"
+    await bench.apply(BASIC)
+    assert "vrf gone" not in bench.frr.text
+
+
+async def test_no_outcome_shows_a_password(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.deaf = True
+    outcome = await bench.apply(state(underlay=underlay(neighbor(password=Secret("topsecret")))))
+    assert not outcome.applied
+    assert "topsecret" not in repr(outcome)

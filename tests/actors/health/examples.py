@@ -1,0 +1,100 @@
+"""The router of the samples: what it was asked to be, and an FRR that answers as the real one did."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import IPv4Address, ip_interface
+from pathlib import Path
+
+from actors.health.assess import Inputs
+from actors.health.observation import Observation, parse
+from config.desired import (
+    Bfd,
+    BGPFamily,
+    DesiredL2VNI,
+    DesiredL3VNI,
+    DesiredState,
+    DesiredUnderlay,
+    EndpointKind,
+    FabricNeighbor,
+    Family,
+    HostSession,
+    ResourceId,
+    SessionAddresses,
+)
+from config.provenance import Kind, Origin
+from config.reports import FrrOutcome, KernelOutcome
+from supervisor.faults import DependencyFault
+
+SAMPLES = Path(__file__).parent / "samples"
+
+UNDERLAY = ResourceId(Kind.UNDERLAY, "openperouter-system", "underlay")
+RED = ResourceId(Kind.L3VNI, "openperouter-system", "red")
+RED_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "red-110")
+BLUE_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "blue-111")
+
+
+def neighbor(endpoint: str, kind: EndpointKind = EndpointKind.ADDRESS, bfd: Bfd | None = None) -> FabricNeighbor:
+    families = (BGPFamily.IPV4_UNICAST, BGPFamily.EVPN)
+    return FabricNeighbor(endpoint, kind, Family.IPV4, "external", True, families, bfd=bfd)
+
+
+def desired(generation: int = 1, *, reload_id: int = 0) -> DesiredState:
+    vtep = IPv4Address("100.65.0.1")
+    neighbors = (
+        neighbor("192.168.11.2", bfd=Bfd()),
+        neighbor("192.168.11.77"),
+        neighbor("toswitch1", EndpointKind.INTERFACE),
+        neighbor("172.31.0.0/24", EndpointKind.LISTEN_RANGE),
+    )
+    underlay = DesiredUnderlay(
+        UNDERLAY,
+        Origin("underlay.yaml", 2),
+        asn=64514,
+        router_id=IPv4Address("10.0.0.1"),
+        interfaces=("toswitch1",),
+        neighbors=neighbors,
+        vteps=(ip_interface("100.65.0.1/32"),),
+        advertise_evpn=True,
+    )
+    addresses = SessionAddresses(ip_interface("192.170.10.1/24"), ip_interface("192.170.10.2/24"))
+    session = HostSession(64514, 64515, True, (addresses,))
+    red = DesiredL3VNI(RED, Origin("vnis.yaml", 2), "red", 100, 4789, vtep, 64514, session)
+    red_l2 = DesiredL2VNI(RED_L2, Origin("vnis.yaml", 9), 110, 4789, vtep, vrf="red")
+    blue_l2 = DesiredL2VNI(BLUE_L2, Origin("vnis.yaml", 14), 111, 4789, vtep)
+    return DesiredState(
+        generation, "n1", 0, reload_id=reload_id, underlay=underlay, l3vnis=(red,), l2vnis=(blue_l2, red_l2)
+    )
+
+
+def applied(state: DesiredState, *, settling: bool = False) -> Inputs:
+    """The inputs of a state that FRR and the kernel both say they have applied."""
+    kernel = KernelOutcome(state, applied=True, underlay_mtu=9000)
+    return Inputs(state, FrrOutcome(state, applied=True), kernel, settling=settling)
+
+
+def sample(name: str) -> tuple[frozenset[str], dict[str, object]]:
+    document = json.loads((SAMPLES / f"{name}.json").read_text())
+    return frozenset(document["daemons"]), document["answers"]
+
+
+def observed(name: str) -> Observation:
+    return parse(*sample(name))
+
+
+class SampledFrr:
+    """Answers like vtysh in one of the sampled situations, which a test may change between two looks."""
+
+    def __init__(self, situation: str) -> None:
+        self.situation = situation
+        self.looks = 0
+
+    async def daemons(self) -> frozenset[str]:
+        self.looks += 1
+        if self.situation == "silent":
+            raise DependencyFault("FRR does not answer: failed to connect to any daemons")
+        return sample(self.situation)[0]
+
+    async def json(self, *commands: str) -> list[object]:
+        answers = sample(self.situation)[1]
+        return [answers.get(command) for command in commands]

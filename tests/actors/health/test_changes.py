@@ -1,0 +1,101 @@
+"""The health actor's log: one line per change of state, silence otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.health.assess import assess
+from actors.health.changes import changes
+from actors.health.observation import Observation
+from config.reports import HealthReport
+from tests.actors.health.examples import applied, desired, observed
+
+
+def report(sample: str, generation: int = 1, *, settling: bool = False) -> HealthReport:
+    return assess(applied(desired(generation), settling=settling), observed(sample))
+
+
+def lines(old: HealthReport | None, new: HealthReport, *, answered: bool = True) -> list[tuple[str, str]]:
+    return [(change.level, change.message) for change in changes(old, new, answered=answered)]
+
+
+def test_an_unchanged_router_logs_nothing() -> None:
+    assert lines(report("up"), report("up")) == []
+
+
+def test_uptimes_and_prefix_counts_are_no_news() -> None:
+    old = report("up")
+    older = tuple(replace(s, uptime_seconds=s.uptime_seconds + 15, prefixes_received={}) for s in old.sessions)
+    assert lines(old, replace(old, sessions=older)) == []
+
+
+def test_a_start_is_one_line_however_many_sessions_and_vnis_there_are() -> None:
+    assert lines(None, report("up")) == [("info", "generation 1 verified: 1 of 4 sessions up, 3 VNIs")]
+
+
+def test_a_new_generation_that_is_verified_is_one_line() -> None:
+    assert lines(report("up", 1), report("up", 2)) == [("info", "generation 2 verified: 1 of 4 sessions up, 3 VNIs")]
+
+
+def test_a_session_that_comes_up_is_one_line_with_its_fields() -> None:
+    [change] = changes(report("just_configured"), report("up"), answered=True)
+    assert (change.level, change.message) == ("info", "BGP session up")
+    assert change.fields == {"peer": "192.168.11.2", "vrf": "default", "state": "Established", "remote_as": 64512}
+
+
+def test_a_session_that_goes_down_is_a_warning() -> None:
+    found = lines(report("up"), report("links_down"))
+    assert ("warning", "BGP session down") in found
+
+
+def test_a_vni_that_stops_working_is_named_once_with_its_cause() -> None:
+    found = lines(report("up"), report("links_down"))
+    assert [message for _, message in found if "vni100" in message and "no longer" not in message] == [
+        "VNI does not work: down: vni100 is down"
+    ]
+
+
+def test_a_vni_that_works_again_is_said() -> None:
+    assert ("info", "VNI works") in lines(report("links_down"), report("up"))
+
+
+def test_verification_that_is_lost_is_said_once() -> None:
+    lost = [message for _, message in lines(report("up"), report("links_down")) if "no longer" in message]
+    assert lost == ["no longer as configured: verifying generation 1: L3VNI red: down: vni100 is down"]
+    assert lines(report("links_down"), report("links_down")) == []
+
+
+def test_a_daemon_that_goes_and_comes_back_is_said_both_times() -> None:
+    assert ("warning", "bgpd is not running") in lines(report("bfdd_gone"), report("bgpd_gone"))
+    assert ("info", "bgpd runs") in lines(report("bgpd_gone"), report("bfdd_gone"))
+
+
+def test_what_goes_and_comes_with_a_daemon_is_not_told_one_by_one() -> None:
+    gone = replace(observed("up"), daemons=observed("up").daemons - {"bgpd"}, peers={}, vnis={}, l3vnis={})
+    without = assess(applied(desired()), gone)
+    assert [message for _, message in lines(report("up"), without)] == [
+        "no longer as configured: verifying generation 1: bgpd is not running",
+        "bgpd is not running",
+    ]
+    assert [message for _, message in lines(without, report("up"))] == [
+        "generation 1 verified: 1 of 4 sessions up, 3 VNIs",
+        "bgpd runs",
+    ]
+
+
+def test_a_failure_that_appears_after_settling_is_said() -> None:
+    found = lines(report("empty", settling=True), report("empty"))
+    assert ("warning", "not working: zebra does not know VNI 100") in found
+
+
+def test_a_silent_frr_is_one_line_and_not_one_for_every_session_and_vni() -> None:
+    silent = assess(applied(desired()), Observation(error="it hangs"))
+    assert lines(report("up"), silent, answered=False) == [
+        ("warning", "no longer as configured: waiting for FRR: it hangs")
+    ]
+    assert lines(silent, silent, answered=False) == []
+
+
+def test_a_start_without_frr_says_what_it_waits_for() -> None:
+    silent = assess(applied(desired()), Observation(error="it hangs"))
+    assert lines(None, silent, answered=False) == [("warning", "waiting for FRR: it hangs")]

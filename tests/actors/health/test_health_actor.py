@@ -1,0 +1,164 @@
+"""The health actor: when it looks, what it publishes, and that FRR's troubles never end it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from actors.health import actor
+from config.desired import DesiredState
+from config.reports import FrrOutcome, HealthReport, KernelOutcome
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader
+from tests.actors.health.examples import SampledFrr, desired
+
+
+@dataclass
+class Bench:
+    """A running health actor, an FRR that can be put into any sampled situation, and the channels around both."""
+
+    frr: SampledFrr = field(default_factory=lambda: SampledFrr("up"))
+    context: ActorContext = field(default_factory=lambda: ActorContext("health"))
+    desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
+    outcomes: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
+    kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
+    out: Latest[HealthReport] = field(default_factory=lambda: Latest("health"))
+
+    def apply(self, state: DesiredState) -> None:
+        self.desired.set(state)
+        self.outcomes.set(FrrOutcome(state, applied=True, changed=True))
+        self.kernel.set(KernelOutcome(state, applied=True, changed=True))
+
+    async def start(self) -> None:
+        await actor.watch(
+            self.context,
+            self.frr,
+            desired=self.desired.reader(),
+            frr=self.outcomes.reader(),
+            kernel=self.kernel.reader(),
+            out=self.out,
+        )
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with trio.open_nursery() as nursery:
+        bench = Bench()
+        nursery.start_soon(bench.start)
+        yield bench
+        nursery.cancel_scope.cancel()
+
+
+async def until_verified(reports: LatestReader[HealthReport]) -> HealthReport:
+    while True:
+        report = await reports.receive()
+        if report.verified:
+            return report
+
+
+async def test_it_has_started_before_there_is_anything_to_look_at(bench: Bench, autojump_clock: MockClock) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.context.has_started
+    assert bench.context.mode == "idle"
+
+
+async def test_a_new_outcome_is_looked_at_at_once(bench: Bench, autojump_clock: MockClock) -> None:
+    reports = bench.out.reader()
+    started = trio.current_time()
+    bench.apply(desired(3))
+    assert (await until_verified(reports)).generation == 3
+    assert trio.current_time() == started
+
+
+async def test_a_router_not_yet_as_configured_is_looked_at_soon_and_ever_more_rarely(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "empty"
+    bench.apply(desired())
+    reports, times = bench.out.reader(), []
+    for _ in range(9):
+        await reports.receive()
+        times.append(trio.current_time())
+    waits = [round(later - earlier, 3) for earlier, later in pairwise(times)]
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+async def test_it_becomes_verified_without_any_further_outcome(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "empty"
+    bench.apply(desired())
+    reports = bench.out.reader()
+    assert not (await reports.receive()).verified
+    bench.frr.situation = "up"
+    assert (await until_verified(reports)).verified
+
+
+async def test_a_healthy_router_is_looked_at_once_an_interval(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.apply(desired())
+    await until_verified(bench.out.reader())
+    before = bench.frr.looks
+    await trio.sleep(10 * actor.INTERVAL_SECONDS + 1)
+    assert bench.frr.looks - before == 10
+
+
+async def test_a_healthy_router_that_breaks_is_noticed_and_watched_closely(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.apply(desired())
+    reports = bench.out.reader()
+    await until_verified(reports)
+    broken_at = trio.current_time()
+    bench.frr.situation = "links_down"
+    while (await reports.receive()).verified:
+        pass
+    assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS
+    bench.frr.situation = "up"
+    await until_verified(reports)
+    assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS + 1
+
+
+async def test_failures_are_named_only_once_frr_had_time_to_settle(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "empty"
+    bench.apply(desired())
+    reports = bench.out.reader()
+    started = trio.current_time()
+    while not (await reports.receive()).failures:
+        pass
+    assert trio.current_time() - started >= actor.SETTLE_SECONDS
+
+
+async def test_a_repeated_outcome_without_changes_gives_no_new_grace(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "empty"
+    state = desired()
+    bench.apply(state)
+    await trio.sleep(actor.SETTLE_SECONDS + 6)
+    bench.kernel.set(KernelOutcome(state, applied=True, changed=True))
+    bench.kernel.set(KernelOutcome(state, applied=True))
+    await trio.testing.wait_all_tasks_blocked()
+    report = bench.out.peek()
+    assert report is not None
+    assert report.failures
+
+
+async def test_a_silent_frr_is_reported_and_asked_again(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "silent"
+    bench.apply(desired())
+    reports = bench.out.reader()
+    assert (await reports.receive()).summary.startswith("waiting for FRR: FRR does not answer")
+    bench.frr.situation = "up"
+    assert (await until_verified(reports)).generation == 1
+
+
+async def test_a_restarted_actor_sees_the_current_state_again(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.apply(desired(5))
+    await until_verified(bench.out.reader())
+    second = Bench(SampledFrr("up"), desired=bench.desired, outcomes=bench.outcomes, kernel=bench.kernel)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second.start)
+        assert (await until_verified(second.out.reader())).generation == 5
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,258 @@
+"""What plans rely on a kernel to do, checked against the fake in the unit tests and against the real one in
+tests/kernel.
+
+Each function takes a kernel with two namespaces in which nothing but ``lo`` and a NIC named ``toswitch1`` in the host
+exists.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from ipaddress import ip_address, ip_interface
+
+import pytest
+
+from actors.netlink.kernel import Kernel
+from actors.netlink.model import WantedLink
+from actors.netlink.objects import (
+    OWNED_GROUP,
+    Link,
+    LinkKind,
+    Namespace,
+    NicPhase,
+    NicRecord,
+    Observed,
+    SavedRoute,
+    Vxlan,
+    Wish,
+)
+from actors.netlink.operations import (
+    AddAddress,
+    AddRoute,
+    AddUnreachable,
+    ChangeLink,
+    CreateLink,
+    DeleteLinks,
+    DisableAddressGeneration,
+    ForgetNic,
+    MoveLink,
+    RemoveAddress,
+    RemoveUnreachable,
+    SaveNic,
+    SaveTables,
+    SetSysctl,
+    Step,
+)
+from actors.netlink.wire.socket import KernelRefusal
+from config.desired import Family
+from tests.actors.netlink.builders import UNDERLAY
+
+HOST, ROUTER = Namespace.HOST, Namespace.ROUTER
+NIC = "toswitch1"
+VXLAN4 = Vxlan(100, 4789, ip_address("100.65.0.0"))
+VXLAN6 = Vxlan(101, 4790, ip_address("2001:db8::1"))
+
+
+def see(kernel: Kernel) -> Observed:
+    return kernel.observe(Wish(nics=(NIC,)))
+
+
+def link(kernel: Kernel, namespace: Namespace, name: str) -> Link | None:
+    return see(kernel).view(namespace).links.get(name)
+
+
+def refused(kernel: Kernel, step: Step) -> int:
+    with pytest.raises(KernelRefusal) as caught:
+        kernel.apply(step)
+    return caught.value.errno
+
+
+def wanted(name: str, kind: LinkKind, namespace: Namespace = ROUTER, **fields: object) -> CreateLink:
+    return CreateLink(WantedLink(namespace, name, kind, UNDERLAY, **fields))  # type: ignore[arg-type]
+
+
+def created_devices_have_their_attributes_and_our_mark(kernel: Kernel) -> None:
+    kernel.apply(wanted("red", LinkKind.VRF, table=10_000_100))
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
+    kernel.apply(wanted("vni101", LinkKind.VXLAN, vxlan=VXLAN6))
+    links = see(kernel).router.links
+    assert links["red"].kind == LinkKind.VRF
+    assert links["red"].table == 10_000_100
+    assert links["br-pe-100"].kind == LinkKind.BRIDGE
+    assert links["vni100"].vxlan == VXLAN4
+    assert links["vni101"].vxlan == VXLAN6
+    for name in ("red", "br-pe-100", "vni100", "vni101"):
+        assert links[name].group == OWNED_GROUP
+        assert not links[name].up
+        assert links[name].master == ""
+
+
+def a_veth_is_born_with_an_end_in_each_namespace(kernel: Kernel) -> None:
+    kernel.apply(wanted("host-e-100", LinkKind.VETH, HOST, peer="pe-e-100", mtu=1450))
+    host, router = link(kernel, HOST, "host-e-100"), link(kernel, ROUTER, "pe-e-100")
+    assert host is not None
+    assert router is not None
+    assert (host.mtu, host.group) == (router.mtu, router.group) == (1450, OWNED_GROUP)
+    assert (host.peer_index, router.peer_index) == (router.index, host.index)
+    kernel.apply(DeleteLinks(HOST, ("host-e-100",)))
+    assert link(kernel, ROUTER, "pe-e-100") is None
+
+
+def creating_what_exists_is_refused(kernel: Kernel) -> None:
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    assert refused(kernel, wanted("br-pe-100", LinkKind.BRIDGE)) == errno.EEXIST
+    kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
+    assert refused(kernel, wanted("other", LinkKind.VXLAN, vxlan=VXLAN4)) == errno.EEXIST
+
+
+def changing_what_is_not_there_is_refused(kernel: Kernel) -> None:
+    assert refused(kernel, ChangeLink(ROUTER, "vni100", up=True)) == errno.ENODEV
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    assert refused(kernel, ChangeLink(ROUTER, "br-pe-100", master="red")) == errno.ENODEV
+
+
+def one_change_sets_all_attributes(kernel: Kernel) -> None:
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
+    kernel.apply(DisableAddressGeneration("vni100"))
+    kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", neigh_suppress=True, alias="x", up=True))
+    kernel.apply(ChangeLink(ROUTER, "br-pe-100", mac="00:f3:00:00:00:65", up=True))
+    vxlan, bridge = link(kernel, ROUTER, "vni100"), link(kernel, ROUTER, "br-pe-100")
+    assert vxlan is not None
+    assert bridge is not None
+    assert (vxlan.master, vxlan.neigh_suppress, vxlan.addr_gen_none, vxlan.up) == ("br-pe-100", True, True, True)
+    assert (bridge.mac, bridge.up, bridge.master) == ("00:f3:00:00:00:65", True, "")
+    kernel.apply(ChangeLink(ROUTER, "vni100", master=""))
+    vxlan = link(kernel, ROUTER, "vni100")
+    assert vxlan is not None
+    assert vxlan.master == ""
+
+
+def deletion_is_by_name_and_forgives_absence(kernel: Kernel) -> None:
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    kernel.apply(wanted("br-pe-101", LinkKind.BRIDGE))
+    kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
+    kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", up=True))
+    kernel.apply(DeleteLinks(ROUTER, ("br-pe-100", "not-there")))
+    vxlan = link(kernel, ROUTER, "vni100")
+    assert vxlan is not None
+    assert vxlan.master == ""
+    assert link(kernel, ROUTER, "br-pe-100") is None
+    assert link(kernel, ROUTER, "br-pe-101") is not None
+    kernel.apply(DeleteLinks(ROUTER, ("br-pe-101",), batch=False))
+    kernel.apply(DeleteLinks(ROUTER, ("br-pe-101",), batch=False))
+    assert link(kernel, ROUTER, "br-pe-101") is None
+
+
+def addresses_come_and_go_and_carry_our_mark(kernel: Kernel) -> None:
+    four, six = ip_interface("100.65.0.0/32"), ip_interface("2001:db8::1/128")
+    for interface in (four, six):
+        kernel.apply(AddAddress(ROUTER, "lo", interface))
+        kernel.apply(AddAddress(ROUTER, "lo", interface))
+    found = {address.interface: address for address in see(kernel).router.addresses["lo"]}
+    assert found[four].ours
+    assert found[six].ours
+    assert found[four].permanent
+    for interface in (four, six):
+        kernel.apply(RemoveAddress(ROUTER, "lo", interface))
+        kernel.apply(RemoveAddress(ROUTER, "lo", interface))
+    assert not {four, six} & see(kernel).router.interfaces("lo")
+    assert refused(kernel, AddAddress(ROUTER, "not-there", four)) == errno.ENODEV
+
+
+def addresses_keep_broadcast_and_label(kernel: Kernel) -> None:
+    usual, none, odd = (ip_interface(f"192.168.{third}.3/24") for third in (11, 12, 13))
+    kernel.apply(AddAddress(HOST, NIC, usual, marked=False))
+    kernel.apply(AddAddress(HOST, NIC, none, marked=False, broadcast="", label=f"{NIC}:1"))
+    kernel.apply(AddAddress(HOST, NIC, odd, marked=False, broadcast="192.168.13.0"))
+    found = {address.interface: address for address in see(kernel).host.addresses[NIC]}
+    assert (found[usual].broadcast, found[usual].label) == (None, "")
+    assert (found[none].broadcast, found[none].label) == ("", f"{NIC}:1")
+    assert found[odd].broadcast == "192.168.13.0"
+
+
+def enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device(kernel: Kernel) -> None:
+    four, six = ip_interface("192.169.10.1/24"), ip_interface("2001:db8:1::1/64")
+    kernel.apply(wanted("red", LinkKind.VRF, table=10_000_100))
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    kernel.apply(ChangeLink(ROUTER, "red", up=True))
+    kernel.apply(ChangeLink(ROUTER, "br-pe-100", up=True))
+    kernel.apply(AddAddress(ROUTER, "br-pe-100", four))
+    kernel.apply(AddAddress(ROUTER, "br-pe-100", six))
+    kernel.apply(ChangeLink(ROUTER, "br-pe-100", master="red"))
+    assert four in see(kernel).router.interfaces("br-pe-100")
+    assert six not in see(kernel).router.interfaces("br-pe-100")
+
+
+def unreachable_defaults_come_and_go(kernel: Kernel) -> None:
+    for family in Family:
+        kernel.apply(AddUnreachable(family, 10_000_100))
+        kernel.apply(AddUnreachable(family, 10_000_100))
+    assert see(kernel).unreachable == {(Family.IPV4, 10_000_100), (Family.IPV6, 10_000_100)}
+    for family in Family:
+        kernel.apply(RemoveUnreachable(family, 10_000_100))
+        kernel.apply(RemoveUnreachable(family, 10_000_100))
+    assert see(kernel).unreachable == frozenset()
+
+
+def sysctls_are_read_and_written_in_the_router(kernel: Kernel) -> None:
+    key = "net.ipv4.conf.all.arp_accept"
+    assert see(kernel).sysctls[key] == "0"
+    kernel.apply(SetSysctl(key, "1"))
+    assert see(kernel).sysctls[key] == "1"
+
+
+def a_moved_nic_loses_addresses_and_routes_and_is_down(kernel: Kernel) -> None:
+    address = ip_interface("192.168.11.3/24")
+    route = SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")
+    kernel.apply(AddAddress(HOST, NIC, address, marked=False))
+    kernel.apply(ChangeLink(HOST, NIC, up=True))
+    kernel.apply(AddRoute(NIC, route))
+    kernel.apply(AddRoute(NIC, route))
+    assert see(kernel).nic_routes[NIC] == (route,)
+    kernel.apply(MoveLink(NIC, HOST, ROUTER))
+    inside = link(kernel, ROUTER, NIC)
+    assert inside is not None
+    assert not inside.up
+    assert address not in see(kernel).router.interfaces(NIC)
+    assert link(kernel, HOST, NIC) is None
+    assert refused(kernel, MoveLink(NIC, HOST, ROUTER)) == errno.ENODEV
+    kernel.apply(MoveLink(NIC, ROUTER, HOST))
+    assert see(kernel).nic_routes[NIC] == ()
+
+
+def a_route_needs_its_nic_up(kernel: Kernel) -> None:
+    kernel.apply(ChangeLink(HOST, NIC, up=False))
+    kernel.apply(AddAddress(HOST, NIC, ip_interface("192.168.11.3/24"), marked=False))
+    route = SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")
+    assert refused(kernel, AddRoute(NIC, route)) in {errno.ENETDOWN, errno.ENETUNREACH}
+
+
+def state_is_kept(kernel: Kernel) -> None:
+    record = NicRecord(NIC, NicPhase.MOVING, 1500, "02:00:00:00:00:01", up=True)
+    kernel.apply(SaveNic(record))
+    kernel.apply(SaveTables({"red": 10_000_100}))
+    assert see(kernel).journal == {NIC: record}
+    assert see(kernel).tables == {"red": 10_000_100}
+    kernel.apply(ForgetNic(NIC))
+    assert see(kernel).journal == {}
+
+
+CONTRACT: tuple[Callable[[Kernel], None], ...] = (
+    created_devices_have_their_attributes_and_our_mark,
+    a_veth_is_born_with_an_end_in_each_namespace,
+    creating_what_exists_is_refused,
+    changing_what_is_not_there_is_refused,
+    one_change_sets_all_attributes,
+    deletion_is_by_name_and_forgives_absence,
+    addresses_come_and_go_and_carry_our_mark,
+    addresses_keep_broadcast_and_label,
+    enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device,
+    unreachable_defaults_come_and_go,
+    sysctls_are_read_and_written_in_the_router,
+    a_moved_nic_loses_addresses_and_routes_and_is_down,
+    a_route_needs_its_nic_up,
+    state_is_kept,
+)

@@ -1,0 +1,247 @@
+"""A kernel in memory, as much of it as plans rely on. Verified: it passes the contract that the real one passes."""
+
+from __future__ import annotations
+
+import errno
+from copy import deepcopy
+from dataclasses import replace
+
+from actors.netlink.model import ROUTER_SYSCTLS
+from actors.netlink.objects import (
+    CONDEMNED_GROUP,
+    IFA_F_PERMANENT,
+    OWNED_GROUP,
+    Address,
+    Link,
+    LinkKind,
+    Namespace,
+    NamespaceView,
+    NicRecord,
+    Observed,
+    SavedRoute,
+    Wish,
+    usual_broadcast,
+)
+from actors.netlink.operations import (
+    AddAddress,
+    AddAltname,
+    AddRoute,
+    AddUnreachable,
+    ChangeLink,
+    CreateLink,
+    DeleteLinks,
+    DisableAddressGeneration,
+    ForgetNic,
+    MoveLink,
+    RemoveAddress,
+    RemoveUnreachable,
+    SaveNic,
+    SaveTables,
+    SetSysctl,
+    Step,
+)
+from actors.netlink.wire.socket import KernelRefusal
+from config.desired import Family
+
+Key = tuple[Namespace, str]
+
+
+class FakeKernel:
+    """Applies steps to plain dictionaries. ``fail`` holds texts of steps that are refused with EIO."""
+
+    def __init__(self) -> None:
+        self.links: dict[Key, Link] = {}
+        self.addresses: dict[Key, list[Address]] = {}
+        self.routes: dict[str, list[SavedRoute]] = {}
+        self.sysctls: dict[str, str | None] = {key: "0" for key, _, _ in ROUTER_SYSCTLS}
+        self.unreachable: set[tuple[Family, int]] = set()
+        self.busy_tables: set[int] = set()
+        self.tables: dict[str, int] = {}
+        self.journal: dict[str, NicRecord] = {}
+        self.fail: set[str] = set()
+        self.applied: list[Step] = []
+        self._index = 0
+        for namespace in Namespace:
+            self.add(namespace, Link(0, "lo", up=True, mtu=65536))
+
+    def add(self, namespace: Namespace, link: Link, *addresses: Address) -> None:
+        """Put a device there that somebody else made."""
+        self._index += 1
+        self.links[namespace, link.name] = replace(link, index=self._index)
+        self.addresses[namespace, link.name] = list(addresses)
+
+    def copy(self) -> FakeKernel:
+        return deepcopy(self)
+
+    def observe(self, wish: Wish) -> Observed:
+        return Observed(
+            host=self._view(Namespace.HOST),
+            router=self._view(Namespace.ROUTER),
+            sysctls=dict(self.sysctls),
+            unreachable=frozenset(self.unreachable),
+            busy_tables=frozenset(self.busy_tables),
+            tables=dict(self.tables),
+            journal=dict(self.journal),
+            nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in wish.nics},
+        )
+
+    def _view(self, namespace: Namespace) -> NamespaceView:
+        return NamespaceView(
+            {name: link for (where, name), link in self.links.items() if where is namespace},
+            {name: tuple(found) for (where, name), found in self.addresses.items() if where is namespace and found},
+        )
+
+    def apply(self, step: Step) -> None:
+        if step.text in self.fail:
+            raise KernelRefusal(errno.EIO)
+        match step:
+            case CreateLink():
+                self._create(step)
+            case ChangeLink():
+                self._change(step)
+            case DeleteLinks():
+                self._delete(step)
+            case MoveLink():
+                self._move(step)
+            case AddAddress():
+                self._add_address(step)
+            case RemoveAddress():
+                found = self._addresses(step.namespace, step.link)
+                found[:] = [address for address in found if address.interface != step.interface]
+            case _:
+                self._apply_state(step)
+        self.applied.append(step)
+
+    def _apply_state(self, step: Step) -> None:
+        match step:
+            case SetSysctl():
+                self.sysctls[step.key] = step.value
+            case AddUnreachable():
+                self.unreachable.add((step.family, step.table))
+            case RemoveUnreachable():
+                self.unreachable.discard((step.family, step.table))
+            case SaveNic():
+                self.journal[step.record.name] = step.record
+            case ForgetNic():
+                self.journal.pop(step.name, None)
+            case SaveTables():
+                self.tables = dict(step.tables)
+            case AddRoute():
+                self._add_route(step)
+            case DisableAddressGeneration():
+                self._update((Namespace.ROUTER, step.name), addr_gen_none=True)
+            case AddAltname():
+                link = self._link(Namespace.HOST, step.link)
+                self._update((Namespace.HOST, step.link), altnames=(*link.altnames, step.altname))
+            case _:
+                raise AssertionError(f"unknown step {step!r}")
+
+    def _link(self, namespace: Namespace, name: str) -> Link:
+        try:
+            return self.links[namespace, name]
+        except KeyError:
+            raise KernelRefusal(errno.ENODEV) from None
+
+    def _addresses(self, namespace: Namespace, name: str) -> list[Address]:
+        self._link(namespace, name)
+        return self.addresses.setdefault((namespace, name), [])
+
+    def _update(self, key: Key, **changes: object) -> None:
+        self.links[key] = replace(self._link(*key), **changes)  # type: ignore[arg-type]
+
+    def _new(self, namespace: Namespace, name: str, kind: LinkKind, **fields: object) -> int:
+        if (namespace, name) in self.links:
+            raise KernelRefusal(errno.EEXIST)
+        self._index += 1
+        link = Link(index=self._index, name=name, kind=kind, group=OWNED_GROUP, mac=f"02::{self._index}")
+        self.links[namespace, name] = replace(link, **fields)  # type: ignore[arg-type]
+        self.addresses[namespace, name] = []
+        return self._index
+
+    def _create(self, step: CreateLink) -> None:
+        wanted = step.wanted
+        mtu = wanted.mtu or 1500
+        if wanted.kind is not LinkKind.VETH:
+            if wanted.vxlan is not None:
+                same = (link.vxlan for (where, _), link in self.links.items() if where is wanted.namespace)
+                if any(vxlan and (vxlan.vni, vxlan.port) == (wanted.vxlan.vni, wanted.vxlan.port) for vxlan in same):
+                    raise KernelRefusal(errno.EEXIST)
+            self._new(wanted.namespace, wanted.name, wanted.kind, mtu=mtu, table=wanted.table, vxlan=wanted.vxlan)
+            return
+        assert wanted.peer is not None
+        if (Namespace.ROUTER, wanted.peer) in self.links:
+            raise KernelRefusal(errno.EEXIST)
+        host = self._new(Namespace.HOST, wanted.name, wanted.kind, mtu=mtu)
+        router = self._new(Namespace.ROUTER, wanted.peer, wanted.kind, mtu=mtu, peer_index=host)
+        self._update((Namespace.HOST, wanted.name), peer_index=router)
+
+    def _change(self, step: ChangeLink) -> None:
+        key = (step.namespace, step.name)
+        old = self._link(*key)
+        if step.master:
+            self._link(step.namespace, step.master)
+        plain = {"mtu": step.mtu, "mac": step.mac, "group": step.group, "master": step.master, "up": step.up}
+        self._update(key, **{field: value for field, value in plain.items() if value is not None})
+        if step.master is not None and step.master != old.master and old.up:
+            self._drop_ipv6(key)
+        if step.master is not None and not step.master:
+            self._update(key, neigh_suppress=False)
+        if step.neigh_suppress is not None:
+            self._update(key, neigh_suppress=step.neigh_suppress)
+
+    def _drop_ipv6(self, key: Key) -> None:
+        self.addresses[key] = [address for address in self.addresses[key] if address.interface.version == 4]
+
+    def _delete(self, step: DeleteLinks) -> None:
+        victims = {name for name in step.names if (step.namespace, name) in self.links}
+        if step.batch:
+            members = self.links.items()
+            victims |= {n for (where, n), link in members if where is step.namespace and link.group == CONDEMNED_GROUP}
+        for name in victims:
+            self._remove((step.namespace, name))
+
+    def _remove(self, key: Key) -> None:
+        link = self.links.pop(key, None)
+        if link is None:
+            return
+        self.addresses.pop(key, None)
+        for (namespace, name), member in list(self.links.items()):
+            if namespace is key[0] and member.master == link.name:
+                self._update((namespace, name), master="", neigh_suppress=False)
+            if link.kind == LinkKind.VETH and link.peer_index == member.index and member.peer_index == link.index:
+                self._remove((namespace, name))
+
+    def _move(self, step: MoveLink) -> None:
+        link = self._link(step.source, step.name)
+        if (step.target, step.name) in self.links:
+            raise KernelRefusal(errno.EEXIST)
+        del self.links[step.source, step.name]
+        self.addresses.pop((step.source, step.name), None)
+        self.routes.pop(step.name, None)
+        self.links[step.target, step.name] = replace(link, up=False, master="")
+        self.addresses[step.target, step.name] = []
+
+    def _add_address(self, step: AddAddress) -> None:
+        found = self._addresses(step.namespace, step.link)
+        if all(address.interface != step.interface for address in found):
+            broadcast = None if step.broadcast == usual_broadcast(step.interface, step.peer) else step.broadcast
+            label = "" if step.label == step.link else step.label
+            flags = step.flags | IFA_F_PERMANENT
+            found.append(Address(step.interface, flags, step.scope, step.marked, step.peer, broadcast, label))
+
+    def _add_route(self, step: AddRoute) -> None:
+        if not self._link(Namespace.HOST, step.link).up:
+            raise KernelRefusal(errno.ENETDOWN)
+        routes = self.routes.setdefault(step.link, [])
+        if step.route not in routes:
+            routes.append(step.route)
+
+    def fingerprint(self) -> object:
+        """Return the state without what may differ between equal histories: indices and random MACs."""
+        links = {
+            key: replace(link, index=0, peer_index=0, mac="" if link.mac.startswith("02::") else link.mac)
+            for key, link in self.links.items()
+        }
+        addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
+        routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
+        return links, addresses, routes, self.sysctls, self.unreachable, self.tables, self.journal

@@ -1,0 +1,19 @@
+"""The fake kernel does what the real one does (tests/kernel runs the same contract on that)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from actors.netlink.kernel import Kernel
+from actors.netlink.objects import Link, Namespace
+from tests.actors.netlink.contract import CONTRACT, NIC
+from tests.actors.netlink.fake_kernel import FakeKernel
+
+
+@pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
+def test_the_fake_kernel_keeps_the_contract(clause: Callable[[Kernel], None]) -> None:
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(0, NIC, up=True))
+    clause(kernel)

@@ -1,0 +1,72 @@
+"""The journal and the table map: what is written is read back, and damage is survived."""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+from pathlib import Path
+
+from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.state_files import StateFiles
+from config.desired import Family
+
+RECORD = NicRecord(
+    name="eth1",
+    phase=NicPhase.MOVING,
+    mtu=9000,
+    mac="02:00:00:00:00:01",
+    up=True,
+    addresses=(
+        Address(ip_interface("192.168.11.3/24"), flags=0x280, peer="192.168.11.4"),
+        Address(ip_interface("192.168.12.3/24"), broadcast="", label="eth1:2"),
+        Address(ip_interface("fe80::1/64"), scope=253),
+    ),
+    routes=(SavedRoute(Family.IPV6, "2001:db8::/32", 254, gateway="fe80::2", priority=20, mtu=1400),),
+    altnames=("enp1s0",),
+)
+
+
+def test_a_record_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    StateFiles(tmp_path, "boot").save_nic(RECORD)
+    assert StateFiles(tmp_path, "boot").journal() == {"eth1": RECORD}
+
+
+def test_a_forgotten_record_is_gone_and_the_others_stay(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "boot")
+    other = NicRecord("eth2", NicPhase.INSIDE, 1500, "", up=True)
+    files.save_nic(RECORD)
+    files.save_nic(other)
+    files.forget_nic("eth1")
+    assert files.journal() == {"eth2": other}
+
+
+def test_another_boots_journal_is_not_believed(tmp_path: Path) -> None:
+    StateFiles(tmp_path, "boot").save_nic(RECORD)
+    assert StateFiles(tmp_path, "next boot").journal() == {}
+
+
+def test_tables_outlive_a_boot(tmp_path: Path) -> None:
+    StateFiles(tmp_path, "boot").save_tables({"red": 10_000_100})
+    assert StateFiles(tmp_path, "next boot").tables() == {"red": 10_000_100}
+
+
+def test_a_damaged_file_is_kept_aside_and_counts_as_none(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "boot")
+    (tmp_path / "nic-journal.json").write_text("{half")
+    (tmp_path / "vrf-tables.json").write_text('{"tables": 3}')
+    assert files.journal() == {}
+    assert files.tables() == {}
+    assert (tmp_path / "nic-journal.damaged").read_text() == "{half"
+
+
+def test_a_record_with_unknown_fields_is_kept_aside(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "boot")
+    (tmp_path / "nic-journal.json").write_text('{"boot": "boot", "nics": {"eth1": {"surprise": 1}}}')
+    assert files.journal() == {}
+    assert (tmp_path / "nic-journal.damaged").exists()
+
+
+def test_looking_only_leaves_no_trace(tmp_path: Path) -> None:
+    directory = tmp_path / "absent"
+    files = StateFiles(directory, "boot", read_only=True)
+    assert (files.journal(), files.tables()) == ({}, {})
+    assert not directory.exists()

@@ -1,0 +1,237 @@
+"""The report actor: news at once, freshness at intervals, a state file that is whole and closed to others."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from actors.report import actor
+from actors.report.publishing import METRICS_SECONDS, Files
+from config.api import ApiAccess, ApiReach, ApiSnapshot
+from config.desired import DesiredState
+from config.reports import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.settings import Settings
+from config.status import ActorStatus, Status
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader
+from tests.actors.report.examples import desired, health
+
+
+@dataclass
+class Bench:
+    """A running report actor with its channels."""
+
+    settings: Settings
+    snapshots: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
+    desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
+    frr: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
+    kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
+    health: Latest[HealthReport] = field(default_factory=lambda: Latest("health"))
+    access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
+    api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
+    changed: Latest[int] = field(default_factory=lambda: Latest("children"))
+    out: Latest[Status] = field(default_factory=lambda: Latest("status"))
+    children: tuple[ActorStatus, ...] = ()
+    stopping: bool = False
+
+    async def start(self) -> None:
+        await actor.run(
+            ActorContext("report"),
+            settings=self.settings,
+            version="0.1.0",
+            snapshots=self.snapshots.reader(),
+            desired=self.desired.reader(),
+            frr=self.frr.reader(),
+            kernel=self.kernel.reader(),
+            health=self.health.reader(),
+            access=self.access.reader(),
+            api=self.api.reader(),
+            children=lambda: self.children,
+            children_changed=self.changed.reader(),
+            out=self.out,
+            stopping=lambda: self.stopping,
+        )
+
+    def converge(self, generation: int = 4) -> None:
+        state = desired(generation)
+        self.desired.set(state)
+        self.frr.set(FrrOutcome(state, applied=True))
+        self.kernel.set(KernelOutcome(state, applied=True))
+        self.health.set(health(generation))
+
+    def on_disk(self) -> Status:
+        return Status.from_json((self.settings.run_dir / "state.json").read_text())
+
+
+async def until(statuses: LatestReader[Status], phase: str) -> Status:
+    with trio.fail_after(5):
+        while True:
+            status = await statuses.receive()
+            if status.phase == phase:
+                return status
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with trio.open_nursery() as nursery:
+        bench = Bench(Settings(run_dir=tmp_path))
+        nursery.start_soon(bench.start)
+        yield bench
+        nursery.cancel_scope.cancel()
+
+
+async def written(bench: Bench, phase: str) -> Status:
+    """Wait until the state file shows a phase."""
+    with trio.fail_after(5):
+        while not (bench.settings.run_dir / "state.json").exists() or bench.on_disk().phase != phase:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+    return bench.on_disk()
+
+
+def has_line(path: Path, line: str) -> bool:
+    return path.exists() and line in path.read_text().splitlines()
+
+
+async def readable(path: Path, line: str) -> None:
+    """Wait until a file has a line."""
+    with trio.fail_after(5):
+        while not has_line(path, line):  # noqa: ASYNC110
+            await trio.sleep(0.001)
+
+
+async def test_it_reports_before_anything_is_known(bench: Bench) -> None:
+    status = await until(bench.out.reader(), "starting")
+    assert status.summary == "starting: reading the configuration"
+
+
+async def test_the_stages_values_become_one_status_in_the_channel_and_on_disk(bench: Bench) -> None:
+    bench.converge()
+    status = await until(bench.out.reader(), "running")
+    assert (status.ready, status.generations.verified) == (True, 4)
+    assert await written(bench, "running") == status
+
+
+async def test_the_state_file_is_for_root_and_its_group_only(bench: Bench) -> None:
+    bench.converge()
+    await written(bench, "running")
+    assert stat.S_IMODE((bench.settings.run_dir / "state.json").stat().st_mode) == 0o640
+
+
+async def test_the_metrics_are_for_everybody(bench: Bench) -> None:
+    bench.converge()
+    await written(bench, "running")
+    path = bench.settings.run_dir / "metrics.prom"
+    await readable(path, "openperouter_ready 1.0")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+async def test_the_metrics_can_be_put_where_a_collector_looks(tmp_path: Path) -> None:
+    (tmp_path / "collector").mkdir()
+    bench = Bench(Settings(run_dir=tmp_path, metrics_file=tmp_path / "collector" / "router.prom"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.start)
+        await readable(tmp_path / "collector" / "router.prom", "openperouter_ready 0.0")
+        nursery.cancel_scope.cancel()
+    assert not (tmp_path / "metrics.prom").exists()
+
+
+async def test_metrics_are_written_for_news_and_once_a_minute(tmp_path: Path) -> None:
+    files = Files(Settings(run_dir=tmp_path))
+    path = tmp_path / "metrics.prom"
+    moments = []
+    for status in (
+        Status(updated_at=1000.0),
+        Status(updated_at=1000.0 + METRICS_SECONDS - 1),
+        Status(updated_at=1000.0 + METRICS_SECONDS),
+        Status(updated_at=1000.0 + METRICS_SECONDS + 1, ready=True),
+    ):
+        await files.write(status)
+        moments.append(float(re.findall(r"^openperouter_status_timestamp_seconds (.*)$", path.read_text(), re.M)[0]))
+    assert moments == [1000.0, 1000.0, 1000.0 + METRICS_SECONDS, 1001.0 + METRICS_SECONDS]
+
+
+async def test_a_child_in_trouble_shows_as_soon_as_the_tree_says_so(bench: Bench) -> None:
+    bench.converge()
+    statuses = bench.out.reader()
+    await until(statuses, "running")
+    bench.children = (ActorStatus("frr", "backoff", 2, "boom"),)
+    bench.changed.set(1)
+    status = await until(statuses, "degraded")
+    assert status.actors == bench.children
+
+
+async def test_a_stop_shows_at_the_next_tick(bench: Bench) -> None:
+    bench.converge()
+    statuses = bench.out.reader()
+    await until(statuses, "running")
+    bench.stopping = True
+    bench.changed.set(1)
+    await until(statuses, "stopping")
+    assert (await written(bench, "stopping")).summary == "stopping; forwarding goes on"
+
+
+async def test_the_way_to_the_api_shows_at_once(bench: Bench) -> None:
+    bench.converge()
+    statuses = bench.out.reader()
+    await until(statuses, "running")
+    bench.access.set(ApiAccess(ApiReach.UNREACHABLE, detail="no route", since=1.0))
+    assert (await until(statuses, "running")).api.detail == "no route"
+    bench.api.set(ApiSnapshot(live=True))
+    assert (await until(statuses, "running")).api.live
+
+
+async def test_values_that_say_nothing_new_publish_nothing(bench: Bench) -> None:
+    bench.converge()
+    await written(bench, "running")
+    await trio.testing.wait_all_tasks_blocked()
+    version = bench.out.version
+    bench.health.set(health())
+    bench.changed.set(1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert bench.out.version == version
+
+
+async def test_ages_and_counters_are_refreshed_at_an_interval(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor, "REFRESH_SECONDS", 0.05)
+    bench.converge()
+    statuses = bench.out.reader()
+    first = await until(statuses, "running")
+    second = await until(statuses, "running")
+    assert second.updated_at > first.updated_at
+    assert second.essence() == first.essence()
+
+
+async def test_a_restarted_report_keeps_the_daemons_start_time(bench: Bench) -> None:
+    bench.converge()
+    first = await until(bench.out.reader(), "running")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.start)
+        bench.children = (ActorStatus("other", "running"),)
+        bench.changed.set(1)
+        statuses = bench.out.reader()
+        while not (status := await statuses.receive()).actors:
+            pass
+        assert status.started_at == first.started_at
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_that_refuses_costs_the_file_and_not_the_status(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(Settings(run_dir=tmp_path / "absent"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.start)
+        statuses = bench.out.reader()
+        await until(statuses, "starting")
+        bench.converge()
+        await until(statuses, "running")
+        nursery.cancel_scope.cancel()
+    for name in ("state.json", "metrics.prom"):
+        assert caplog.text.count(f"{name} cannot be written") == 1

@@ -1,0 +1,227 @@
+"""From real files to snapshots, over edits, damage and restarts. Real time, since reading happens in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Interface
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.static_config.actor import run
+from config.desired import IPInterface
+from config.provenance import Kind
+from config.reports import StaticSnapshot
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader
+from supervisor.faults import ConfigFault
+
+GOOD = """\
+underlays:
+- asn: 64514
+  interfaces: [{type: NetworkDevice, networkDevice: {interfaceName: eth1}}]
+  neighbors: [{asn: 64512, address: 192.0.2.1}]
+  tunnelEndpoint: {cidrs: [100.65.0.0/24]}
+"""
+RED = "l3vnis: [{name: red, vrf: red, vni: 100}]\n"
+DEADLINE = 10.0
+
+
+class Node:
+    """A node's files and the actor that reads them."""
+
+    def __init__(self, root: Path) -> None:
+        self.settings = Settings(
+            node_config_file=root / "node-config.yaml",
+            configs_dir=root / "configs",
+            state_dir=root / "state",
+            settle_seconds=0.05,
+        )
+        self.settings.configs_dir.mkdir()
+        self.settings.state_dir.mkdir()
+        self.reload: Latest[int] = Latest("reload")
+        self.out: Latest[StaticSnapshot] = Latest("static")
+        self.addresses: Callable[[str], Sequence[IPInterface]] = lambda name: ()
+        self.identify("nodeIndex: {index: 3}\nnodeName: node-a\n")
+
+    def identify(self, text: str) -> None:
+        self.settings.node_config_file.write_text(text)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.settings.configs_dir / f"openpe_{name}.yaml"
+        path.write_text(text)
+        return path
+
+    async def live(self) -> None:
+        await run(
+            ActorContext("static_config"),
+            settings=self.settings,
+            reload=self.reload.reader(),
+            out=self.out,
+            addresses=self.addresses,
+        )
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[LatestReader[StaticSnapshot]]:
+        """One life of the actor; gives a reader that has seen nothing of it."""
+        self.out = Latest("static")
+        with trio.fail_after(DEADLINE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.live)
+                yield self.out.reader()
+                nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def kinds(snapshot: StaticSnapshot) -> list[Kind]:
+    return [resource.kind for resource in snapshot.resources]
+
+
+async def test_files_become_a_snapshot_with_identity_and_origins(node: Node) -> None:
+    path = node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        snapshot = await snapshots.receive()
+    assert (snapshot.node.name, snapshot.node.index) == ("node-a", 3)
+    assert [str(resource.origin) for resource in snapshot.resources] == [f"{path}:2:3"]
+
+
+async def test_a_new_an_edited_and_a_removed_file_are_noticed(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        red = node.write("red", RED)
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY, Kind.L3VNI]
+        red.write_text(RED.replace("100", "200"))
+        assert (await snapshots.receive()).resources[1].spec.vni == 200
+        red.unlink()
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+
+
+async def test_a_replaced_directory_is_read_anew(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        configs = node.settings.configs_dir
+        configs.rename(configs.with_name("old"))
+        configs.mkdir()
+        node.write("a", GOOD + RED)
+        while kinds(await snapshots.receive()) != [Kind.UNDERLAY, Kind.L3VNI]:
+            pass
+
+
+async def test_a_broken_file_keeps_its_last_good_content_over_a_restart(node: Node) -> None:
+    node.write("a", GOOD)
+    red = node.write("red", RED)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        red.write_text("l3vnis: [\n")
+        broken = await snapshots.receive()
+        assert kinds(broken) == [Kind.UNDERLAY, Kind.L3VNI]
+        assert str(red) in str(broken.problems[0])
+        assert "last good content" in str(broken.problems[0])
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY, Kind.L3VNI]
+
+
+async def test_an_unusable_underlay_keeps_everything_as_it_was_over_a_restart(node: Node) -> None:
+    underlay = node.write("a", GOOD + RED)
+    async with node.alive() as snapshots:
+        good = await snapshots.receive()
+        underlay.write_text(GOOD.replace("64514", "0") + RED.replace("100", "200"))
+        kept = await snapshots.receive()
+        assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
+    async with node.alive() as snapshots:
+        kept = await snapshots.receive()
+    assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
+    assert any("asn" in problem.field and "stays as it was" in problem.in_force for problem in kept.problems)
+
+
+async def test_a_mended_underlay_comes_into_force_with_all_that_waited(node: Node) -> None:
+    underlay = node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        underlay.write_text(GOOD.replace("64514", "0") + RED)
+        await snapshots.receive()
+        underlay.write_text(GOOD + RED)
+        mended = await snapshots.receive()
+    assert kinds(mended) == [Kind.UNDERLAY, Kind.L3VNI]
+    assert mended.problems == ()
+
+
+async def test_a_removed_underlay_is_no_doubt_but_a_wish(node: Node) -> None:
+    underlay = node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        underlay.unlink()
+        assert (await snapshots.receive()).resources == ()
+
+
+async def test_the_memory_on_disk_is_for_root_alone(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+    assert (node.settings.state_dir / "last-good.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_damaged_memory_is_said_and_survived(node: Node) -> None:
+    node.write("a", GOOD)
+    (node.settings.state_dir / "last-good.json").write_text("{")
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+
+
+async def test_a_reload_reads_all_and_is_taken_in_although_nothing_changed(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        assert (await snapshots.receive()).reload_id == 0
+        node.reload.set(1)
+        assert (await snapshots.receive()).reload_id == 1
+
+
+async def test_a_broken_node_configuration_keeps_the_index_over_a_restart(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+    node.identify("nodeIndex: {index: -3}\n")
+    async with node.alive() as snapshots:
+        snapshot = await snapshots.receive()
+    assert snapshot.node.index == 3
+    assert snapshot.problems
+
+
+async def test_no_files_at_all_are_a_complete_empty_snapshot_even_without_identity(node: Node) -> None:
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        snapshot = await snapshots.receive()
+    assert snapshot.resources == ()
+    assert snapshot.problems == ()
+
+
+async def test_a_configuration_without_any_identity_is_a_configuration_fault(node: Node) -> None:
+    node.write("a", GOOD)
+    node.settings.node_config_file.unlink()
+    with pytest.raises(ConfigFault, match=r"node-config\.yaml"):
+        await node.live()
+
+
+async def test_an_interface_that_comes_late_gives_the_index_then(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.static_config.actor.INTERFACE_SECONDS", 0.05)
+    node.write("a", GOOD)
+    node.identify("nodeIndex: {interfaceName: eth9}\n")
+    looks: list[str] = []
+
+    def addresses(name: str) -> tuple[IPInterface, ...]:
+        looks.append(name)
+        return (IPv4Interface("192.0.2.9/24"),) if len(looks) > 2 else ()
+
+    node.addresses = addresses
+    async with node.alive() as snapshots:
+        assert (await snapshots.receive()).node.index == 9
+    assert looks[:3] == ["eth9"] * 3

@@ -1,0 +1,362 @@
+"""Configurations on trial: on disk, against the clock, and in the actor over its deaths."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.static_config.trial import (
+    NOT_CONFIRMED,
+    RESTARTED,
+    Journal,
+    Moment,
+    Trial,
+    TrialDamagedError,
+    TrialError,
+    current_trial,
+    from_json,
+    now,
+    to_json,
+)
+from config.provenance import Kind, Severity, errors
+from config.reports import StaticSnapshot
+from tests.actors.static_config.test_static_config_actor import GOOD, RED, Node, kinds
+
+SECONDS = 60.0
+NEVER_YET = 0.3
+BOTH = [Kind.UNDERLAY, Kind.L3VNI]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.moment = Moment("boot-a", 1000.0)
+
+    def __call__(self) -> Moment:
+        return self.moment
+
+    def advance(self, seconds: float) -> None:
+        self.moment = replace(self.moment, seconds=self.moment.seconds + seconds)
+
+    def reboot(self) -> None:
+        self.moment = Moment("boot-b", 5.0)
+
+
+def trial_at(moment: Moment, texts: dict[str, str], seconds: float = SECONDS) -> Trial:
+    names = tuple(Path(path).name for path in texts)
+    return Trial(texts, names, (), {}, moment.boot_id, moment.seconds + seconds, time.time() + seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def journal(tmp_path: Path, clock: Clock) -> Journal:
+    return Journal(tmp_path, clock)
+
+
+@pytest.fixture
+def trial(clock: Clock) -> Trial:
+    return trial_at(clock.moment, {"/configs/openpe_a.yaml": GOOD})
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_trial_survives_the_way_to_disk_and_back(journal: Journal, trial: Trial) -> None:
+    journal.start(trial)
+    assert journal.load() == trial
+    assert from_json(to_json(trial)) == trial
+
+
+def test_a_trial_on_disk_is_for_root_alone_and_leaves_no_texts_behind(
+    journal: Journal, trial: Trial, tmp_path: Path
+) -> None:
+    journal.start(trial)
+    assert journal.open_file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["trial.json"]
+    assert journal.revert(trial, "enough")
+    assert [path.name for path in tmp_path.iterdir()] == ["trial-ended.json"]
+    assert "underlays" not in journal.ended_file.read_text()
+
+
+def test_there_is_one_trial_at_a_time(journal: Journal, trial: Trial) -> None:
+    journal.start(trial)
+    with pytest.raises(TrialError, match="in force already"):
+        journal.start(replace(trial, id="other"))
+    accepted = journal.accept(trial)
+    with pytest.raises(TrialError, match="not completed"):
+        journal.start(replace(trial, id="other"))
+    journal.finish(accepted)
+    journal.start(replace(trial, id="other"))
+
+
+def test_a_trial_is_in_force_until_its_deadline_and_not_longer(journal: Journal, trial: Trial, clock: Clock) -> None:
+    journal.start(trial)
+    clock.advance(SECONDS - 0.1)
+    assert current_trial(journal) == trial
+    clock.advance(0.1)
+    assert current_trial(journal) is None
+    assert not journal.open_file.exists()
+    assert NOT_CONFIRMED in journal.how_ended(trial.id)
+
+
+def test_a_trial_does_not_outlive_its_boot(journal: Journal, trial: Trial, clock: Clock) -> None:
+    journal.start(trial)
+    clock.reboot()
+    assert current_trial(journal) is None
+    assert RESTARTED in journal.how_ended(trial.id)
+
+
+def test_a_confirmed_trial_has_no_deadline_and_outlives_the_boot(journal: Journal, trial: Trial, clock: Clock) -> None:
+    journal.start(trial)
+    journal.accept(trial)
+    clock.reboot()
+    clock.advance(SECONDS * 2)
+    current = current_trial(journal)
+    assert current is not None
+    assert current.accepted
+
+
+def test_nobody_confirms_what_the_deadline_has_ended(journal: Journal, trial: Trial, clock: Clock) -> None:
+    journal.start(trial)
+    clock.advance(SECONDS)
+    with pytest.raises(TrialError, match="too late"):
+        journal.accept(trial)
+    assert current_trial(journal) is None
+    with pytest.raises(TrialError, match=NOT_CONFIRMED):
+        journal.accept(trial)
+
+
+def test_the_deadline_does_not_end_what_was_confirmed_meanwhile(journal: Journal, trial: Trial) -> None:
+    journal.start(trial)
+    journal.accept(trial)
+    assert not journal.revert(trial, NOT_CONFIRMED)
+    assert current_trial(journal) is not None
+
+
+def test_another_trial_is_neither_confirmed_nor_ended_by_mistake(journal: Journal, trial: Trial) -> None:
+    journal.start(trial)
+    other = replace(trial, id="other")
+    assert not journal.revert(other, "not mine")
+    with pytest.raises(TrialError, match="over"):
+        journal.accept(other)
+    assert journal.load() == trial
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "[]",
+        '{"version": 2}',
+        '{"version": 1, "texts": 3}',
+        to_json(trial_at(Moment("b", 1.0), {"/c/x": ""})).replace('"x"', '"../x"'),
+    ],
+    # Not their texts: a trial's id is random, and parallel test runners compare names.
+    ids=["half", "list", "newer", "untyped", "escaping"],
+)
+def test_a_damaged_trial_is_no_trial_and_does_not_stay_in_the_way(journal: Journal, trial: Trial, damage: str) -> None:
+    journal.open_file.write_text(damage)
+    with pytest.raises(TrialDamagedError):
+        journal.load()
+    assert current_trial(journal) is None
+    journal.start(trial)
+
+
+def test_a_disk_that_does_not_forget_cannot_prolong_a_trial(
+    journal: Journal, trial: Trial, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.start(trial)
+    clock.advance(SECONDS)
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert current_trial(journal) is None
+
+
+class Trying:
+    """Trials of a node's files, with the real clock."""
+
+    def __init__(self, node: Node) -> None:
+        self.journal = Journal(node.settings.state_dir)
+        self.path = node.settings.configs_dir / "openpe_a.yaml"
+
+    def begin(self, text: str, seconds: float = SECONDS, boot_id: str = "") -> Trial:
+        moment = now()
+        trial = trial_at(replace(moment, boot_id=boot_id or moment.boot_id), {str(self.path): text}, seconds)
+        self.journal.start(trial)
+        return trial
+
+
+@pytest.fixture
+def trying(node: Node) -> Trying:
+    node.write("a", GOOD)
+    return Trying(node)
+
+
+def warnings(snapshot: StaticSnapshot) -> list[str]:
+    return [problem.message for problem in snapshot.problems if problem.severity is Severity.WARNING]
+
+
+async def test_a_trial_is_in_force_instead_of_the_files_and_says_so(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trial = trying.begin(GOOD + RED)
+        tried = await snapshots.receive()
+        assert kinds(tried) == BOTH
+        assert str(tried.resources[1].origin).startswith(f"{trying.path}:")
+        assert any(str(trial) in message and "--confirm" in message for message in warnings(tried))
+        assert not errors(tried.problems)
+        trying.journal.revert(trial, "enough")
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+
+
+async def test_a_trial_ends_by_itself(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        before = await snapshots.receive()
+        trying.begin(GOOD + RED, seconds=1.0)
+        assert kinds(await snapshots.receive()) == BOTH
+        assert await snapshots.receive() == before
+    assert NOT_CONFIRMED in str(trying.journal.last())
+
+
+async def test_a_reload_keeps_the_trial(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trying.begin(GOOD + RED)
+        await snapshots.receive()
+        node.reload.set(1)
+        reloaded = await snapshots.receive()
+    assert (kinds(reloaded), reloaded.reload_id) == (BOTH, 1)
+
+
+async def test_a_trial_that_was_started_before_a_reload_is_in_that_reload(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trying.begin(GOOD + RED)
+        node.reload.set(1)
+        while (snapshot := await snapshots.receive()).reload_id < 1:
+            pass
+    assert kinds(snapshot) == BOTH
+
+
+async def test_files_that_change_during_a_trial_count_after_it(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trial = trying.begin(GOOD)
+        await snapshots.receive()
+        node.write("red", RED)
+        with trio.move_on_after(NEVER_YET):
+            pytest.fail(f"the trial is disturbed: {await snapshots.receive()}")
+        trying.journal.revert(trial, "enough")
+        assert kinds(await snapshots.receive()) == BOTH
+
+
+async def test_a_trial_is_never_remembered_as_good(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trying.begin(GOOD + RED, seconds=1.0)
+        await snapshots.receive()
+        trying.path.write_text(GOOD.replace("64514", "0"))
+        kept = await snapshots.receive()
+        assert kinds(kept) == [Kind.UNDERLAY]
+        assert errors(kept.problems)
+    for name in ("last-good.json", "in-force.json"):
+        assert "l3vnis" not in (node.settings.state_dir / name).read_text()
+
+
+async def test_a_trial_without_a_usable_underlay_is_refused(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        before = await snapshots.receive()
+        trying.begin(GOOD.replace("64514", "0"))
+        refused = await snapshots.receive()
+    assert refused.resources == before.resources
+    assert any("no usable underlay" in problem.message for problem in errors(refused.problems))
+
+
+LIFE = """
+import sys
+import trio
+from actors.static_config.actor import run
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+
+async def main(settings):
+    out, reload = Latest("static"), Latest("reload")
+    snapshots = out.reader()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: run(
+            ActorContext("static_config"), settings=settings, reload=reload.reader(), out=out, addresses=lambda name: ()
+        ))
+        while True:
+            print(len((await snapshots.receive()).resources), flush=True)
+
+trio.run(main, Settings.model_validate_json(sys.argv[1]))
+"""
+
+
+def begin_and_be_killed(node: Node, trying: Trying, seconds: float) -> None:
+    """Live in a process of its own until the trial is in force there, then die as only SIGKILL lets die."""
+    command = [sys.executable, "-c", LIFE, node.settings.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == "1\n"
+        trying.begin(GOOD + RED, seconds=seconds)
+        assert daemon.stdout.readline() == "2\n"
+        daemon.send_signal(signal.SIGKILL)
+
+
+async def test_a_killed_daemon_continues_the_trial_and_reverts_it_on_time(node: Node, trying: Trying) -> None:
+    begin_and_be_killed(node, trying, seconds=4.0)
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == BOTH
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+    assert trying.journal.load() is None
+
+
+async def test_a_trial_that_ran_out_while_the_daemon_was_dead_is_not_continued(node: Node, trying: Trying) -> None:
+    trying.begin(GOOD + RED, seconds=-1.0)
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+    assert NOT_CONFIRMED in str(trying.journal.last())
+
+
+async def test_a_trial_from_before_a_restart_of_the_machine_is_not_continued(node: Node, trying: Trying) -> None:
+    trying.begin(GOOD + RED, boot_id="an earlier boot")
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+    assert RESTARTED in str(trying.journal.last())
+
+
+async def test_keeping_a_trial_changes_nothing_but_the_warning(node: Node, trying: Trying) -> None:
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        trial = trying.begin(GOOD + RED, seconds=1.5)
+        tried = await snapshots.receive()
+        accepted = trying.journal.accept(trial)
+        waiting = await snapshots.receive()
+        assert any("not written to its place yet" in message for message in warnings(waiting))
+        trying.path.write_text(GOOD)
+        with trio.move_on_after(2.0):
+            pytest.fail(f"half-written files or the old deadline count: {await snapshots.receive()}")
+        trying.path.write_text(GOOD + RED)
+        trying.journal.finish(accepted)
+        kept = await snapshots.receive()
+    assert tried.resources == waiting.resources == kept.resources
+    assert kept.problems == ()

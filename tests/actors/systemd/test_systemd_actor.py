@@ -1,0 +1,143 @@
+"""What systemd is told, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from actors.systemd.actor import EXTEND_EVERY_SECONDS, Handshake, run
+from config.status import ReloadStatus, Status
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+
+
+class Recorder:
+    """Stands in for sd_notify: keeps what was said, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def ready(self) -> None:
+        self.said.append("READY")
+
+    def reloading(self) -> None:
+        self.said.append("RELOADING")
+
+    def status(self, text: str) -> None:
+        self.said.append(f"STATUS {text}")
+
+    def extend_timeout(self, seconds: float) -> None:
+        self.said.append("EXTEND")
+
+    def heard(self, word: str) -> int:
+        return self.said.count(word)
+
+
+class Scene:
+    """The actor running against cells that a test writes."""
+
+    def __init__(self) -> None:
+        self.notifier = Recorder()
+        self.handshake = Handshake()
+        self.status: Latest[Status] = Latest("status")
+        self.reload: Latest[int] = Latest("reload")
+
+    async def play(self) -> None:
+        await run(
+            ActorContext("systemd"),
+            notifier=self.notifier,
+            handshake=self.handshake,
+            status=self.status.reader(),
+            reload=self.reload.reader(),
+        )
+
+    async def say(self, status: Status) -> None:
+        self.status.set(status)
+        await wait_all_tasks_blocked()
+
+    async def request(self, number: int) -> None:
+        self.reload.set(number)
+        await wait_all_tasks_blocked()
+
+
+STARTING = Status(summary="waiting for FRR")
+READY = Status(summary="ready: 1 session up", ready=True, phase="running")
+
+
+async def test_ready_is_sent_once_and_only_when_the_status_is_ready(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await scene.say(STARTING)
+    assert scene.notifier.heard("READY") == 0
+    await scene.say(READY)
+    await scene.say(replace(READY, summary="ready: 2 sessions up"))
+    assert scene.notifier.heard("READY") == 1
+    assert scene.notifier.said[-1] == "STATUS ready: 2 sessions up"
+
+
+async def test_the_start_timeout_is_extended_until_ready_and_no_longer(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await trio.sleep(EXTEND_EVERY_SECONDS * 5.5)
+    assert scene.notifier.heard("EXTEND") >= 5
+    scene.status.set(READY)
+    await trio.sleep(1)
+    count = scene.notifier.heard("EXTEND")
+    await trio.sleep(EXTEND_EVERY_SECONDS * 5)
+    assert scene.notifier.heard("EXTEND") == count
+
+
+async def test_a_reload_is_announced_and_answered_when_it_is_verified(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await scene.say(READY)
+    await scene.request(1)
+    assert scene.notifier.heard("RELOADING") == 1
+    assert scene.notifier.heard("READY") == 1
+    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.heard("READY") == 2
+
+
+async def test_a_failed_reload_is_answered_too(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await scene.say(READY)
+    await scene.request(1)
+    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, failed=1, reason="refused")))
+    assert scene.notifier.heard("READY") == 2
+
+
+async def test_a_status_of_before_the_reload_does_not_answer_it(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await scene.say(READY)
+    await scene.request(2)
+    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.heard("READY") == 1
+
+
+async def test_a_reload_before_ready_needs_no_announcement(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await scene.request(1)
+    await scene.say(READY)
+    assert scene.notifier.heard("RELOADING") == 0
+    assert scene.notifier.heard("READY") == 1
+
+
+async def test_a_restarted_actor_does_not_send_ready_again_but_finishes_the_reload(nursery: trio.Nursery) -> None:
+    scene = Scene()
+    async with trio.open_nursery() as first:
+        first.start_soon(scene.play)
+        await scene.say(READY)
+        await scene.request(1)
+        first.cancel_scope.cancel()
+    nursery.start_soon(scene.play)
+    await wait_all_tasks_blocked()
+    assert scene.notifier.heard("RELOADING") == 1
+    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.heard("READY") == 2

@@ -1,0 +1,349 @@
+"""The crd_watch actor against real API servers: what it sees, and what a real server's bad days are to it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+import yaml
+
+from actors.kube import client as kube_client
+from actors.kube.client import KubeClient
+from actors.kube.errors import CredentialsError, NotFoundError
+from actors.kube.proof import mirror_key, proof
+from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
+from config.desired import ResourceId, Secret
+from config.provenance import Kind
+from tests.cluster.harness import CRD_PATH, ClusterServer, both_versions, install_crds, kube, service_account
+from tests.cluster.watching import SYSTEM, UNDERLAY, Watcher, here, in_parallel, l3vni, watching
+
+Remove = Callable[[Kind], Awaitable[None]]
+ALL = [*PLURALS.values(), NODE_STATUS_PLURAL, "nodes"]
+
+
+@pytest.fixture
+async def watcher(
+    server: ClusterServer, crds: list[str], system: str, namespace: str, tmp_path: Path
+) -> AsyncIterator[Watcher]:
+    """Yield an actor that knows nothing yet, with two networks on the server."""
+    async with watching(server, namespace, tmp_path) as watcher:
+        await watcher.put(Kind.L3VNI, "red", l3vni(100))
+        await watcher.put(Kind.L3VNI, "blue", l3vni(101, **here(watcher.node)))
+        await watcher.put(Kind.L3VNI, "elsewhere", l3vni(102, **here("another")))
+        yield watcher
+
+
+@both_versions
+async def test_everything_that_concerns_the_node_and_each_change_of_it(watcher: Watcher) -> None:
+    key = mirror_key(watcher.settings.state_dir)
+    signed = {PROOF_ANNOTATION: proof(key, ResourceId(Kind.L3VNI, SYSTEM, "ours"))}
+    secretive = {**UNDERLAY, "neighbors": [{**UNDERLAY["neighbors"][0], "passwordSecret": "bgp"}]}
+    await watcher.put(Kind.L3VNI, "ours", l3vni(103), namespace=SYSTEM, annotations=signed)
+    await watcher.put(Kind.UNDERLAY, "fabric", secretive, namespace=SYSTEM)
+    status = f"/apis/{API_VERSION}/namespaces/{SYSTEM}/{NODE_STATUS_PLURAL}"
+    body = {"apiVersion": API_VERSION, "kind": "RouterNodeConfigurationStatus", "metadata": {"name": watcher.node}}
+    await watcher.admin.create(status, body)
+
+    snapshot = await watcher.following("red", "blue")
+    assert snapshot.node is not None
+    assert (snapshot.node.name, snapshot.labels["zone"]) == (watcher.node, "a")
+    assert [one.name for one in snapshot.mirrored] == ["ours"]
+    assert snapshot.secrets == {(SYSTEM, "bgp"): None}
+    assert snapshot.node_status is not None
+    assert snapshot.node_status["metadata"]["name"] == watcher.node
+    [red] = [one for one in snapshot.objects if one.name == "red" and one.namespace == watcher.namespace]
+    assert (red.spec["vni"], red.generation) == (100, 1)
+
+    await watcher.put_secret("bgp", "first")
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("first")})
+    await watcher.put_secret("bgp", "second")
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("second")})
+    await watcher.admin.delete(f"/api/v1/namespaces/{SYSTEM}/secrets/bgp")
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
+
+    await watcher.put(Kind.L3VNI, "zoned", l3vni(104, nodeSelector={"matchLabels": {"zone": "b"}}))
+    await watcher.put(Kind.L3VNI, "red", l3vni(105))
+    await watcher.until(lambda snapshot: any(one.spec.get("vni") == 105 for one in snapshot.objects))
+    await watcher.label(zone="b")
+    await watcher.names("red", "blue", "zoned")
+    await watcher.label(zone=None)
+    await watcher.names("red", "blue")
+    await watcher.put(Kind.L3VNI, "blue", l3vni(101, **here("another")))
+    await watcher.names("red")
+    await watcher.delete(Kind.L3VNI, "red")
+    await watcher.names()
+    await watcher.admin.delete(f"{status}/{watcher.node}")
+    await watcher.until(lambda snapshot: snapshot.node_status is None)
+    assert all(snapshot.live for snapshot in watcher.out.values)
+    assert "second" not in repr(watcher.out.values)
+
+
+async def test_one_change_is_published_in_well_under_a_second(watcher: Watcher) -> None:
+    await watcher.following("red", "blue")
+    begin = trio.current_time()
+    await watcher.put(Kind.L3VNI, "pink", l3vni(200))
+    await watcher.names("red", "blue", "pink")
+    assert trio.current_time() - begin < 0.9
+
+
+@both_versions
+async def test_a_restart_of_the_server_loses_nothing_and_costs_little(watcher: Watcher) -> None:
+    await watcher.following("red", "blue")
+    await trio.to_thread.run_sync(watcher.server.stop)
+    await watcher.state("reconnecting")
+    await trio.to_thread.run_sync(watcher.server.start)
+    await watcher.state("watching")
+    asked = watcher.requests()
+    await watcher.put(Kind.L3VNI, "pink", l3vni(200))
+    await watcher.names("red", "blue", "pink")
+    assert watcher.never_without("red", "blue")
+    # At best a watch for each; a server that has forgotten, as one that begins anew may, costs a list and another.
+    assert all(asked[f"list {resource}"] <= 1 + (resource == "nodes") for resource in ALL), asked
+    assert all(1 <= asked[f"watch {resource}"] <= 3 for resource in ALL), asked
+
+
+async def test_what_happens_while_the_way_is_cut_comes_without_a_list(watcher: Watcher) -> None:
+    await watcher.following("red", "blue")
+    await watcher.cable.cut()
+    await watcher.put(Kind.L3VNI, "pink", l3vni(200))
+    await watcher.delete(Kind.L3VNI, "blue")
+    away = await watcher.until(lambda snapshot: not snapshot.live)
+    assert watcher.named(away) == {"red", "blue"}
+    assert watcher.requests() == {}
+    watcher.cable.mend()
+    back = await watcher.until(lambda snapshot: snapshot.live)
+    assert watcher.named(back) == {"red", "pink"}
+    await watcher.state("watching")
+    asked = watcher.requests()
+    assert [what for what in asked if what.startswith("list")] == ["list nodes"]
+    assert [snapshot.live for snapshot in watcher.out.values] == [True, False, True]
+
+
+@both_versions
+async def test_a_history_that_was_forgotten_meanwhile_means_lists_and_the_difference(watcher: Watcher) -> None:
+    await watcher.following("red", "blue")
+    await watcher.cable.cut()
+    await watcher.put(Kind.L3VNI, "pink", l3vni(200))
+    await watcher.delete(Kind.L3VNI, "blue")
+    await trio.to_thread.run_sync(watcher.server.stop)
+    await trio.to_thread.run_sync(watcher.server.compact)
+    await trio.to_thread.run_sync(watcher.server.start)
+    watcher.cable.mend()
+    await watcher.names("red", "pink")
+    assert watcher.requests()["list l3vnis"] == 1
+    assert watcher.never_without("red")
+
+
+async def test_a_version_from_long_ago_is_gone_and_listed_anew(watcher: Watcher) -> None:
+    """Other writes push a version out of what a restarted server remembers."""
+    await watcher.following("red", "blue")
+    await watcher.cable.cut()
+    await in_parallel(lambda number: watcher.put(Kind.L2VNI, f"noise-{number % 5}", {"vni": 1000 + number}), 50)
+    await watcher.delete(Kind.L3VNI, "blue")
+    await trio.to_thread.run_sync(watcher.server.stop)
+    await trio.to_thread.run_sync(watcher.server.start)
+    watcher.cable.mend()
+    await watcher.names("red", *(f"noise-{number}" for number in range(5)))
+    assert watcher.requests()["list l3vnis"] == 1
+
+
+async def test_a_server_that_stands_still_is_noticed_and_found_again(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_client, "WATCH_SECONDS", 3.0)
+    monkeypatch.setattr(kube_client, "SLACK_SECONDS", 1.0)
+    await watcher.following("red", "blue")
+    watcher.server.pause()
+    away = await watcher.until(lambda snapshot: not snapshot.live)
+    assert watcher.named(away) == {"red", "blue"}
+    assert "no answer" in str(watcher.ctx.facts["trouble"])
+    watcher.server.resume()
+    await watcher.until(lambda snapshot: snapshot.live)
+    await watcher.put(Kind.L3VNI, "pink", l3vni(200))
+    await watcher.names("red", "blue", "pink")
+
+
+@pytest.mark.parametrize("moment", ["beginning", "watching", "paused", "frozen", "connecting"])
+async def test_it_ends_within_a_second_whatever_it_waits_for(watcher: Watcher, moment: str) -> None:
+    if moment == "connecting":
+        watcher.cable.freeze()
+    watcher.begin()
+    if moment not in ("beginning", "connecting"):
+        await watcher.state("watching")
+    if moment == "paused":
+        watcher.server.pause()
+    if moment == "frozen":
+        watcher.cable.freeze()
+    await trio.sleep(0.2)
+    assert await watcher.stop() < 1
+    watcher.server.resume()
+    watcher.cable.mend()
+
+
+@pytest.fixture
+async def remove_crd(watcher: Watcher) -> AsyncIterator[Remove]:
+    """Yield what removes a kind, completely; afterwards all are there again, as other tests take for granted."""
+
+    async def remove(kind: Kind) -> None:
+        path = f"{CRD_PATH}/{PLURALS[kind]}.{GROUP}"
+        await watcher.admin.delete(path)
+        with trio.fail_after(30):
+            while await there(watcher, path):  # noqa: ASYNC110 - another process's work
+                await trio.sleep(0.05)
+
+    yield remove
+    await install_crds(watcher.admin)
+
+
+async def there(watcher: Watcher, path: str) -> bool:
+    try:
+        await watcher.admin.get(path)
+    except NotFoundError:
+        return False
+    return True
+
+
+@both_versions
+async def test_a_kind_may_come_late_and_go_early(watcher: Watcher, remove_crd: Remove) -> None:
+    await remove_crd(Kind.L2VNI)
+    watcher.begin()
+    await watcher.names("red", "blue")
+    await watcher.fact("not_installed", lambda value: value == "l2vnis")
+    await install_crds(watcher.admin)
+    await watcher.put(Kind.L2VNI, "segment", {"vni": 300})
+    await watcher.names("red", "blue", "segment")
+    await watcher.fact("not_installed", lambda value: value is None)
+    await remove_crd(Kind.L2VNI)
+    await watcher.names("red", "blue")
+    await watcher.fact("not_installed", lambda value: value == "l2vnis")
+    assert all(snapshot.live for snapshot in watcher.out.values)
+
+
+async def test_a_kind_that_is_gone_without_a_word_leaves_its_objects(watcher: Watcher, remove_crd: Remove) -> None:
+    await watcher.put(Kind.L2VNI, "segment", {"vni": 300})
+    await watcher.following("red", "blue", "segment")
+    await watcher.cable.cut()
+    await remove_crd(Kind.L2VNI)
+    watcher.cable.mend()
+    await watcher.fact("not_installed", lambda value: value == "l2vnis")
+    assert watcher.never_without("segment")
+    await install_crds(watcher.admin)
+    await watcher.names("red", "blue")
+
+
+async def test_rights_that_are_withdrawn_keep_what_is_known_and_are_told(
+    watcher: Watcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watcher.following("red", "blue")
+    await watcher.allow(networks=False)
+    await watcher.cable.cut()
+    await watcher.state("reconnecting")
+    watcher.cable.mend()
+    await watcher.fact("refused", lambda value: "watch l3vnis" in str(value) and "nodes" in str(value))
+    await watcher.delete(Kind.L3VNI, "blue")
+    assert watcher.never_without("red", "blue")
+    errors = [record.__dict__.get("fields", {}).get("error", "") for record in caplog.records]
+    assert any('cannot watch resource "l3vnis"' in error for error in errors)
+    await watcher.allow()
+    await watcher.names("red")
+    await watcher.fact("refused", lambda value: value is None)
+
+
+async def test_without_rights_nothing_is_told_and_with_them_everything(watcher: Watcher) -> None:
+    await watcher.allow(networks=False)
+    watcher.begin()
+    await watcher.fact("refused", lambda value: value == "list nodes")
+    assert watcher.out.values == []
+    await watcher.allow()
+    await watcher.names("red", "blue")
+
+
+async def known(client: KubeClient) -> bool:
+    try:
+        await client.get("/api/v1/nodes")
+    except CredentialsError:
+        return False
+    return True
+
+
+async def test_a_token_that_is_good_no_more_waits_for_another(watcher: Watcher) -> None:
+    account = await service_account(watcher.admin, watcher.namespace, "node")
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    who = {"kind": "ServiceAccount", "name": "node", "namespace": watcher.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    body = {"metadata": {"name": watcher.namespace}, "roleRef": reference, "subjects": [who]}
+    await watcher.admin.create(path, body)
+    watcher.begin()
+    watcher.say(account)
+    await watcher.names("red", "blue")
+    await watcher.admin.delete(f"/api/v1/namespaces/{watcher.namespace}/serviceaccounts/node")
+    # The server remembers for some seconds whom it has let in.
+    async with kube(account) as client:
+        with trio.fail_after(60):
+            while await known(client):  # noqa: ASYNC110 - another process's memory
+                await trio.sleep(0.5)
+    await watcher.cable.cut()
+    await watcher.state("reconnecting")
+    watcher.cable.mend()
+    await watcher.fact("trouble", lambda value: "Unauthorized" in str(value))
+    watcher.requests()
+    watcher.say(watcher.server.credentials(watcher.user))
+    await watcher.state("watching")
+    # The new ones go on where the old ones were.
+    assert [what for what in watcher.requests() if what.startswith("list")] in ([], ["list nodes"])
+    assert watcher.never_without("red", "blue")
+    await watcher.admin.delete(f"{path}/{watcher.namespace}")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl (Debian: kubernetes-client)")
+async def test_what_one_kubectl_does_to_a_hundred_objects_is_few_snapshots(watcher: Watcher, tmp_path: Path) -> None:
+    await watcher.following("red", "blue")
+    about = {"apiVersion": API_VERSION, "kind": "L3VNI"}
+    names = [f"vni-{number}" for number in range(100)]
+    manifests = [
+        {**about, "metadata": {"name": name, "namespace": watcher.namespace}, "spec": l3vni(1000 + number)}
+        for number, name in enumerate(names)
+    ]
+    (tmp_path / "ca.pem").write_text(watcher.server.ca)
+    file = tmp_path / "vnis.yaml"
+    file.write_text(yaml.safe_dump_all(manifests))
+    for verb, expected in (("apply", ["red", "blue", *names]), ("delete", ["red", "blue"])):
+        told, begin = len(watcher.out.values), time.monotonic()
+        command = ["kubectl", f"--server={watcher.server.url}", f"--token={watcher.server.admin_token}"]
+        command += [f"--certificate-authority={tmp_path / 'ca.pem'}", verb, "-f", str(file)]
+        await trio.run_process(command, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - begin
+        await watcher.names(*expected, seconds=10)
+        later = time.monotonic() - begin - took
+        snapshots = len(watcher.out.values) - told
+        assert snapshots <= 3, f"kubectl {verb}: {took:.1f} s, {snapshots} snapshots, the last {later:.2f} s after"
+
+
+async def test_thousands_of_objects_cost_memory_for_those_of_this_node(watcher: Watcher) -> None:
+    count, mine = 1500, 20
+
+    async def make(number: int) -> None:
+        selected = here(watcher.node if number % (count // mine) == 0 else "another")
+        about = {"name": f"vni-{number}", "annotations": {"text": "x" * 4000}}
+        body = {"apiVersion": API_VERSION, "kind": "L3VNI", "metadata": about}
+        await watcher.admin.create(watcher.collection(Kind.L3VNI), {**body, "spec": l3vni(1000 + number, **selected)})
+
+    await in_parallel(make, count)
+    tracemalloc.start()
+    try:
+        watcher.begin()
+        snapshot = await watcher.until(lambda snapshot: len(snapshot.objects) >= mine)
+        await watcher.state("watching")
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(watcher.named(snapshot)) == mine + 2
+    # A page of them is some five megabytes while it is read; all of them would be thirty.
+    assert kept < 5e6, f"{kept / 1e6:.1f} MB are kept"
+    assert peak < 20e6, f"{peak / 1e6:.1f} MB at most"

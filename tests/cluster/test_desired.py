@@ -1,0 +1,237 @@
+"""Files and the objects of a real API server become one state, which outlives the server and the daemon."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from actors.crd_watch import actor as crd_watch
+from actors.desired import actor as desired
+from config.api import API_VERSION, PLURALS, ApiAccess, ApiReach, ApiSnapshot
+from config.desired import DesiredState, Secret
+from config.models import L2Vni, L3Vni, Underlay
+from config.provenance import Kind, Origin, Severity
+from config.reports import NodeIdentity, Resource, StaticSnapshot
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest
+
+from .harness import ClusterServer, eventually, kube, make, make_node
+
+NODE = "merging-node"
+PASSWORD = "correct-horse"
+UNDERLAY = {
+    "asn": 64514,
+    "interfaces": [{"type": "NetworkDevice", "networkDevice": {"interfaceName": "eth1"}}],
+    "neighbors": [{"asn": 64512, "address": "192.0.2.1"}],
+    "tunnelEndpoint": {"cidrs": ["100.65.0.0/24"]},
+}
+
+
+def of_file(kind: Kind, name: str, spec: Any) -> Resource:
+    return Resource(kind, "openperouter-system", f"static-{NODE}-{name}", Origin(path=f"/etc/{name}.yaml"), spec)
+
+
+FABRIC = of_file(Kind.UNDERLAY, "underlay-0", Underlay.model_validate(UNDERLAY))
+
+
+def file_l3vni(name: str, vni: int) -> Resource:
+    return of_file(Kind.L3VNI, name, L3Vni.model_validate({"vrf": name, "vni": vni}))
+
+
+@dataclass
+class Life:
+    """One life of the daemon, as far as it follows the API and merges: what is in channels ends with it."""
+
+    server: ClusterServer
+    settings: Settings
+    static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
+    access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
+    api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
+    out: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
+
+    def begin(self, nursery: trio.Nursery, *resources: Resource) -> None:
+        self.files(*resources)
+        self.access.set(ApiAccess(ApiReach.REACHABLE, self.server.admin))
+        nursery.start_soon(self._follow)
+        nursery.start_soon(self._merge)
+
+    def files(self, *resources: Resource) -> None:
+        self.static.set(StaticSnapshot(NodeIdentity(NODE, 0), resources))
+
+    async def _follow(self) -> None:
+        await crd_watch.run(
+            ActorContext("crd_watch"),
+            settings=self.settings,
+            access=self.access.reader(),
+            snapshots=self.static.reader(),
+            out=self.api,
+        )
+
+    async def _merge(self) -> None:
+        await desired.run(
+            ActorContext("desired"),
+            settings=self.settings,
+            snapshots=self.static.reader(),
+            api=self.api.reader(),
+            out=self.out,
+        )
+
+    @property
+    def vrfs(self) -> list[str]:
+        state = self.out.peek()
+        return [vni.vrf for vni in state.l3vnis] if state else []
+
+    @property
+    def domains(self) -> list[str | None]:
+        state = self.out.peek()
+        return [vni.vrf for vni in state.l2vnis] if state else []
+
+    def told(self, severity: Severity) -> list[str]:
+        state = self.out.peek()
+        return [f"{one.name}: {one.message}" for one in (state.problems if state else ()) if one.severity is severity]
+
+    def live(self) -> bool:
+        api = self.api.peek()
+        return api is not None and api.live
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(state_dir=tmp_path, run_dir=tmp_path)
+
+
+async def create(server: ClusterServer, kind: Kind, namespace: str, name: str, spec: dict[str, Any]) -> None:
+    async with kube(server.admin) as client:
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURALS[kind]}"
+        meta = {"name": name, "namespace": namespace}
+        await make(client, path, {"apiVersion": API_VERSION, "kind": kind.value, "metadata": meta, "spec": spec})
+
+
+async def delete(server: ClusterServer, kind: Kind, namespace: str, name: str) -> None:
+    async with kube(server.admin) as client:
+        await client.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}")
+
+
+def only_here(**spec: Any) -> dict[str, Any]:
+    return spec | {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": NODE}}}
+
+
+async def until(what: str, check: Callable[[], bool]) -> None:
+    await eventually(what, check, 60)
+
+
+async def test_the_networks_of_objects_outlive_the_server_and_the_daemon(
+    server: ClusterServer, crds: list[str], namespace: str, system: str, settings: Settings
+) -> None:
+    assert crds
+    assert system
+    async with kube(server.admin) as client:
+        await make_node(client, NODE)
+    await create(server, Kind.L3VNI, namespace, "blue", only_here(vrf="blue", vni=200))
+    domain = {"routingDomain": {"type": "L3VNI", "l3vni": {"name": "blue"}}}
+    segment = of_file(Kind.L2VNI, "seg", L2Vni.model_validate({"vni": 300} | domain))
+    file = settings.state_dir / "api-snapshot.json"
+
+    first = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        first.begin(nursery, FABRIC, segment)
+        await until("a file's segment joins a network of the API", lambda: first.domains == ["blue"])
+        await until("it is remembered", file.exists)
+        await trio.to_thread.run_sync(server.stop)
+        await until("the server's absence is noticed", lambda: not first.live())
+        assert first.vrfs == ["blue"]
+        nursery.cancel_scope.cancel()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = first.out.peek()
+
+    second = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        second.begin(nursery, FABRIC, segment)
+        await until("the first state has the object's network", lambda: second.out.version > 0)
+        state = second.out.peek()
+        assert before is not None
+        assert state is not None
+        assert state.content() == before.content()
+        assert state.remembered is not None
+        assert second.api.peek() is None
+        await trio.to_thread.run_sync(server.start)
+        await until("the server is followed again", second.live)
+        assert second.domains == ["blue"]
+        assert second.out.version == 1
+        await delete(server, Kind.L3VNI, namespace, "blue")
+        await until("the network of a deleted object goes", lambda: second.vrfs == [])
+        assert any('"blue" not found' in line for line in second.told(Severity.ERROR))
+        nursery.cancel_scope.cancel()
+
+
+async def both_are_told(life: Life, namespace: str) -> None:
+    """Wait until the file's network and the object's underlay are refused, and see that the winners know."""
+    await until("both clashes are told", lambda: len(life.told(Severity.ERROR)) == 2)
+    assert life.vrfs == ["blue"]
+    assert sorted(life.told(Severity.ERROR)) == [
+        f"another: can't have more than one underlay per node: it has Underlay {FABRIC.name}",
+        f"static-{NODE}-aaa: duplicate vni 200: L3VNI {namespace}/blue",
+    ]
+    assert {line.partition(":")[0] for line in life.told(Severity.WARNING)} == {"blue", FABRIC.name}
+
+
+async def test_what_is_in_force_wins_and_both_are_told_also_after_a_restart(
+    server: ClusterServer, crds: list[str], namespace: str, system: str, settings: Settings
+) -> None:
+    assert crds
+    assert system
+    async with kube(server.admin) as client:
+        await make_node(client, NODE)
+    await create(server, Kind.L3VNI, namespace, "blue", only_here(vrf="blue", vni=200))
+    first = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        first.begin(nursery, FABRIC)
+        await until("the object is in force", lambda: first.vrfs == ["blue"])
+        await create(server, Kind.UNDERLAY, namespace, "another", only_here(**UNDERLAY))
+        first.files(FABRIC, file_l3vni("aaa", 200))
+        await both_are_told(first, namespace)
+        nursery.cancel_scope.cancel()
+    second = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        second.begin(nursery, FABRIC, file_l3vni("aaa", 200))
+        await until("it is followed", second.live)
+        await both_are_told(second, namespace)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_password_comes_from_a_secret_and_follows_it(
+    server: ClusterServer, system: str, settings: Settings
+) -> None:
+    def secret(password: str) -> dict[str, Any]:
+        meta = {"name": "fabric", "namespace": system}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"password": password}}
+
+    async with kube(server.admin) as client:
+        await make_node(client, NODE)
+        neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
+        await create(server, Kind.UNDERLAY, system, "fabric", only_here(**UNDERLAY | {"neighbors": neighbors}))
+        life = Life(server, settings.model_copy(update={"namespace": system}))
+
+        def password() -> Secret | None:
+            state = life.out.peek()
+            return state.underlay.neighbors[0].password if state and state.underlay else None
+
+        async with trio.open_nursery() as nursery:
+            life.begin(nursery)
+            await until("the missing Secret is told", lambda: any("Secret" in one for one in life.told(Severity.ERROR)))
+            assert password() is None
+            await make(client, f"/api/v1/namespaces/{system}/secrets", secret(PASSWORD))
+            await until("the password is there", lambda: password() == Secret(PASSWORD))
+            await client.apply(f"/api/v1/namespaces/{system}/secrets/fabric", secret("another"), manager="tests")
+            await until("it follows", lambda: password() == Secret("another"))
+            await client.delete(f"/api/v1/namespaces/{system}/secrets/fabric")
+            await until("its loss is told", lambda: bool(life.told(Severity.ERROR)))
+            assert password() == Secret("another")
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,183 @@
+"""RBAC as shipped: all that the daemon needs, nothing that it does not, shown verb by verb on a real API server.
+
+The verbs come from packaging/kubernetes/rbac.yaml itself; what each is for is told in :mod:`tests.cluster.needs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from actors.announce import actor as announce
+from actors.api_wait.asking import ask
+from actors.kube.client import KubeClient
+from actors.kube.errors import ApiError, ForbiddenError, InvalidError
+from actors.mirror import actor as mirror
+from config.api import INDEX_ANNOTATION, NODE_STATUS_PLURAL, ApiCredentials, ApiObject, ApiReach
+from config.last_good import LastGood
+from config.provenance import Kind
+from config.reports import NodeIdentity, StaticSnapshot
+from config.settings import Settings
+from config.static_files import read_directory
+from supervisor.actor import ActorContext
+from supervisor.faults import leaves
+from tests.cluster.announcing import AnnouncingNode, until
+from tests.cluster.harness import MANAGER, ClusterServer, Json, both_versions, kube, service_account
+from tests.cluster.needs import NEEDS, Need, Stage, collection, index_is_shown, put, stage, stored
+from tests.cluster.permissions import (
+    ACCOUNT,
+    NAMESPACE,
+    SHIPPED,
+    USER,
+    Permission,
+    install,
+)
+
+
+@pytest.fixture
+async def account(server: ClusterServer, system: str) -> AsyncIterator[ApiCredentials]:
+    """Yield the shipped ServiceAccount's credentials; what is taken from it is given back."""
+    async with kube(server.admin) as admin:
+        await install(admin)
+        yield await service_account(admin, NAMESPACE, ACCOUNT)
+        await install(admin)
+
+
+def test_what_is_shipped_is_what_there_is_a_need_for() -> None:
+    assert set(SHIPPED) == set(NEEDS)
+
+
+@pytest.mark.parametrize("permission", SHIPPED, ids=str)
+async def test_the_daemon_needs(
+    permission: Permission, server: ClusterServer, account: ApiCredentials, namespace: str, tmp_path: Path
+) -> None:
+    """It works with what is shipped, and without one permission it does not, because of that one."""
+    async with stage(server, account, f"{namespace}-with", tmp_path) as complete:
+        await NEEDS[permission](complete)
+        assert complete.refusals() == []
+        await install(complete.admin, [permission])
+    async with stage(server, account, f"{namespace}-without", tmp_path) as lacking:
+        error = await failure(NEEDS[permission], lacking)
+        refused = {f"{one.verb} {one.resource}" for one in lacking.refusals()}
+    told = f'cannot {permission.verb} resource "{permission.resource}"'
+    assert isinstance(error, ForbiddenError | AssertionError)
+    assert told in str(error) or refused == {f"{permission.verb} {permission.resource}"}
+
+
+class PromptNode(AnnouncingNode):
+    """A node that waits as little as chance allows."""
+
+    async def _announce(self) -> None:
+        await announce.run(
+            self.ctx,
+            settings=self.settings,
+            access=self.access.reader(),
+            api=self.api.reader(),
+            desired=self.desired.reader(),
+            frr=self.frr.reader(),
+            kernel=self.kernel.reader(),
+            health=self.health.reader(),
+            chance=lambda: 0.0,
+        )
+
+
+async def test_the_daemon_as_a_whole_is_refused_nothing(
+    server: ClusterServer, account: ApiCredentials, namespace: str, tmp_path: Path
+) -> None:
+    """All that talks to the API server runs at once, and does its work, with what is shipped."""
+    assert (await ask(account, KubeClient)).reach is ApiReach.REACHABLE
+    settings = Settings(state_dir=tmp_path, run_dir=tmp_path, configs_dir=tmp_path, namespace=NAMESPACE)
+    (tmp_path / "openpe_a.yaml").write_text("l3vnis: [{vrf: blue, vni: 200}]\n")
+    async with stage(server, account, namespace, tmp_path) as complete, trio.open_nursery() as nursery:
+        node = PromptNode(complete.node.name, NAMESPACE, settings, account, account)
+        red = await put(complete, Kind.L3VNI, NAMESPACE, "red")
+        nursery.start_soon(node.run)
+        await trio.testing.wait_all_tasks_blocked()
+        files = read_directory(tmp_path, node.name, LastGood(), namespace=NAMESPACE)
+        node.static.set(StaticSnapshot(NodeIdentity(node.name, node.index), files.resources))
+        mirroring = partial(
+            mirror.run,
+            settings=settings,
+            access=node.access.reader(),
+            snapshots=node.static.reader(),
+            api=node.api.reader(),
+        )
+        nursery.start_soon(mirroring, ActorContext("mirror"))
+        told = partial(all_is_told, complete, red)
+        await until("everything is told", told)
+        nursery.cancel_scope.cancel()
+        assert complete.refusals() == []
+        used = {f"{one.verb} {one.resource}" for one in server.requests(USER) if one.resource}
+        assert used <= {f"{one.verb} {one.resource}" for one in SHIPPED}
+
+
+async def all_is_told(complete: Stage, red: ApiObject) -> bool:
+    """Whether conditions, status object, index and mirror are there."""
+    conditions = (await stored(complete, red)).conditions
+    statuses, mirrors = [
+        (await complete.admin.get(collection(NAMESPACE, plural)))["items"] for plural in (NODE_STATUS_PLURAL, "l3vnis")
+    ]
+    annotations = (await complete.admin.get(f"/api/v1/nodes/{complete.node.name}"))["metadata"].get("annotations", {})
+    return bool(conditions and statuses and statuses[0].get("status") and mirrors and INDEX_ANNOTATION in annotations)
+
+
+CHANGES: dict[str, Json] = {
+    "a label": {"metadata": {"labels": {"rack": "1"}}},
+    "the hostname": {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+    "a taint": {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+    "scheduling": {"spec": {"unschedulable": True}},
+    "another annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "another's annotation": {"metadata": {"annotations": {"others": "2"}}},
+    "another's annotation away": {"metadata": {"annotations": {"others": None}}},
+    "a finalizer": {"metadata": {"finalizers": ["a.b/c"]}},
+}
+
+
+@both_versions
+async def test_of_a_node_the_daemon_may_change_its_index_only(
+    server: ClusterServer, account: ApiCredentials, namespace: str, tmp_path: Path
+) -> None:
+    async with stage(server, account, namespace, tmp_path) as complete, kube(account) as client:
+        path = f"/api/v1/nodes/{complete.node.name}"
+        await complete.admin.merge_patch(path, {"metadata": {"annotations": {"others": "1"}}}, manager=MANAGER)
+        await policy_is_in_force(client, path)
+        allowed = [what for what, change in CHANGES.items() if await may_change(client, path, change)]
+        assert allowed == []
+        await index_is_shown(complete)
+        assert await may_change(client, path, {"metadata": {"annotations": {INDEX_ANNOTATION: None}}})
+        # Others are not concerned.
+        assert all([await may_change(complete.admin, path, change) for change in CHANGES.values()])
+
+
+async def may_change(client: KubeClient, path: str, change: Json) -> bool:
+    try:
+        await client.merge_patch(path, change, manager=MANAGER)
+    except InvalidError as error:
+        if "openpe.io/nodeindex" not in str(error):
+            raise
+        return False
+    return True
+
+
+async def policy_is_in_force(client: KubeClient, path: str) -> None:
+    """The server takes a moment from a policy to its enforcement."""
+    with trio.fail_after(20):
+        for number in count():
+            if not await may_change(client, path, {"metadata": {"annotations": {"probe": str(number)}}}):
+                return
+            await trio.sleep(0.1)
+
+
+async def failure(need: Need, stage: Stage) -> BaseException | None:
+    """Return why something cannot be done."""
+    try:
+        await need(stage)
+    except (ApiError, AssertionError, ExceptionGroup) as error:
+        return leaves(error)[0]
+    return None

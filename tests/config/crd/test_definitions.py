@@ -1,0 +1,105 @@
+"""The definitions: names that users know, sound schemas, and files that are the same every time.
+
+That a real API server takes them, and judges as the models do, is seen in ``tests/cluster/test_crds*.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config.api import GROUP, NODE_STATUS_KIND, PLURALS
+from config.crd.definitions import DEFINITIONS, Definition, immutable_fields
+from config.provenance import Kind
+
+ROOT = Path(__file__).resolve().parents[3]
+each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.kind)
+
+
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema inside a schema."""
+    yield schema
+    for inner in schema.get("properties", {}).values():
+        yield from nodes(inner)
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from nodes(schema[key])
+
+
+def test_every_kind_is_defined_once() -> None:
+    assert [definition.kind for definition in DEFINITIONS] == [*(kind.value for kind in Kind), NODE_STATUS_KIND]
+    assert {definition.name for definition in DEFINITIONS} > {f"{plural}.{GROUP}" for plural in PLURALS.values()}
+
+
+@each
+def test_the_file_is_current_with_whatever_version_of_the_libraries(definition: Definition) -> None:
+    """Mend with ``python3 packaging/crds/generate.py --write``."""
+    text = (ROOT / "packaging" / "crds" / definition.file_name).read_text()
+    assert text == definition.to_yaml()
+    assert yaml.safe_load(text) == definition.to_data()
+
+
+@each
+def test_names_and_parts_are_upstream_s(definition: Definition) -> None:
+    data = definition.to_data()
+    [version] = data["spec"]["versions"]
+    assert (data["spec"]["scope"], version["name"]) == ("Namespaced", "v1alpha1")
+    assert version["subresources"] == {"status": {}}
+    assert data["spec"]["names"]["singular"] == definition.kind.lower()
+    assert data["spec"]["names"]["listKind"] == f"{definition.kind}List"
+    assert version["additionalPrinterColumns"][-1]["name"] == "Age"
+
+
+@each
+def test_schemas_are_structural(definition: Definition) -> None:
+    """What the API server asks of every node, and bounds for whatever has a rule inside a list (its cost)."""
+    for schema in nodes(definition.schema()):
+        assert schema["type"] in ("object", "array", "string", "integer", "boolean")
+        if schema["type"] == "array":
+            assert schema["x-kubernetes-list-type"] in ("atomic", "map")
+        if schema["type"] == "integer":
+            assert "minimum" in schema
+            assert "format" not in schema
+
+
+@each
+def test_every_configuration_has_conditions_that_several_may_write(definition: Definition) -> None:
+    conditions = definition.schema()["properties"]["status"]["properties"]["conditions"]
+    assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+
+
+def test_list_types_are_upstream_s() -> None:
+    spec = DEFINITIONS[0].schema()["properties"]["spec"]["properties"]
+    neighbor = spec["neighbors"]["items"]["properties"]
+    found = {key: spec[key]["x-kubernetes-list-type"] for key in ("neighbors", "interfaces")}
+    found |= {key: neighbor[key]["x-kubernetes-list-type"] for key in ("properties", "addressFamilies")}
+    assert found == {"neighbors": "atomic", "interfaces": "atomic", "properties": "map", "addressFamilies": "map"}
+    assert spec["nodeSelector"]["x-kubernetes-map-type"] == "atomic"
+
+
+def test_what_is_not_supported_yet_is_not_in_half() -> None:
+    text = "".join(definition.to_yaml() for definition in DEFINITIONS)
+    for word in (
+        "cniDevice",
+        "CNIDevice",
+        "ovsBridge",
+        "OVSBridge",
+        "isis",
+        "srv6",
+        "routeReflector",
+        "l3vpn",
+        "L3VPN",
+    ):
+        assert word not in text
+
+
+def test_the_immutable_fields_can_be_looked_up() -> None:
+    assert set(immutable_fields(Kind.L3VNI)) == {("hostSession", "localCIDR")}
+    assert set(immutable_fields(Kind.L3PASSTHROUGH)) == {("hostSession", "localCIDR")}
+    assert set(immutable_fields(Kind.L2VNI)) == {("gatewayIPs",)}
+    assert not immutable_fields(Kind.UNDERLAY)
+    assert not immutable_fields(Kind.RAW_FRR_CONFIG)

@@ -1,0 +1,47 @@
+"""What all models do alike with what they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from config.models import L3Vni, LabelSelector, Underlay
+
+
+def test_null_is_absent_at_every_depth() -> None:
+    spec = {"vrf": "red", "vni": 1, "hostSession": None, "nodeSelector": {"matchLabels": {"a": None, "b": "c"}}}
+    model = L3Vni.model_validate(spec)
+    assert model.host_session is None
+    assert model.node_selector == LabelSelector.model_validate({"matchLabels": {"b": "c"}})
+
+
+@pytest.mark.parametrize("validate", [L3Vni.model_validate, L3Vni.from_api])
+def test_files_and_api_objects_mean_the_same(validate: Any) -> None:
+    spec = {"vrf": "red", "vni": 100, "exportRTs": ["1:1"], "nodeSelector": {"matchExpressions": []}}
+    model = validate(spec)
+    assert (model.vrf, model.vni, model.export_rts, model.vxlan_port) == ("red", 100, ("1:1",), 4789)
+
+
+def test_a_number_is_text_in_a_file_and_not_in_the_api() -> None:
+    """YAML takes the label 1 for a number; JSON from the API server has text where text is meant."""
+    spec: dict[str, Any] = {"vrf": "red", "vni": 100, "nodeSelector": {"matchLabels": {"rack": 1}}}
+    model = L3Vni.model_validate(spec)
+    assert model.node_selector is not None
+    assert model.node_selector.match_labels == {"rack": "1"}
+    with pytest.raises(ValidationError):
+        L3Vni.from_api(spec)
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 1, {"asn": 1, "neighbors": {"a": 1}, "interfaces": "x"}])
+def test_what_is_no_object_is_refused(data: Any) -> None:
+    with pytest.raises(ValidationError):
+        Underlay.from_api(data)
+
+
+def test_a_refused_password_is_not_repeated() -> None:
+    spec = {"asn": 1, "interfaces": [], "neighbors": [{"asn": 1, "address": "192.0.2.1", "password": "hunter 2"}]}
+    with pytest.raises(ValidationError) as caught:
+        Underlay.from_api(spec)
+    assert "hunter" not in str(caught.value)

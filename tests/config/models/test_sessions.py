@@ -1,0 +1,54 @@
+"""Host sessions: who the peer is and where the addresses come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.desired import Family
+from config.models import HostSession
+from config.models.sessions import is_external
+
+V4 = {"ipv4": "192.0.2.0/24"}
+
+
+@pytest.mark.parametrize(
+    ("remote", "own", "external"),
+    [(1, 2, True), (2, 2, False), ("external", 2, True), ("internal", 2, False)],
+)
+def test_external_means_another_as_than_the_instances_own(remote: int | str, own: int, external: bool) -> None:
+    assert is_external(remote, own) is external
+
+
+@pytest.mark.parametrize(
+    ("fields", "remote"),
+    [({"hostASN": 2}, 2), ({"hostType": "External"}, "external"), ({"hostType": "Internal"}, "internal")],
+)
+def test_the_host_is_known_by_number_or_relation(fields: dict[str, object], remote: object) -> None:
+    assert HostSession.model_validate({"asn": 1, "localCIDR": V4} | fields).remote_as == remote
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"asn": 1, "localCIDR": V4}, "exactly one of hostASN and hostType"),
+        ({"asn": 1, "localCIDR": V4, "hostASN": 2, "hostType": "External"}, "exactly one of hostASN and hostType"),
+        ({"asn": 1, "localCIDR": V4, "hostType": "external"}, "hostType"),
+        ({"asn": 1, "hostASN": 2, "localCIDR": {}}, "at least one of ipv4 and ipv6"),
+        ({"asn": 1, "hostASN": 2}, "localCIDR"),
+        ({"hostASN": 2, "localCIDR": V4}, "asn"),
+        ({"asn": 0, "hostASN": 2, "localCIDR": V4}, "asn"),
+        ({"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "2001:db8::/64"}}, "must be an IPv4 network"),
+        ({"asn": 1, "hostASN": 2, "localCIDR": {"ipv6": "192.0.2.0/24"}}, "must be an IPv6 network"),
+        ({"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "192.0.2.0"}}, "prefix length"),
+    ],
+)
+def test_a_wrong_session_is_refused(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HostSession.model_validate(spec)
+
+
+def test_pools_and_families_are_listed_ipv4_first() -> None:
+    pools = {"ipv6": "2001:db8::/64", "ipv4": "192.0.2.0/24"}
+    local = HostSession.model_validate({"asn": 1, "hostASN": 2, "localCIDR": pools}).local_cidr
+    assert local.pools == ("192.0.2.0/24", "2001:db8::/64")
+    assert local.families == (Family.IPV4, Family.IPV6)

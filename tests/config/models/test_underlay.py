@@ -1,0 +1,96 @@
+"""The underlay: defaults, constraints and what may not be there twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.desired import Secret
+from config.models import Underlay
+
+from ..samples import interface, neighbor, underlay_spec
+
+
+def listener(network: str) -> dict[str, Any]:
+    return {"asn": 1, "listenRange": network}
+
+
+def test_defaults_are_upstreams() -> None:
+    spec = Underlay.model_validate(underlay_spec(tunnelEndpoint=None))
+    assert (spec.router_id_cidr, spec.tunnel_endpoint, spec.graceful_restart) == ("10.0.0.0/24", None, None)
+    restart = Underlay.model_validate(underlay_spec(gracefulRestart={})).graceful_restart
+    assert restart is not None
+    assert (restart.restart_time_seconds, restart.stale_path_time_seconds) == (120, 360)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"interfaces": [interface("eth0.100"), interface("eth1")]},
+        {"neighbors": [neighbor(asn=64514)]},
+        {"neighbors": [neighbor(), neighbor(address="2001:db8::1"), {"asn": 1, "interface": "eth0"}]},
+        {"neighbors": [listener("10.0.0.0/24"), listener("10.0.1.0/24"), listener("2001:db8::/64")]},
+        {"neighbors": [neighbor(address=f"10.0.0.{number}") for number in range(128)]},
+        {"tunnelEndpoint": {"cidrs": ["100.65.0.0/24", "2001:db8::/64"]}},
+        {"tunnelEndpoint": {"cidrs": ["2001:db8::/64"]}},
+    ],
+)
+def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
+    Underlay.model_validate(underlay_spec(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"asn": 0}, "greater than or equal"),
+        ({"neighbors": []}, "at least 1"),
+        ({"neighbors": [neighbor(address=f"10.0.0.{number}") for number in range(129)]}, "at most 128"),
+        ({"neighbors": [neighbor(), neighbor()]}, "192.168.11.2 is given twice"),
+        (
+            {"neighbors": [neighbor(address="2001:db8::1"), neighbor(address="2001:DB8:0::1")]},
+            "2001:db8::1 is given twice",
+        ),
+        ({"neighbors": [{"asn": 1, "interface": "eth0"}] * 2}, "eth0 is given twice"),
+        ({"neighbors": [listener("10.0.0.0/24"), listener("10.0.0.9/24")]}, "10.0.0.0/24 is given twice"),
+        (
+            {"neighbors": [listener("10.0.0.0/8"), listener("11.0.0.0/8"), listener("10.9.0.0/16")]},
+            "10.9.0.0/16 overlap",
+        ),
+        ({"neighbors": [listener("10.9.1.2/16"), listener("10.0.0.0/8")]}, "overlap"),
+        ({"neighbors": [listener("2001:db8:1::/48"), listener("2001:db8::/32")]}, "overlap"),
+        ({"interfaces": []}, "at least 1"),
+        ({"interfaces": [interface("eth0"), interface("eth0")]}, "eth0 is given twice"),
+        ({"interfaces": [interface("a" * 16)]}, "1 to 15 characters"),
+        ({"interfaces": [interface(".eth0")]}, "starts with a letter"),
+        ({"interfaces": [interface("lo")]}, "reserved"),
+        ({"interfaces": [{"type": "NetworkDevice"}]}, "needs networkDevice.interfaceName"),
+        ({"interfaces": [{"networkDevice": {"interfaceName": "eth0"}}]}, "type"),
+        ({"interfaces": [{"type": "Other"}]}, "NetworkDevice"),
+        (
+            {"interfaces": [{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]},
+            "not supported yet in this version",
+        ),
+        ({"tunnelEndpoint": {}}, "cidrs"),
+        ({"tunnelEndpoint": {"cidrs": []}}, "at least 1"),
+        ({"tunnelEndpoint": {"cidrs": ["nonsense"]}}, "prefix length"),
+        ({"tunnelEndpoint": {"cidrs": ["10.0.0.0/24", "10.1.0.0/24"]}}, "at most one IPv4 and one IPv6"),
+        ({"routerIDCIDR": "2001:db8::/64"}, "must be an IPv4 network"),
+        ({"gracefulRestart": {"restartTimeSeconds": 4096}}, "less than or equal"),
+        ({"gracefulRestart": {"stalePathTimeSeconds": 0}}, "greater than or equal"),
+        ({"isis": {"baseNet": "49.0001.0002.0003.0004.00"}}, "isis: not supported yet in this version"),
+        ({"srv6": {}}, "srv6: not supported yet in this version"),
+        ({"routeReflector": {}}, "routeReflector: not supported yet in this version"),
+    ],
+)
+def test_a_wrong_underlay_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Underlay.model_validate(underlay_spec(**fields))
+
+
+def test_passwords_replace_references_to_them() -> None:
+    neighbors = [neighbor(passwordSecret="fabric"), neighbor(address="10.0.0.1", password="inline")]
+    spec = Underlay.model_validate(underlay_spec(neighbors=neighbors)).with_passwords({0: Secret("s3cret")})
+    assert [one.password for one in spec.neighbors] == [Secret("s3cret"), Secret("inline")]
+    assert [one.password_secret for one in spec.neighbors] == [None, None]
+    assert "s3cret" not in repr(spec) + spec.model_dump_json()

@@ -1,0 +1,87 @@
+"""Pools of host sessions share the host's namespace."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.provenance import Kind
+from config.reports import NodeIdentity
+from config.validation.host_sessions import Pools
+
+from ..samples import in_force, l3vni, passthrough, raw, session, solve, told, underlay
+
+
+def vni(name: str, number: int, ipv4: str | None = None, ipv6: str | None = None) -> object:
+    return l3vni(name, number, hostSession=session(ipv4, ipv6))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("192.0.2.0/24", None), ("192.0.2.0/24", None)),
+        (("192.0.0.0/16", None), ("192.0.2.0/24", None)),
+        (("192.0.2.0/24", None), ("192.0.0.0/16", None)),
+        (("192.0.2.9/24", None), ("192.0.2.128/25", None)),
+        ((None, "2001:db8::/64"), ("192.0.2.0/24", "2001:db8::/48")),
+    ],
+)
+def test_the_later_of_two_overlapping_sessions_fails_and_hears_of_the_other(
+    first: tuple[str | None, str | None], second: tuple[str | None, str | None]
+) -> None:
+    resolution = solve(
+        underlay(),
+        l3vni("b", 2, hostSession=session(*second)),
+        l3vni("a", 1, hostSession=session(*first)),
+        l3vni("c", 3, hostSession=session("198.51.100.0/24")),
+    )
+    assert in_force(resolution) == {"a", "c"}
+    assert "overlaps a host session of L3VNI a" in told(resolution, "b")
+
+
+def test_the_families_of_one_session_do_not_meet() -> None:
+    assert in_force(solve(underlay(), l3vni("a", 1, hostSession=session("10.0.0.0/8", "::/8")))) == {"a"}
+
+
+def test_a_passthrough_yields_to_an_l3vni() -> None:
+    resolution = solve(
+        underlay(), passthrough("a", ipv4="192.0.2.0/24"), l3vni("b", 1, hostSession=session("192.0.0.0/16"))
+    )
+    assert in_force(resolution) == {"b"}
+    assert "overlaps a host session of L3VNI b" in told(resolution, "a")
+
+
+def test_an_index_beyond_a_sessions_pool_fails_that_session_only() -> None:
+    resolution = solve(
+        underlay(),
+        l3vni("small", 1, hostSession=session("192.0.2.0/30")),
+        l3vni("large", 2, hostSession=session("198.51.100.0/24")),
+        raw("snippet"),
+        node=NodeIdentity("node", 3),
+    )
+    assert in_force(resolution) == {"large"}
+    assert told(resolution, "small") == "no addresses for node index 3: 192.0.2.0/30 has no host number 5"
+    assert resolution.problems[0].field == "hostSession.localCIDR.ipv4"
+
+
+_NETWORKS = st.builds(
+    lambda base, length: str(ip_network((base, length), strict=False)), st.integers(0, 63), st.integers(26, 32)
+)
+
+
+@given(st.lists(_NETWORKS, max_size=12))
+def test_overlap_is_found_exactly_when_there_is_one(networks: list[str]) -> None:
+    pools = Pools()
+    taken: list[str] = []
+    for number, network in enumerate(networks):
+        overlapping = any(ip_network(network).overlaps(ip_network(other)) for other in taken)
+        owner = pools.overlapping(network)
+        assert (owner is not None) == overlapping
+        if not overlapping:
+            resource = raw(str(number))
+            assert resource.kind is Kind.RAW_FRR_CONFIG
+            pools.add(network, resource)
+            taken.append(network)

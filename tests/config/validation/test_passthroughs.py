@@ -1,0 +1,38 @@
+"""At most one passthrough a node."""
+
+from __future__ import annotations
+
+from config.provenance import Kind
+
+from ..samples import in_force, l3vni, passthrough, solve, told, underlay, unusable
+
+
+def test_of_two_passthroughs_the_first_by_name_is_used_and_both_are_told() -> None:
+    resolution = solve(underlay(), passthrough("b"), passthrough("a", ipv4="10.9.0.0/24"), l3vni("red", 1))
+    assert in_force(resolution) == {"red", "a"}
+    refused = "can't have more than one passthrough per node: it has L3Passthrough a"
+    assert told(resolution, "b") == refused
+    assert told(resolution, "a") == f"L3Passthrough b clashes with it and is refused: {refused}"
+
+
+def test_a_passthrough_that_cannot_be_used_stands_in_nobodys_way() -> None:
+    resolution = solve(underlay(), passthrough("a", ipv4="10.0.0.0/31"), passthrough("b"))
+    assert in_force(resolution) == {"b"}
+    assert "no addresses for node index 0" in told(resolution, "a")
+
+
+def test_an_invalid_passthrough_does_not_count_as_a_second_one() -> None:
+    assert in_force(solve(underlay(), passthrough("a"), unusable(Kind.L3PASSTHROUGH))) == {"a"}
+
+
+def test_a_passthrough_runs_in_the_underlays_instance() -> None:
+    resolution = solve(underlay(asn=65000), passthrough(asn=64514, hostASN=64514))
+    assert resolution.desired is not None
+    assert resolution.desired.passthrough is not None
+    session = resolution.desired.passthrough.session
+    assert (session.asn, session.remote_as, session.ebgp) == (65000, 64514, True)
+    assert "whose AS is 65000" in told(resolution, "pass")
+
+
+def test_a_passthrough_with_the_underlays_as_has_no_warning() -> None:
+    assert solve(underlay(asn=64514), passthrough(asn=64514)).problems == ()

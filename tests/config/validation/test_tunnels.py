@@ -1,0 +1,45 @@
+"""Which tunnel endpoint a VNI uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.provenance import Reason
+
+from ..samples import in_force, l2vni, l3vni, solve, told, underlay
+
+V4, V6 = "100.65.0.0/24", "2001:db8::/64"
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "wanted", "vtep"),
+    [
+        ([V4], None, "100.65.0.0"),
+        ([V6], None, "2001:db8::"),
+        ([V6, V4], None, "100.65.0.0"),
+        ([V4, V6], "IPv6", "2001:db8::"),
+        ([V4, V6], "IPv4", "100.65.0.0"),
+    ],
+)
+def test_a_vni_uses_ipv4_unless_told_or_there_is_none(cidrs: list[str], wanted: str | None, vtep: str) -> None:
+    fields = {"underlayAddressFamily": wanted} if wanted else {}
+    state = solve(
+        underlay(tunnelEndpoint={"cidrs": cidrs}), l3vni("red", 1, **fields), l2vni("l2", 2, **fields)
+    ).desired
+    assert state is not None
+    assert [str(state.l3vnis[0].vtep), str(state.l2vnis[0].vtep)] == [vtep, vtep]
+
+
+@pytest.mark.parametrize(("cidr", "wanted"), [(V4, "IPv6"), (V6, "IPv4")])
+def test_a_missing_family_fails_only_the_vni_that_asks_for_it(cidr: str, wanted: str) -> None:
+    resolution = solve(
+        underlay(tunnelEndpoint={"cidrs": [cidr]}), l3vni("bad", 1, underlayAddressFamily=wanted), l3vni("good", 2)
+    )
+    assert in_force(resolution) == {"good"}
+    assert told(resolution, "bad") == f"the underlay's tunnelEndpoint has no {wanted} network"
+
+
+def test_vnis_without_any_tunnel_endpoint_fail_one_by_one() -> None:
+    resolution = solve(underlay(tunnelEndpoint=None), l3vni("red", 1), l2vni("l2", 2))
+    assert in_force(resolution) == set()
+    assert [problem.reason for problem in resolution.problems] == [Reason.VALIDATION_FAILED] * 2

@@ -1,0 +1,114 @@
+"""Which underlay a node has, and what happens while that cannot be told."""
+
+from __future__ import annotations
+
+from config.desired import Family
+from config.provenance import Kind, Origin, Reason, Severity
+from config.reports import NodeIdentity, Resource
+from config.unusable import UnknownContent
+
+from ..samples import from_api, ids_in_force, in_force, l3vni, raw, solve, told, underlay, unusable
+
+UNKNOWN = Resource(Kind.UNDERLAY, "ns", "unknown", Origin("bad.yaml"), UnknownContent())
+
+
+def test_of_two_underlays_the_first_by_name_is_used_and_both_are_told() -> None:
+    resolution = solve(underlay("b"), underlay("a"), l3vni("red", 1))
+    assert resolution.desired is not None
+    assert resolution.desired.underlay is not None
+    assert resolution.desired.underlay.resource.name == "a"
+    refused = "can't have more than one underlay per node: it has Underlay a"
+    assert told(resolution, "b") == refused
+    assert told(resolution, "a") == f"Underlay b clashes with it and is refused: {refused}"
+    assert [problem.severity for problem in resolution.problems if problem.name == "a"] == [Severity.WARNING]
+
+
+def test_the_underlay_in_force_stays_whatever_comes() -> None:
+    first = solve(from_api(underlay("z")))
+    for newcomer in (underlay("a"), from_api(underlay("a")), from_api(unusable(Kind.UNDERLAY, "a"))):
+        both = solve(newcomer, from_api(underlay("z")), standing=first.standing)
+        assert both.desired is not None
+        assert first.desired is not None
+        assert both.desired.underlay == first.desired.underlay
+
+
+def test_the_underlay_in_force_does_not_make_way_when_it_becomes_invalid() -> None:
+    first = solve(from_api(underlay("z")))
+    resolution = solve(underlay("a"), from_api(unusable(Kind.UNDERLAY, "z")), standing=first.standing)
+    assert resolution.desired is None
+    assert resolution.standing == first.standing
+
+
+def test_a_files_underlay_comes_before_the_apis() -> None:
+    for other in (from_api(underlay("a")), from_api(unusable(Kind.UNDERLAY, "a"))):
+        assert ids_in_force(solve(other, underlay("z"))) == {underlay("z").id}
+
+
+def test_the_underlay_of_a_deleted_object_is_really_gone() -> None:
+    first = solve(from_api(underlay("z")), l3vni("red", 1))
+    resolution = solve(l3vni("red", 1), standing=first.standing)
+    assert resolution.desired is not None
+    assert resolution.desired.underlay is None
+    assert set(resolution.standing) == {l3vni("red", 1).id}
+
+
+def test_another_underlay_takes_over_from_a_deleted_one() -> None:
+    first = solve(from_api(underlay("a")), from_api(underlay("b")))
+    assert ids_in_force(first) == {from_api(underlay("a")).id}
+    assert ids_in_force(solve(from_api(underlay("b")), standing=first.standing)) == {from_api(underlay("b")).id}
+
+
+def test_an_invalid_underlay_leaves_everything_as_it_is() -> None:
+    assert solve(unusable(Kind.UNDERLAY), l3vni("red", 1)).desired is None
+
+
+def test_an_invalid_second_underlay_counts_as_a_second_one() -> None:
+    assert solve(underlay("a"), unusable(Kind.UNDERLAY)).desired is None
+
+
+def test_a_file_that_cannot_be_read_may_hold_the_underlay() -> None:
+    resolution = solve(UNKNOWN, l3vni("red", 1))
+    assert resolution.desired is None
+    assert [problem.reason for problem in resolution.problems] == [Reason.UNDERLAY_FAILED]
+
+
+def test_an_underlay_in_force_that_may_be_in_an_unreadable_file_does_not_make_way() -> None:
+    first = solve(underlay("a"))
+    assert solve(UNKNOWN, from_api(underlay("b", asn=1)), standing=first.standing).desired is None
+    assert solve(UNKNOWN, from_api(underlay("b", asn=1))).desired is not None
+
+
+def test_a_file_that_cannot_be_read_does_not_disturb_an_underlay_that_is_there() -> None:
+    assert in_force(solve(UNKNOWN, underlay(), l3vni("red", 1))) == {"red"}
+
+
+def test_no_underlay_keeps_nothing_but_raw_snippets() -> None:
+    resolution = solve(l3vni("red", 1), raw("snippet", "! hello"))
+    assert resolution.desired is not None
+    assert resolution.desired.underlay is None
+    assert in_force(resolution) == set()
+    assert [snippet.text for snippet in resolution.desired.raw_frr] == ["! hello"]
+    assert "no underlay is configured" in told(resolution, "red")
+
+
+def test_nothing_at_all_is_a_valid_configuration() -> None:
+    resolution = solve()
+    assert resolution.desired is not None
+    assert resolution.problems == ()
+
+
+def test_an_index_beyond_a_pool_is_the_underlays_fault() -> None:
+    far = NodeIdentity("node", 300)
+    resolution = solve(underlay(), node=far)
+    assert resolution.desired is None
+    assert told(resolution, "underlay") == "no router ID for node index 300: 10.0.0.0/24 has no host number 301"
+    resolution = solve(underlay(routerIDCIDR="10.0.0.0/8"), node=far)
+    assert resolution.problems[0].field == "tunnelEndpoint.cidrs"
+
+
+def test_tunnel_endpoints_are_ordered_by_family() -> None:
+    state = solve(underlay(tunnelEndpoint={"cidrs": ["2001:db8::/64", "100.65.0.0/24"]})).desired
+    assert state is not None
+    assert state.underlay is not None
+    assert [str(vtep) for vtep in state.underlay.vteps] == ["100.65.0.0/32", "2001:db8::/128"]
+    assert str(state.underlay.vtep(Family.IPV6)) == "2001:db8::/128"

@@ -1,0 +1,57 @@
+"""Fixtures with real FRR daemons.
+
+They need root, network namespaces and FRR's programs, so they run where the environment says that all of these are
+there: ``OPENPEROUTER_KERNEL_TESTS=1``, as inside the User-Mode-Linux kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.settings import Settings
+
+from .harness import ETC, RUN, FrrInstance, running_frr
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip = pytest.mark.skip(reason="needs real FRR daemons: set OPENPEROUTER_KERNEL_TESTS=1 where they are")
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.frr)
+            if os.environ.get("OPENPEROUTER_KERNEL_TESTS") != "1":
+                item.add_marker(skip)
+
+
+@pytest.fixture
+def frr() -> Iterator[FrrInstance]:
+    with running_frr("frrtest") as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def shared_frr() -> Iterator[FrrInstance]:
+    """One FRR for a whole module: starting one is the slow part, and what runs before should not matter anyway."""
+    with running_frr("frrshared") as instance:
+        yield instance
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_for("frrtest", tmp_path)
+
+
+def settings_for(name: str, directory: Path) -> Settings:
+    return Settings(
+        frr_pathspace=name,
+        frr_etc_dir=ETC,
+        frr_run_dir=RUN,
+        run_dir=directory / "run",
+        state_dir=directory / "state",
+        audit_interval_seconds=1.0,
+    )

@@ -1,0 +1,128 @@
+"""Starts and stops real FRR daemons, each instance in a network namespace of its own.
+
+An instance is the distribution's FRR as a pathspace instance would be: the same paths, users and options, without
+systemd and without watchfrr, so that a test decides which daemon lives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DAEMONS: Final = ("zebra", "mgmtd", "bgpd", "bfdd", "staticd")
+DAEMON_DIR: Final = Path("/usr/lib/frr")
+ETC: Final = Path("/etc/frr")
+RUN: Final = Path("/run/frr")
+
+
+def sh(command: str, *, check: bool = True) -> str:
+    """Run a shell command and return what it prints."""
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)  # noqa: S602
+    if check and done.returncode != 0:
+        raise AssertionError(f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def eventually(what: str, check: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until a condition of the outside world holds; these have no event to wait for."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class FrrInstance:
+    """One FRR in the network namespace and pathspace ``name``."""
+
+    name: str
+
+    @property
+    def conf(self) -> Path:
+        return ETC / self.name / "frr.conf"
+
+    def prepare(self) -> None:
+        """Make its directories as the package's unit would."""
+        for directory in (RUN, ETC / self.name, RUN / self.name):
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.chown(directory, "frr", "frr")
+            directory.chmod(0o755)
+        ETC.chmod(0o755)
+        (ETC / self.name / "vtysh.conf").write_text("service integrated-vtysh-config\n")
+
+    def start(self, *daemons: str) -> None:
+        """Start daemons, all by default, and wait until vtysh reaches them."""
+        wanted = daemons or DAEMONS
+        for daemon in wanted:
+            command = f"{DAEMON_DIR / daemon} -N {self.name} -d -A 127.0.0.1"
+            # A daemon keeps its standard output open: with a pipe there, waiting for its end would never end.
+            sh(f"ip netns exec {self.name} {command} </dev/null >/dev/null 2>&1")
+        eventually(f"{wanted} answer", lambda: set(wanted) <= set(self.vtysh("show daemons").split()))
+
+    def boot(self, daemon: str) -> None:
+        """Send a daemon the configuration on disk, as FRR's start script does."""
+        sh(f"vtysh -N {self.name} -b -d {daemon}")
+
+    def pid(self, daemon: str) -> int:
+        return int((RUN / self.name / f"{daemon}.pid").read_text())
+
+    def kill(self, daemon: str, number: int = signal.SIGKILL) -> None:
+        """Signal a daemon; after a fatal signal wait for its end."""
+        pid = self.pid(daemon)
+        os.kill(pid, number)
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            eventually(f"{daemon} is gone", lambda: not is_alive(pid))
+            (RUN / self.name / f"{daemon}.pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End all daemons and remove what they leave."""
+        for daemon in DAEMONS:
+            if (RUN / self.name / f"{daemon}.pid").exists():
+                self.kill(daemon)
+        shutil.rmtree(RUN / self.name, ignore_errors=True)
+        shutil.rmtree(ETC / self.name, ignore_errors=True)
+
+    def vtysh(self, *commands: str) -> str:
+        options = " ".join(f"-c '{command}'" for command in commands)
+        return sh(f"vtysh -N {self.name} {options}", check=False)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@contextmanager
+def namespace(name: str) -> Iterator[str]:
+    """A network namespace with loopback up, gone afterwards."""
+    sh(f"ip netns add {name} && ip -n {name} link set lo up")
+    try:
+        yield name
+    finally:
+        sh(f"ip netns del {name}", check=False)
+
+
+@contextmanager
+def running_frr(name: str, *, start: bool = True) -> Iterator[FrrInstance]:
+    """A namespace with a fresh FRR in it."""
+    with namespace(name):
+        instance = FrrInstance(name)
+        instance.prepare()
+        try:
+            if start:
+                instance.start()
+            yield instance
+        finally:
+            instance.stop()

@@ -1,0 +1,309 @@
+"""Applying against real FRR: additions, changes, ordered removals, bad snippets, hanging and dying daemons."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.frr.apply import Applier
+from actors.frr.driver import ReloadDriver
+from actors.frr.render import render
+from actors.frr.running import difference, intended, parse
+from actors.frr.unwedging import Unwedger
+from actors.vtysh import Vtysh
+from config.desired import DesiredState, Secret
+from config.provenance import Reason
+from config.reports import FrrOutcome
+from config.settings import Settings
+from supervisor.subprocesses import CommandTimeout
+from tests.actors.frr.cases import CASES, DUAL, RED, l3vni, neighbor, raw, state, underlay
+
+from .conftest import settings_for
+from .harness import RUN, FrrInstance, eventually, is_alive, sh
+
+HOST = "node1"
+BASIC = CASES["basic"]
+
+
+class Bench:
+    """An applier with its FRR, and shorthand for what tests look at."""
+
+    def __init__(self, frr: FrrInstance, settings: Settings) -> None:
+        self.frr = frr
+        self.driver = ReloadDriver(settings)
+        self.applier = Applier(self.driver, frr.conf)
+
+    async def apply(self, desired: DesiredState) -> FrrOutcome:
+        return await self.applier.apply(desired, render(desired, hostname=HOST))
+
+    async def applied(self, desired: DesiredState) -> FrrOutcome:
+        """Apply and insist that FRR runs exactly that, by a reading of our own."""
+        outcome = await self.apply(desired)
+        assert outcome.applied, outcome.error
+        assert not await self.leftover(desired)
+        return outcome
+
+    async def leftover(self, desired: DesiredState) -> str:
+        intent = intended(render(desired, hostname=HOST))
+        return str(difference(intent, parse(await self.driver.running())))
+
+
+@pytest.fixture
+def bench(frr: FrrInstance, settings: Settings) -> Bench:
+    return Bench(frr, settings)
+
+
+async def test_the_first_apply_configures_frr_and_the_file_it_boots_with(bench: Bench) -> None:
+    outcome = await bench.applied(BASIC)
+    assert outcome.changed
+    assert not outcome.failures
+    assert bench.frr.conf.read_text() == render(BASIC, hostname=HOST).text
+    assert bench.frr.conf.stat().st_mode & 0o7777 == 0o640
+    assert bench.frr.conf.owner() == bench.frr.conf.group() == "frr"
+
+
+async def test_applying_what_runs_already_writes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.applied(BASIC)
+    before = bench.frr.conf.stat()
+
+    async def unexpected(_self: object, text: str) -> str:
+        raise AssertionError(f"FRR was written to: {text}")
+
+    monkeypatch.setattr(ReloadDriver, "reload", unexpected)
+    monkeypatch.setattr(ReloadDriver, "send", unexpected)
+    outcome = await bench.applied(BASIC)
+    assert not outcome.changed
+    after = bench.frr.conf.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+TWO = state(underlay=underlay(), l3vnis=(RED, l3vni("blue", 200)))
+CHANGES = {
+    "another VNI": (BASIC, TWO),
+    "one VNI fewer": (TWO, BASIC),
+    "no VNI any more": (TWO, state(underlay=underlay())),
+    "no underlay any more": (TWO, CASES["empty"]),
+    "everything from nothing": (CASES["empty"], CASES["several_neighbors"]),
+    "the other way round": (CASES["several_neighbors"], CASES["empty"]),
+    "a VRF with another VNI": (BASIC, state(underlay=underlay(), l3vnis=(replace(RED, vni=101),))),
+    "a session with another family": (BASIC, CASES["dual_stack"]),
+    "a session that goes": (CASES["dual_stack"], CASES["l3vni_without_session"]),
+    "a VRF instance with another ASN": (BASIC, state(underlay=underlay(), l3vnis=(replace(RED, asn=64599),))),
+    "an underlay with another ASN": (TWO, state(underlay=underlay(asn=64600), l3vnis=(DUAL,))),
+    "route targets that change": (CASES["asn_route_targets"], CASES["ip_route_targets"]),
+    "another router id": (BASIC, state(underlay=underlay(router_id=BASIC.underlay.router_id + 1), l3vnis=(RED,))),  # type: ignore[union-attr]
+    "a neighbour of another AS": (BASIC, state(underlay=underlay(neighbor(remote_as=64999)), l3vnis=(RED,))),
+    "a listen range for an address": (BASIC, CASES["listen_range"]),
+    "an address for a listen range": (CASES["listen_range"], BASIC),
+    "an interface for an address": (CASES["timers_port_password"], CASES["unnumbered"]),
+    "BFD off": (CASES["bfd_profile"], BASIC),
+    "another BFD profile": (CASES["bfd_profile"], CASES["bfd_passive"]),
+    "graceful restart off": (CASES["graceful_restart_timers"], BASIC),
+    "timers and password gone": (CASES["timers_port_password"], BASIC),
+    "debugging off": (CASES["log_debug"], BASIC),
+    "a raw snippet that goes": (CASES["raw"], BASIC),
+    "a passthrough that goes": (CASES["passthrough_dual"], CASES["no_vnis"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_leads_to_exactly_the_new_configuration(
+    name: str, shared_frr: FrrInstance, tmp_path: Path
+) -> None:
+    bench = Bench(shared_frr, settings_for(shared_frr.name, tmp_path))
+    before, after = CHANGES[name]
+    await bench.applied(before)
+    outcome = await bench.applied(after)
+    assert outcome.changed
+    assert bench.frr.conf.read_text() == render(after, hostname=HOST).text
+
+
+async def test_a_removed_vrf_leaves_no_empty_stanza_once_nothing_refers_to_it(bench: Bench) -> None:
+    await bench.applied(TWO)
+    await bench.applied(BASIC)
+    await bench.applied(BASIC)
+    assert "vrf blue" not in await bench.driver.running()
+
+
+async def test_a_password_is_never_on_a_command_line(frr: FrrInstance, settings: Settings, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    spy = tmp_path / "vtysh"
+    spy.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec /usr/bin/vtysh "$@"\n')
+    spy.chmod(0o755)
+    bench = Bench(frr, settings.model_copy(update={"vtysh": spy}))
+    await bench.applied(state(underlay=underlay(neighbor(password=Secret("first-one")))))
+    await bench.applied(state(underlay=underlay(neighbor(password=Secret("second-one")))))
+    await bench.applied(state(underlay=underlay()))
+    await bench.applied(state(underlay=underlay(neighbor(password=Secret("third-one")))))
+    await bench.applied(CASES["empty"])
+    assert "show running-config" in calls.read_text()
+    assert "-one" not in calls.read_text()
+
+
+async def test_a_refused_snippet_is_left_out_alone(bench: Bench) -> None:
+    bad = raw("bad", "router bgp 64514\n neighbour 1.2.3.4 florp\nexit")
+    good = raw("good", "ip prefix-list fine seq 5 permit 10.0.0.0/8")
+    desired = state(underlay=underlay(), l3vnis=(RED,), raw_frr=(bad, good))
+    outcome = await bench.apply(desired)
+    assert outcome.applied, outcome.error
+    assert [(failure.resource, failure.reason) for failure in outcome.failures] == [
+        (bad.resource, Reason.FRR_CONFIGURATION_FAILED)
+    ]
+    running = await bench.driver.running()
+    assert "ip prefix-list fine seq 5 permit 10.0.0.0/8" in running
+    assert "florp" not in bench.frr.conf.read_text()
+    assert not (await bench.apply(desired)).changed
+
+
+async def test_a_snippet_that_only_a_daemon_refuses_is_named_and_the_rest_is_in_force(bench: Bench) -> None:
+    conflict = raw("conflict", "router bgp 65000\n neighbor 10.1.1.1 remote-as 65001\nexit")
+    desired = state(underlay=underlay(), l3vnis=(RED,), raw_frr=(conflict,))
+    outcome = await bench.apply(desired)
+    assert outcome.applied, outcome.error
+    assert [failure.resource for failure in outcome.failures] == [conflict.resource]
+    assert "router bgp 65000" in outcome.failures[0].message
+    assert "vni 100" in await bench.driver.running()
+    again = await bench.apply(desired)
+    assert again.applied
+    assert not again.changed
+
+
+async def test_a_snippet_that_frr_shows_in_other_words_is_reported_and_not_applied_again_and_again(
+    bench: Bench,
+) -> None:
+    desired = state(underlay=underlay(), raw_frr=(raw("loose", "ip prefix-list loose permit 10.0.0.0/8"),))
+    outcome = await bench.apply(desired)
+    assert outcome.applied, outcome.error
+    assert "seq 5" in outcome.failures[0].message
+    assert not (await bench.apply(desired)).changed
+    restarted = Applier(bench.driver, bench.frr.conf)
+    assert not (await restarted.apply(desired, render(desired, hostname=HOST))).changed
+
+
+async def test_a_snippet_may_override_and_negate_what_is_generated(bench: Bench) -> None:
+    text = "log syslog errors\nrouter bgp 64514\n no neighbor 192.168.11.2 timers connect 7\nexit"
+    desired = state(underlay=underlay(neighbor(connect_time=7)), raw_frr=(raw("mine", text),))
+    outcome = await bench.apply(desired)
+    assert outcome.applied, outcome.error
+    running = await bench.driver.running()
+    assert "log syslog errors" in running
+    assert "timers connect" not in running
+    assert not (await bench.apply(desired)).changed
+
+
+async def test_edits_by_hand_are_undone(bench: Bench) -> None:
+    await bench.applied(BASIC)
+    bench.frr.vtysh("configure", "router bgp 64514", "no neighbor 192.168.11.2", "neighbor 9.9.9.9 remote-as 9")
+    assert await bench.leftover(BASIC)
+    outcome = await bench.applied(BASIC)
+    assert outcome.changed
+
+
+async def test_a_file_that_was_tampered_with_is_restored_without_touching_frr(bench: Bench) -> None:
+    await bench.applied(BASIC)
+    bench.frr.conf.write_text("router bgp 1\n")
+    await bench.applied(BASIC)
+    assert bench.frr.conf.read_text() == render(BASIC, hostname=HOST).text
+
+
+async def test_an_absent_frr_is_an_outcome_and_its_return_is_enough(frr: FrrInstance, bench: Bench) -> None:
+    for daemon in ("bfdd", "staticd", "bgpd", "mgmtd", "zebra"):
+        frr.kill(daemon)
+    outcome = await bench.apply(BASIC)
+    assert not outcome.applied
+    assert "FRR does not answer" in outcome.error
+    assert not frr.conf.exists()
+    frr.start()
+    await bench.applied(BASIC)
+
+
+async def test_one_missing_daemon_is_named(frr: FrrInstance, bench: Bench) -> None:
+    frr.kill("bfdd")
+    outcome = await bench.apply(BASIC)
+    assert not outcome.applied
+    assert "bfdd" in outcome.error
+
+
+@pytest.fixture
+def frozen_bgpd(frr: FrrInstance) -> Iterator[FrrInstance]:
+    frr.kill("bgpd", signal.SIGSTOP)
+    yield frr
+    frr.kill("bgpd", signal.SIGCONT)
+
+
+async def test_a_hanging_daemon_hits_the_deadline_and_no_process_stays(frozen_bgpd: FrrInstance) -> None:
+    vtysh = Vtysh(vtysh="/usr/bin/vtysh", pathspace=frozen_bgpd.name, seconds=1.0)
+    with pytest.raises(CommandTimeout), trio.fail_after(10):
+        await vtysh.text("show running-config")
+    assert not [line for line in sh("ps -eo stat,args").splitlines() if "vtysh -N" in line and not line.startswith("Z")]
+
+
+async def test_a_killed_bgpd_comes_back_from_disk_with_the_same_configuration(frr: FrrInstance, bench: Bench) -> None:
+    desired = CASES["several_neighbors"]
+    await bench.applied(desired)
+    frr.kill("bgpd")
+    frr.start("bgpd")
+    frr.boot("bgpd")
+    eventually("bgpd has read its configuration", lambda: "router bgp" in frr.vtysh("show running-config"))
+    assert not await bench.leftover(desired)
+    assert not (await bench.applied(desired)).changed
+
+
+async def test_no_secret_is_in_outcomes(bench: Bench) -> None:
+    secret = neighbor(password=Secret("topsecret"))
+    snippet = raw("pw", "router bgp 65000\n neighbor 10.1.1.1 password topsecret\nexit")
+    outcome = await bench.apply(state(underlay=underlay(secret), raw_frr=(snippet,)))
+    assert outcome.applied, outcome.error
+    assert outcome.failures
+    assert "topsecret" not in repr(replace(outcome, desired=CASES["empty"]))
+
+
+async def test_the_last_resort_leads_to_the_configuration_and_does_not_touch_the_boot_file(bench: Bench) -> None:
+    await bench.applied(TWO)
+    booted = bench.frr.conf.read_text()
+    assert await bench.driver.reload(render(BASIC, hostname=HOST).text) == ""
+    assert not await bench.leftover(BASIC)
+    assert bench.frr.conf.read_text() == booted
+
+
+async def test_a_healthy_management_daemon_is_not_taken_for_a_locked_one(bench: Bench) -> None:
+    await bench.applied(BASIC)
+    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    before = mgmtd_of(bench.frr)
+    await helper.after_timeout()
+    assert mgmtd_of(bench.frr) == before
+
+
+async def test_a_management_daemon_whose_lock_nobody_gives_back_is_ended(bench: Bench) -> None:
+    pid = bench.frr.pid("mgmtd")
+    with lock_holder(bench.frr):
+        helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+        await helper.after_timeout()
+    eventually("mgmtd is gone", lambda: not is_alive(pid))
+
+
+@contextmanager
+def lock_holder(frr: FrrInstance) -> Iterator[None]:
+    """A session that has FRR's configuration lock all the while."""
+    shell = ["vtysh", "-N", frr.name, "-d", "mgmtd"]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        print("configure terminal file-lock\ndo show version", file=holder.stdin, flush=True)
+        # By the time of the second answer the lock is taken.
+        assert any(line.startswith("FRRouting ") for line in holder.stdout)
+        yield
+        holder.kill()
+
+
+def mgmtd_of(frr: FrrInstance) -> tuple[int, str]:
+    """Return the process that the PID file names, and what it is."""
+    pid = int((RUN / frr.name / "mgmtd.pid").read_text())
+    return pid, Path(f"/proc/{pid}/comm").read_text()

@@ -1,0 +1,191 @@
+"""The router against a real peer and real VRF and VXLAN devices: what zebra and bgpd make of our configuration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.vtysh import Vtysh
+from config.desired import DesiredState
+from tests.actors.frr.cases import CASES, RED, state, underlay
+
+from .conftest import settings_for
+from .harness import FrrInstance, eventually, running_frr, sh
+from .test_apply import Bench
+
+
+def _kernel_has_vrf() -> bool:
+    made = subprocess.run(
+        ["ip", "link", "add", "probe0", "type", "vrf", "table", "99"], capture_output=True, check=False
+    )
+    if made.returncode == 0:
+        sh("ip link del probe0")
+    return made.returncode == 0
+
+
+@pytest.fixture
+def vrf_kernel() -> None:
+    if not _kernel_has_vrf():
+        pytest.skip("this kernel has no VRF devices")
+
+
+LEAF_CONFIG = """\
+vrf red
+ vni 100
+exit-vrf
+router bgp 64512
+ bgp router-id 10.0.0.200
+ no bgp ebgp-requires-policy
+ no bgp default ipv4-unicast
+ no bgp network import-check
+ neighbor 192.168.11.3 remote-as 64514
+ neighbor 192.168.11.3 timers connect 1
+ address-family ipv4 unicast
+  network 100.64.0.1/32
+  neighbor 192.168.11.3 activate
+ exit-address-family
+ address-family l2vpn evpn
+  neighbor 192.168.11.3 activate
+  advertise-all-vni
+ exit-address-family
+exit
+router bgp 64512 vrf red
+ bgp router-id 10.0.0.200
+ no bgp network import-check
+ address-family ipv4 unicast
+  network 10.50.0.0/24
+ exit-address-family
+ address-family l2vpn evpn
+  route-target import 64512:100
+  route-target export 64512:100
+  advertise ipv4 unicast
+ exit-address-family
+exit
+"""
+
+#: Route targets that both sides agree on: the automatic ones contain each side's own AS number.
+ROUTER = state(
+    underlay=underlay(vteps=("100.65.0.1/32",)),
+    l3vnis=(replace(RED, vtep=ip_address("100.65.0.1"), export_rts=("64512:100",), import_rts=("64512:100",)),),
+)
+
+
+def vrf_with_vni(netns: str, vtep: str, vni: int, vrf: str = "red", table: int = 1100) -> None:
+    """Make the devices of one routed tenant network, as the kernel side of the router does.
+
+    The bridge's address is the router MAC of its routes: were it the same on both sides, each would ignore the other's.
+    """
+    _, high, _, low = ip_address(vtep).packed
+    if f" {vrf}:" not in sh(f"ip -n {netns} -o link"):
+        sh(f"ip -n {netns} link add {vrf} up type vrf table {table}")
+    sh(
+        f"ip -n {netns} link add br-pe-{vni} address 02:00:00:00:{high:02x}:{low:02x} type bridge && "
+        f"ip -n {netns} link set br-pe-{vni} addrgenmode none master {vrf} && "
+        f"ip -n {netns} link add vni{vni} type vxlan id {vni} local {vtep} dstport 4789 nolearning && "
+        f"ip -n {netns} link set vni{vni} addrgenmode none master br-pe-{vni} && "
+        f"ip -n {netns} link set br-pe-{vni} up && ip -n {netns} link set vni{vni} up"
+    )
+
+
+@dataclass
+class Fabric:
+    """A router, a leaf, and the applier of the router."""
+
+    router: FrrInstance
+    leaf: FrrInstance
+    bench: Bench
+    vtysh: Vtysh
+
+    def shown(self, instance: FrrInstance, command: str) -> Any:
+        return json.loads(instance.vtysh(f"{command} json") or "{}")
+
+    def vni(self, number: int) -> dict[str, Any]:
+        found = self.shown(self.router, "show evpn vni").get(str(number), {})
+        return dict(found)
+
+    def routes(self, instance: FrrInstance) -> set[str]:
+        return set(self.shown(instance, "show ip route vrf red"))
+
+
+@pytest.fixture
+def fabric(vrf_kernel: None, tmp_path: Path) -> Iterator[Fabric]:
+    with running_frr("frrtest", start=False) as router, running_frr("frrleaf", start=False) as leaf:
+        sh(
+            "ip link add toswitch1 netns frrtest type veth peer name torouter netns frrleaf && "
+            "ip -n frrtest address add 192.168.11.3/24 dev toswitch1 && ip -n frrtest link set toswitch1 up && "
+            "ip -n frrleaf address add 192.168.11.2/24 dev torouter && ip -n frrleaf link set torouter up && "
+            "ip -n frrtest address add 100.65.0.1/32 dev lo && ip -n frrleaf address add 100.64.0.1/32 dev lo"
+        )
+        for name in ("frrtest", "frrleaf"):
+            sh(f"ip netns exec {name} sysctl -qw net.ipv4.ip_forward=1")
+        router.start()
+        leaf.start()
+        settings = settings_for("frrtest", tmp_path)
+        yield Fabric(router, leaf, Bench(router, settings), Vtysh(vtysh="/usr/bin/vtysh", pathspace="frrtest"))
+
+
+def load_leaf(fabric: Fabric) -> None:
+    fabric.leaf.conf.write_text(LEAF_CONFIG)
+    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    vrf_with_vni("frrleaf", "100.64.0.1", 100)
+
+
+async def applied(fabric: Fabric, desired: DesiredState) -> None:
+    assert (await fabric.bench.applied(desired)).applied
+
+
+async def test_routes_go_both_ways_through_the_fabric_and_zebra_knows_the_vni(fabric: Fabric) -> None:
+    await applied(fabric, ROUTER)
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    load_leaf(fabric)
+    eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
+    eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
+    summary, vnis = await fabric.vtysh.json("show bgp l2vpn evpn summary json", "show evpn vni json")
+    assert isinstance(summary, dict)
+    assert summary["peers"]["192.168.11.2"]["state"] == "Established"
+    assert isinstance(vnis, dict)
+    assert (vnis["100"]["type"], vnis["100"]["tenantVrf"]) == ("L3", "red")
+    exported = fabric.shown(fabric.leaf, "show bgp l2vpn evpn route type prefix")
+    assert "10.0.0.1:100" in exported
+    assert not (await fabric.bench.applied(ROUTER)).changed
+
+
+async def test_a_vrf_whose_vni_changes_forgets_the_old_one(fabric: Fabric) -> None:
+    await applied(fabric, ROUTER)
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    await applied(fabric, replace(ROUTER, l3vnis=(replace(ROUTER.l3vnis[0], vni=101),)))
+    sh("ip -n frrtest link del vni100 && ip -n frrtest link del br-pe-100")
+    vrf_with_vni("frrtest", "100.65.0.1", 101)
+    eventually("zebra knows the new VNI", lambda: fabric.vni(101).get("tenantVrf") == "red")
+    assert fabric.vni(100) == {}
+    detail = fabric.shown(fabric.router, "show evpn vni 101")
+    assert detail["state"] == "Up"
+
+
+async def test_a_removed_l3vni_leaves_frr_before_its_devices_and_its_stanza_after_them(fabric: Fabric) -> None:
+    await applied(fabric, ROUTER)
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    without = state(underlay=ROUTER.underlay)
+    await applied(fabric, without)
+    assert fabric.vni(100).get("type") != "L3"
+    sh("ip -n frrtest link del vni100 && ip -n frrtest link del br-pe-100 && ip -n frrtest link del red")
+    eventually("zebra has noticed", lambda: "vrf red id" not in fabric.router.vtysh("show vrf"))
+    await applied(fabric, without)
+    assert "vrf red" not in await fabric.bench.driver.running()
+
+
+async def test_everything_goes_with_the_underlay_while_devices_are_there(fabric: Fabric) -> None:
+    await applied(fabric, ROUTER)
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    await applied(fabric, CASES["empty"])
+    assert "router bgp" not in await fabric.bench.driver.running()

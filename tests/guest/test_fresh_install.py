@@ -1,0 +1,63 @@
+"""``apt-get install`` and nothing more: everything runs, and says that there is nothing to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import autopkgtest
+
+from demo import topology
+from guestvm.machine import Machine
+
+from .asking import property_of
+from .package import built_package
+
+OPERATIONS = topology.CHECKOUT / "docs" / "operations.md"
+UNITS = ("openperouter.service", "openperouter-netns.service", "frr@perouter.service")
+
+
+def test_an_empty_configuration_is_active_and_says_so(fresh: Machine) -> None:
+    assert property_of(fresh, "ActiveState") == "active"
+    assert property_of(fresh, "UnitFileState") == "enabled"
+    shown = fresh.remote.run("systemctl status --no-pager openperouter").stdout
+    assert re.search(r"Status: .*no configuration in /etc/openperouter/configs: idle", shown)
+    told = fresh.remote.run("openperouter status")
+    assert "no configuration in /etc/openperouter/configs: idle" in told.stdout
+    assert not fresh.remote.run("systemctl --failed --no-legend --plain").stdout.strip()
+
+
+def test_smoke(fresh: Machine) -> None:
+    done = autopkgtest.run_test(fresh, "smoke")
+    assert done.returncode == 0, done.stdout
+
+
+def test_hardening(fresh: Machine) -> None:
+    done = autopkgtest.run_test(fresh, "hardening")
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_exposure_that_is_left_is_explained(fresh: Machine) -> None:
+    answer = fresh.remote.run("systemd-analyze security --json=short openperouter.service").stdout
+    left = {found["name"] for found in json.loads(answer) if found["set"] is False}
+    assert left
+    page = OPERATIONS.read_text().replace("\\|", "|")
+    assert sorted(name for name in left if f"`{name}`" not in page) == []
+
+
+def test_each_unit_names_manual_pages_that_the_package_has(fresh: Machine) -> None:
+    listed = subprocess.run(
+        ["dpkg-deb", "--contents", str(built_package())], check=True, capture_output=True, text=True
+    ).stdout
+    pages = set(re.findall(r"/man/man\d/(\S+)\.(\d)\.gz", listed))
+    for unit in UNITS:
+        named = set(re.findall(r"man:(\S+)\((\d)\)", property_of(fresh, "Documentation", unit)))
+        assert named, unit
+        assert named <= pages, unit
+
+
+def test_nothing_was_taken_from_the_host(fresh: Machine) -> None:
+    assert "192.168.11.3/24" in fresh.remote.run("ip -brief address show dev toswitch1").stdout
+    devices = fresh.remote.run("ip -n perouter -o link").stdout.splitlines()
+    assert [line.split(": ")[1] for line in devices] == ["lo"]

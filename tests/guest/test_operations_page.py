@@ -1,0 +1,57 @@
+"""Every command of docs/operations.md, in its order, on a machine where the package is installed with apt.
+
+The machine has the fabric of the demonstration around it, but nothing of ours before the page's first command.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import topology
+from guestvm.image import ensure_image
+from guestvm.logs import collect
+from guestvm.machine import Machine
+
+from .package import built_package
+
+PAGE = topology.CHECKOUT / "docs" / "operations.md"
+LOGS = topology.CHECKOUT / "build" / "guest-logs" / "operations-page"
+#: Installing compiles the program with an emulated processor; everything else is quicker.
+BLOCK_SECONDS = 500
+
+
+def blocks() -> list[str]:
+    """Return the page's shell blocks in order."""
+    return re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Machine]:
+    """A machine with the fabric around it and the package as a file in root's home."""
+    package = built_package()
+    with Machine.boot(ensure_image()) as machine, tempfile.TemporaryDirectory() as name:
+        shutil.copy(package, name)
+        machine.remote.copy_in(Path(name), "/root")
+        topology.lay_fabric(machine)
+        yield machine
+
+
+def test_every_command_of_the_operations_page_works(bare: Machine) -> None:
+    commands = blocks()
+    assert len(commands) > 10
+    for number, block in enumerate(commands, start=1):
+        done = bare.remote.run(f"cd /root\nset -eux\n{block}", seconds=BLOCK_SECONDS, check=False)
+        if done.returncode != 0:
+            collect(bare, LOGS)
+        assert done.returncode == 0, f"block {number}:\n{block}\n{done.stdout}\n{done.stderr}"
+    left = bare.remote.run(
+        "ip -brief address show dev toswitch1; ls -d /etc/openperouter /run/netns/perouter", check=False
+    )
+    assert "192.168.11.3/24" in left.stdout
+    assert "openperouter" not in left.stdout

@@ -1,0 +1,165 @@
+"""What an operator reaches for when something is wrong, or over: doctor, bundle, teardown."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.checks import CHECKS
+from guestvm.machine import Machine
+
+from .asking import CONFIGS, eventually, findings, property_of, reload, write
+
+NIC = "toswitch1"
+#: For commands that look at everything, on an emulated machine.
+_SECONDS = 300
+PLANTED = f"{CONFIGS}/openpe_planted.yaml"
+RAW, SPELLED, FILED, LOGGED = "planted-raw-secret", "planted-yaml-secret", "planted-file-secret", "planted-log-secret"
+#: Stands for whatever is in files that no bundle may have.
+NEVER = "xylophone"
+NEVER_IN_A_BUNDLE = "api-snapshot.json mirror-key"
+SNIPPET = f"""\
+# password: {SPELLED}
+rawfrrconfigs:
+  - priority: 10
+    rawConfig: |
+      router bgp 64514
+       neighbor 192.0.2.77 remote-as 64999
+       neighbor 192.0.2.77 password {RAW}
+"""
+
+
+def complaints(node: Machine, level: str) -> dict[str, str]:
+    """Return the doctor's complaints of one level by their topic."""
+    return {found["topic"]: found["message"] for found in findings(node) if found["level"] == level}
+
+
+def card(node: Machine) -> dict[str, Any]:
+    """Return what the network card has in the host, as iproute2 sees it; empty when it is not there."""
+    shown = node.remote.run(f"ip -j -d address show dev {NIC}", check=False)
+    if shown.returncode != 0:
+        return {}
+    [link] = [link for link in json.loads(shown.stdout) if link]
+    addresses = {(one["local"], one["prefixlen"]) for one in link["addr_info"] if one["scope"] == "global"}
+    routes = node.remote.run(f"ip -4 route show dev {NIC}; ip -6 route show dev {NIC} | sed /^fe80/d").stdout
+    listed = {" ".join(line.split()) for line in routes.splitlines()}
+    return {"mtu": link["mtu"], "group": link["group"], "addresses": addresses, "routes": listed}
+
+
+def test_the_doctor_finds_no_error_on_a_healthy_node(node: Machine) -> None:
+    done = node.remote.run("openperouter doctor", seconds=_SECONDS, check=False)
+    assert complaints(node, "error") == {}, done.stdout
+    assert done.returncode in {0, 1}
+    good = {found["topic"] for found in findings(node) if found["level"] == "ok"}
+    assert good >= {"kernel", "frr-version", "frr-daemons", "frr-unit", "frr-running", "frr-conf", "netns", "daemon"}
+
+
+def test_the_doctor_names_what_is_broken_and_its_cure_works(node: Machine) -> None:
+    node.remote.run("ip netns exec perouter sysctl -q -w net.ipv4.conf.vni100.forwarding=0")
+    node.remote.run("chmod 0644 /etc/frr/perouter/frr.conf")
+    try:
+        done = node.remote.run("openperouter doctor", seconds=_SECONDS, check=False)
+        assert done.returncode == 2
+        assert set(complaints(node, "error")) == {"frr-conf", "sysctls"}
+        cures = [found["cure"] for found in findings(node) if found["level"] == "error"]
+        for cure in cures:
+            node.remote.run(cure.split("; find")[0])
+        assert complaints(node, "error") == {}
+    finally:
+        node.remote.run("ip netns exec perouter sysctl -q -w net.ipv4.conf.vni100.forwarding=1")
+        node.remote.run("chmod 0640 /etc/frr/perouter/frr.conf")
+
+
+@pytest.fixture
+def planted(node: Machine) -> Iterator[Machine]:
+    """The node with a secret in each place where one may be."""
+    secrets = f"{CONFIGS}/secrets"
+    node.remote.run(f"mkdir -p -m 0700 {secrets}; (umask 077; echo {FILED} >{secrets}/planted)")
+    node.remote.run(f"cd /var/lib/openperouter && echo {NEVER} | tee {NEVER_IN_A_BUNDLE} >/dev/null")
+    write(node, PLANTED, SNIPPET)
+    node.remote.run(f"chmod 0600 {PLANTED}")
+    reload(node)
+    entry = f"MESSAGE=peer said {RAW} and password={LOGGED}\\nOBJECT_SYSTEMD_UNIT=openperouter.service\\n"
+    node.remote.run(f"printf '{entry}' | logger --journald")
+    yield node
+    node.remote.run(f"rm -rf {PLANTED} {secrets}; cd /var/lib/openperouter && rm {NEVER_IN_A_BUNDLE}")
+    reload(node)
+
+
+def test_a_bundle_has_everything_but_secrets(planted: Machine, tmp_path: Path) -> None:
+    running = planted.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    assert RAW in running
+    assert LOGGED in planted.remote.run("journalctl --no-pager -u openperouter -n 50").stdout
+    planted.remote.run(
+        "mkdir -p /run/bundle && cd /run/bundle && openperouter bundle --output report.tar.gz", seconds=300
+    )
+    assert planted.remote.run("stat -c %a /run/bundle/report.tar.gz").stdout.strip() == "600"
+    planted.remote.copy_out("/run/bundle", tmp_path)
+    planted.remote.run("rm -r /run/bundle")
+    texts = unpacked((tmp_path / "report.tar.gz").read_bytes())
+    for secret in (RAW, SPELLED, FILED, LOGGED, NEVER):
+        assert not [name for name, text in texts.items() if secret in text]
+    assert "neighbor 192.0.2.77 password ****" in texts["frr/running.conf"]
+    assert "peer said ****" in texts["journal.txt"]
+    assert json.loads(texts["status.json"])["status"]["ready"]
+    assert "vni100" in texts["router/ip-link.txt"]
+    failed = {piece["name"]: piece["error"] for piece in json.loads(texts["manifest.json"])["pieces"] if piece["error"]}
+    assert failed == {}
+
+
+def unpacked(archive: bytes) -> dict[str, str]:
+    """Return an archive's texts by their name below its one directory."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        found = {}
+        for member in members.getmembers():
+            stream = members.extractfile(member)
+            assert stream is not None
+            assert member.mode == 0o600
+            found[member.name.partition("/")[2]] = stream.read().decode()
+    return found
+
+
+def test_teardown_gives_the_card_back_and_a_second_one_does_nothing(node: Machine) -> None:
+    refused = node.remote.run("openperouter teardown --yes", seconds=_SECONDS, check=False)
+    assert refused.returncode == 75
+    assert "systemctl stop openperouter" in refused.stderr
+    node.remote.run("systemctl stop openperouter", seconds=60)
+    try:
+        node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        node.remote.run(f"ip route add 203.0.113.0/24 via 192.168.11.2 dev {NIC} metric 77")
+        node.remote.run(f"ip route add default via 192.168.11.2 dev {NIC} metric 4000")
+        before = card(node)
+        node.remote.run("systemctl start openperouter", seconds=300)
+        assert card(node) == {}
+        node.remote.run("systemctl stop openperouter", seconds=60)
+        done = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        assert NIC in done.stdout
+        assert card(node) == before
+        assert before["addresses"] == {("192.168.11.3", 24)}
+        assert_nothing_is_left(node)
+        again = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        assert "nothing of the router is there" in again.stdout
+        assert card(node) == before
+    finally:
+        node.remote.run(f"ip route del 203.0.113.0/24 dev {NIC} metric 77", check=False)
+        node.remote.run(f"ip route del default dev {NIC} metric 4000", check=False)
+        # The workload's port lost its bridge with the router, and attach takes one that is there for attached.
+        node.remote.run("ip link delete dev tonear", check=False)
+        node.remote.run("systemctl start openperouter && /usr/local/libexec/fabric/attach", seconds=300)
+    eventually(lambda: all(check.ask(node).ok for check in CHECKS), "the router is back", seconds=180)
+
+
+def assert_nothing_is_left(node: Machine) -> None:
+    """Look for devices, sessions and files of the router; the namespace and its FRR stay."""
+    links = node.remote.run("ip -o link show group 4243; ip -o -n perouter link show group 4243").stdout
+    assert not links.strip()
+    assert "router bgp" not in node.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    assert "router bgp" not in node.remote.run("cat /etc/frr/perouter/frr.conf").stdout
+    assert node.remote.run("ls /var/lib/openperouter").stdout.split().count("nic-journal.json") == 0
+    assert property_of(node, "ActiveState", "frr@perouter") == "active"

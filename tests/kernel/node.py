@@ -1,0 +1,111 @@
+"""A node on the running kernel: the machine's own namespace is the host, a named one the router."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from actors.netlink.applying import Applied, apply_plan
+from actors.netlink.converging import Pass, converge
+from actors.netlink.kernel import LinuxKernel
+from actors.netlink.objects import Observed
+from actors.netlink.operations import Plan
+from actors.netlink.planning import model_for, plan_model, wish_for
+from actors.netlink.state_files import StateFiles
+from config.desired import DesiredState
+
+KEPT = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0"}
+
+
+def ip(*arguments: str) -> str:
+    """Run iproute2 and return what it says."""
+    result = subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+    return result.stdout
+
+
+def ip_json(*arguments: str) -> list[dict[str, Any]]:
+    """Run iproute2 and return its JSON."""
+    found: list[dict[str, Any]] = json.loads(ip("-j", "-d", *arguments) or "[]")
+    return [item for item in found if item]
+
+
+class Node:
+    """Builds the namespaces and a NIC (one end of a veth whose other end is ``leaf``), and drives passes over them."""
+
+    NETNS = "test-router"
+    NIC = "toswitch1"
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self._kernel: LinuxKernel | None = None
+
+    def build(self) -> None:
+        self._clean_host()
+        self.add_netns()
+        self.add_nic()
+
+    def add_netns(self) -> None:
+        ip("netns", "add", self.NETNS)
+        self.router("link", "set", "lo", "up")
+
+    def add_nic(self, name: str = NIC, peer: str = "leaf") -> None:
+        ip("link", "add", name, "type", "veth", "peer", "name", peer)
+        ip("link", "set", peer, "up")
+        ip("link", "set", name, "up")
+
+    def _clean_host(self) -> None:
+        subprocess.run(["ip", "netns", "del", self.NETNS], check=False, capture_output=True)
+        for link in ip_json("link"):
+            if link["ifname"] not in KEPT:
+                subprocess.run(["ip", "link", "del", link["ifname"]], check=False, capture_output=True)
+
+    def close(self) -> None:
+        self.crash()
+        self._clean_host()
+
+    def crash(self) -> None:
+        """Forget everything that a process knows; the kernel and the state directory stay."""
+        if self._kernel is not None:
+            self._kernel.close()
+        self._kernel = None
+
+    @property
+    def kernel(self) -> LinuxKernel:
+        if self._kernel is None:
+            self._kernel = LinuxKernel(Path("/run/netns") / self.NETNS, StateFiles(self.state))
+        return self._kernel
+
+    def router(self, *arguments: str) -> str:
+        return ip("-n", self.NETNS, *arguments)
+
+    def router_json(self, *arguments: str) -> list[dict[str, Any]]:
+        return ip_json("-n", self.NETNS, *arguments)
+
+    def link(self, name: str, *, router: bool = True) -> dict[str, Any]:
+        """Return one link as iproute2 sees it, an independent witness."""
+        where = ("-n", self.NETNS) if router else ()
+        return ip_json(*where, "link", "show", "dev", name)[0]
+
+    def addresses(self, name: str, *, router: bool = True) -> set[str]:
+        """Return a link's addresses but the kernel's own link-local ones."""
+        where = ("-n", self.NETNS) if router else ()
+        found = ip_json(*where, "addr", "show", "dev", name)[0]["addr_info"]
+        return {f"{address['local']}/{address['prefixlen']}" for address in found if address["scope"] != "link"}
+
+    def names(self, *, router: bool = True) -> set[str]:
+        where = ("-n", self.NETNS) if router else ()
+        return {link["ifname"] for link in ip_json(*where, "link")}
+
+    def look(self, desired: DesiredState) -> tuple[Observed, Plan]:
+        observed = self.kernel.observe(wish_for(desired, self.kernel.persisted_tables()))
+        return observed, plan_model(model_for(desired, observed), observed)
+
+    def converge(self, desired: DesiredState) -> Pass:
+        return converge(desired, self.kernel, self.kernel.persisted_tables())
+
+    def apply_prefix(self, desired: DesiredState, count: int) -> Applied:
+        """Carry out a plan's first steps only."""
+        observed, plan = self.look(desired)
+        return apply_plan(Plan(plan.steps[:count]), model_for(desired, observed), self.kernel)

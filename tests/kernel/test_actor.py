@@ -1,0 +1,189 @@
+"""The actor on a real kernel: outcomes, drift, a namespace that dies, and what the command line sees."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.netlink import actor
+from actors.netlink.addresses import interface_addresses
+from actors.netlink.preview import observe_kernel, observe_text, preview
+from config.desired import DesiredState
+from config.reports import FrrOutcome, KernelOutcome
+from config.settings import Settings
+from supervisor.actor import ActorContext
+from supervisor.channel import Latest, LatestReader
+from tests.actors.netlink.builders import demo, state, underlay
+from tests.kernel.node import Node, ip
+
+SECONDS = 30
+
+
+@dataclass
+class Running:
+    frr: Latest[FrrOutcome]
+    outcomes: LatestReader[KernelOutcome]
+    cell: Latest[KernelOutcome]
+    ctx: ActorContext
+
+    def applied_in_frr(self, desired: DesiredState) -> None:
+        self.frr.set(FrrOutcome(desired, applied=True))
+
+    async def outcome(self) -> KernelOutcome:
+        with trio.fail_after(SECONDS):
+            return await self.outcomes.receive()
+
+
+def settings_of(node: Node) -> Settings:
+    return Settings(state_dir=Path(node.state).absolute(), netns=Node.NETNS)
+
+
+@asynccontextmanager
+async def running(node: Node) -> AsyncIterator[Running]:
+    frr: Latest[FrrOutcome] = Latest("frr")
+    cell: Latest[KernelOutcome] = Latest("kernel")
+    ctx = ActorContext("netlink")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_run, ctx, node, frr, cell)
+        yield Running(frr, cell.reader(), cell, ctx)
+        nursery.cancel_scope.cancel()
+
+
+async def _run(ctx: ActorContext, node: Node, frr: Latest[FrrOutcome], cell: Latest[KernelOutcome]) -> None:
+    await actor.run(ctx, settings=settings_of(node), frr=frr.reader(), out=cell)
+
+
+async def until(condition: object, what: str) -> None:
+    """Wait for something that has no event of its own: what another program sees of the kernel."""
+    assert callable(condition)
+    with trio.move_on_after(SECONDS):
+        while not condition():  # noqa: ASYNC110 - the kernel has no event for it
+            await trio.sleep(0.05)
+        return
+    raise AssertionError(f"not in {SECONDS} s: {what}")
+
+
+async def test_a_state_that_frr_applied_is_made_so_and_reported(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(demo())
+        outcome = await run.outcome()
+        assert outcome.applied
+        assert outcome.changed
+        assert outcome.writes > 20
+        assert (outcome.failures, outcome.underlay_mtu) == ((), 1500)
+        assert "vni100" in node.names()
+
+
+async def test_a_state_that_frr_has_not_applied_is_not_touched(node: Node) -> None:
+    async with running(node) as run:
+        run.frr.set(FrrOutcome(demo(), applied=False, error="vtysh hangs"))
+        outcome = await run.outcome()
+        assert not outcome.applied
+        assert "vtysh hangs" in outcome.error
+        assert "vni100" not in node.names()
+        run.applied_in_frr(demo())
+        assert (await run.outcome()).applied
+
+
+async def test_the_same_state_again_writes_nothing_and_is_reported(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(demo(1))
+        await run.outcome()
+        run.applied_in_frr(demo(2))
+        outcome = await run.outcome()
+        assert (outcome.desired.generation, outcome.writes, outcome.changed) == (2, 0, False)
+
+
+async def test_drift_in_either_namespace_is_noticed_and_repaired(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(demo())
+        await run.outcome()
+        node.router("link", "del", "vni100")
+        assert (await run.outcome()).writes > 0
+        assert node.link("vni100")["master"] == "br-pe-100"
+        ip("link", "set", "host-e-110", "nomaster")
+        assert (await run.outcome()).writes > 0
+        assert node.link("host-e-110", router=False)["master"] == "br-hs-110"
+
+
+async def test_a_nic_that_appears_later_is_taken(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(replace(demo(), underlay=underlay("toswitch9")))
+        outcome = await run.outcome()
+        assert [str(failure.resource) for failure in outcome.failures] == ["Underlay underlay"]
+        assert not outcome.applied
+        assert "toswitch9" in outcome.error
+        node.add_nic("toswitch9", "leaf9")
+        outcome = await run.outcome()
+        assert outcome.applied
+        assert outcome.failures == ()
+        assert "toswitch9" in node.names()
+
+
+async def test_a_namespace_that_dies_is_missed_and_one_that_returns_is_configured(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(state())
+        assert (await run.outcome()).applied
+        ip("netns", "del", Node.NETNS)
+        lost = await run.outcome()
+        assert not lost.applied
+        assert f"netns {Node.NETNS} missing" in lost.error
+        node.add_netns()
+        # A veth dies with its namespace, where hardware would have come back to the host.
+        node.add_nic("toswitch1", "leaf-again")
+        outcome = await run.outcome()
+        while outcome.failures:
+            outcome = await run.outcome()
+        assert outcome.applied
+        assert "toswitch1" in node.names()
+
+
+async def test_a_dead_namespace_is_let_go_so_that_its_nic_returns(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(state())
+        await run.outcome()
+        assert "leaf" in node.names(router=False)
+        ip("netns", "del", Node.NETNS)
+        await run.outcome()
+        # The kernel destroys the namespace, and the veth in it with its other end, once nobody holds it.
+        await until(lambda: "leaf" not in node.names(router=False), "the namespace is gone")
+
+
+async def test_the_next_incarnation_finds_everything_done(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(demo())
+        await run.outcome()
+    async with running(node) as run:
+        run.applied_in_frr(demo())
+        assert (await run.outcome()).writes == 0
+
+
+async def test_a_preview_writes_nothing(node: Node) -> None:
+    plan = await preview(demo(), settings_of(node))
+    assert "router: create vrf red table 10000100" in plan.text
+    assert "red" not in node.names()
+    assert not node.state.exists()
+
+
+async def test_the_command_line_can_see_the_kernel(node: Node) -> None:
+    node.converge(demo())
+    found = await observe_kernel(settings_of(node))
+    names = {link["name"] for link in found["router"]}
+    assert {"red", "vni100", "br-pe-110", "toswitch1"} <= names
+    assert found["tables"] == {"red": 10_000_100}
+    assert found["journal"] == {"toswitch1": "inside"}
+    assert "vni100 vxlan up" in await observe_text(settings_of(node))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_interfaces_addresses_are_found_wherever_it_is(node: Node, inside: bool) -> None:
+    ip("addr", "add", "192.168.11.3/24", "dev", "toswitch1")
+    if inside:
+        node.converge(state())
+    assert "192.168.11.3/24" in {str(address) for address in interface_addresses("toswitch1", Node.NETNS)}
+    assert interface_addresses("nowhere", Node.NETNS) == ()

@@ -1,0 +1,16 @@
+"""The real kernel does what plans rely on; the unit tests' fake keeps the same contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from actors.netlink.kernel import Kernel
+from tests.actors.netlink.contract import CONTRACT
+from tests.kernel.node import Node
+
+
+@pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
+def test_the_kernel_keeps_the_contract(clause: Callable[[Kernel], None], node: Node) -> None:
+    clause(node.kernel)

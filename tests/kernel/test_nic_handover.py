@@ -1,0 +1,191 @@
+"""A NIC's way into the router and back on a real kernel, with a crash between any two steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from config.desired import DesiredState
+from config.provenance import Reason
+from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.kernel.node import Node, ip, ip_json
+
+INSIDE = state()
+OUTSIDE = without_underlay(INSIDE)
+
+
+def furnish(nic: str = Node.NIC) -> None:
+    """Give a NIC all that it could lose: addresses, flags, an MTU, routes and a second name."""
+    ip("link", "set", nic, "down")
+    ip("link", "set", nic, "mtu", "9000", "up")
+    ip("link", "set", nic, "address", "52:54:00:aa:bb:01")
+    ip("addr", "add", "192.168.11.3/24", "brd", "+", "dev", nic)
+    ip("addr", "add", "192.168.12.3/24", "dev", nic, "noprefixroute")
+    ip("addr", "add", "192.168.13.3/24", "brd", "192.168.13.0", "dev", nic, "label", f"{nic}:1")
+    ip("addr", "add", "10.255.0.1", "peer", "10.255.0.2/32", "dev", nic)
+    ip("addr", "add", "2001:db8:11::3/64", "dev", nic, "nodad")
+    ip("route", "add", "10.9.0.0/16", "via", "192.168.11.2")
+    ip("route", "add", "10.10.0.0/16", "dev", nic, "metric", "50", "table", "77", "proto", "static")
+    ip("-6", "route", "add", "2001:db8:9::/48", "via", "2001:db8:11::2", "metric", "20")
+    ip("link", "property", "add", "dev", nic, "altname", "enp1s0")
+
+
+def outside(nic: str = Node.NIC) -> dict[str, Any]:
+    """Return what a NIC in the host is, as iproute2 tells it."""
+    link = ip_json("addr", "show", "dev", nic)[0]
+    addresses = {
+        (
+            *(a["local"], a.get("address"), a["prefixlen"], a["scope"], a.get("noprefixroute", False)),
+            *(a.get("broadcast"), a.get("label")),
+        )
+        for a in link["addr_info"]
+        if a["scope"] != "link"
+    }
+    routes = [ip(family, "route", "show", "table", table, "dev", nic) for family in ("-4", "-6") for table in ("main",)]
+    routes.append(ip("route", "show", "table", "77", "dev", nic))
+    return {
+        "addresses": addresses,
+        "mac": link["address"],
+        "mtu": link["mtu"],
+        "group": link["group"],
+        "up": "UP" in link["flags"],
+        "altnames": link.get("altnames"),
+        "routes": [sorted(line for line in lines.splitlines() if "fe80" not in line) for lines in routes],
+    }
+
+
+@pytest.fixture
+def furnished(node: Node) -> Node:
+    furnish()
+    ip("route", "add", "default", "via", "192.168.11.1", "metric", "300")
+    return node
+
+
+def test_a_nic_keeps_its_addresses_inside_and_loses_noprefixroute(furnished: Node) -> None:
+    assert furnished.converge(INSIDE).clean
+    expected = {"192.168.11.3/24", "192.168.12.3/24", "192.168.13.3/24", "10.255.0.1/32", "2001:db8:11::3/64"}
+    assert furnished.addresses(Node.NIC) == expected
+    link = furnished.link(Node.NIC)
+    assert (link["mtu"], link["group"]) == (9000, "4242")
+    assert "UP" in link["flags"]
+    routes = furnished.router("route", "show")
+    assert "192.168.12.0/24" in routes
+    # The host's static routes are the host's; the router's come from FRR.
+    assert "10.9.0.0/16" not in routes
+
+
+def test_a_nic_comes_back_whole(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    furnished.crash()
+    assert furnished.converge(OUTSIDE).clean
+    assert outside() == before
+    assert furnished.converge(OUTSIDE).writes == 0
+    assert furnished.look(OUTSIDE)[0].journal == {}
+
+
+def test_a_mac_that_the_router_changed_comes_back_as_it_was(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    furnished.router("link", "set", Node.NIC, "address", "52:54:00:aa:bb:ff")
+    assert furnished.converge(OUTSIDE).clean
+    assert outside() == before
+
+
+def test_a_nic_that_was_down_comes_back_down(node: Node) -> None:
+    ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
+    ip("link", "set", Node.NIC, "down", "group", "7")
+    before = outside()
+    node.converge(INSIDE)
+    assert "UP" in node.link(Node.NIC)["flags"]
+    assert node.converge(OUTSIDE).clean
+    assert outside() == before
+
+
+def test_a_changed_interface_list_swaps_the_nics(furnished: Node) -> None:
+    furnished.add_nic("toswitch2", "leaf2")
+    before = outside()
+    furnished.converge(INSIDE)
+    assert furnished.converge(state(underlay=underlay("toswitch2"))).clean
+    assert outside() == before
+    assert "toswitch2" in furnished.names()
+
+
+@pytest.mark.parametrize("first", [INSIDE, OUTSIDE], ids=["in", "out"])
+@pytest.mark.parametrize("then", [INSIDE, OUTSIDE], ids=["then in", "then out"])
+def test_a_crash_between_any_two_steps_loses_nothing(furnished: Node, first: DesiredState, then: DesiredState) -> None:
+    before = outside()
+    start = OUTSIDE if first is INSIDE else INSIDE
+    furnished.converge(start)
+    total = len(furnished.look(first)[1].steps)
+    assert total > 8
+    for count in range(total + 1):
+        furnished.converge(start)
+        furnished.apply_prefix(first, count)
+        furnished.crash()
+        assert furnished.converge(then).clean, count
+        furnished.crash()
+        assert furnished.converge(OUTSIDE).clean, count
+        assert outside() == before, count
+
+
+def test_a_nic_that_is_already_inside_is_adopted_and_can_come_back(node: Node) -> None:
+    ip("link", "set", Node.NIC, "netns", Node.NETNS)
+    node.router("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
+    assert node.converge(INSIDE).clean
+    assert node.link(Node.NIC)["group"] == "4242"
+    assert node.converge(OUTSIDE).clean
+    assert node.addresses(Node.NIC, router=False) == {"192.168.11.3/24"}
+
+
+@pytest.mark.parametrize("kind", ["bridge", "bond"])
+def test_a_nic_with_a_foreign_master_is_refused(node: Node, kind: str) -> None:
+    ip("link", "add", "master0", "type", kind)
+    ip("link", "set", Node.NIC, "down")
+    ip("link", "set", Node.NIC, "master", "master0")
+    (failure,) = node.converge(INSIDE).failures
+    assert failure.reason is Reason.UNDERLAY_FAILED
+    assert "master0" in failure.message
+    assert node.link(Node.NIC, router=False)["master"] == "master0"
+    ip("link", "set", Node.NIC, "nomaster")
+    assert node.converge(INSIDE).clean
+
+
+def test_one_missing_nic_does_not_hold_up_the_other(furnished: Node) -> None:
+    both = state(underlay=underlay("toswitch7", "toswitch1"))
+    (failure,) = furnished.converge(both).failures
+    assert "toswitch7" in failure.message
+    assert "toswitch1" in furnished.names()
+
+
+def test_a_journal_of_another_boot_is_not_believed(furnished: Node) -> None:
+    furnished.converge(INSIDE)
+    furnished.crash()
+    journal = furnished.state / "nic-journal.json"
+    text = journal.read_text()
+    boot = text.partition('"boot": "')[2].partition('"')[0]
+    journal.write_text(text.replace(boot, "another-boot"))
+    assert furnished.look(INSIDE)[0].journal == {}
+
+
+def test_a_name_taken_in_the_host_is_reported_and_retried(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    ip("link", "add", Node.NIC, "type", "dummy")
+    result = furnished.converge(OUTSIDE)
+    assert not result.complete
+    assert Node.NIC in result.errors[0]
+    ip("link", "del", Node.NIC)
+    assert furnished.converge(OUTSIDE).clean
+    assert outside() == before
+
+
+def test_an_address_that_the_router_lost_is_given_back(furnished: Node) -> None:
+    furnished.converge(INSIDE)
+    furnished.router("link", "set", Node.NIC, "down")
+    furnished.router("addr", "flush", "dev", Node.NIC)
+    furnished.converge(replace(INSIDE, generation=2))
+    assert "2001:db8:11::3/64" in furnished.addresses(Node.NIC)
+    assert "UP" in furnished.link(Node.NIC)["flags"]

@@ -1,0 +1,201 @@
+"""A status with something of everything, a daemon that answers as told, and a configuration to read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from config.api import ApiObject, ApiSnapshot
+from config.api_memory import ApiMemory, to_json
+from config.provenance import Kind
+from config.standing import Held
+from config.status import (
+    ActorStatus,
+    ApiStatus,
+    FailureStatus,
+    Generations,
+    InterfaceStatus,
+    ProblemStatus,
+    SessionStatus,
+    Status,
+    UnderlayStatus,
+    VniStatus,
+)
+
+SECRETS = ("hunter2hunter2", "topsecretword", "commentsecret")
+
+READY = Status(
+    pid=42,
+    started_at=1000.0,
+    updated_at=2000.0,
+    version="0.1.0",
+    node="n1",
+    node_index=0,
+    phase="running",
+    ready=True,
+    summary="ready: 1 session up (1 down), 2 VNIs, generation 4",
+    generations=Generations(4, 4, 4, 4),
+    actors=(
+        ActorStatus("frr", "running", 0, mode="working", activity="asking FRR"),
+        ActorStatus("netlink", "running", 2, "netns missing"),
+    ),
+    daemons={"bgpd": True, "zebra": True},
+    underlay=UnderlayStatus(
+        "underlay",
+        "openpe_underlay.yaml:2:5",
+        64514,
+        "10.0.0.1",
+        ("100.65.0.1/32",),
+        (InterfaceStatus("toswitch1", True, True, 9000),),
+        9000,
+    ),
+    sessions=(
+        SessionStatus(
+            "192.168.11.2",
+            "default",
+            64512,
+            "Established",
+            True,
+            "fabric",
+            "up",
+            3725,
+            {"ipv4Unicast": 3, "l2VpnEvpn": 8},
+        ),
+        SessionStatus("192.170.10.2", "red", 64515, "Active", False, "host"),
+        SessionStatus("172.31.0.0/24", "default", 0, "Listening", False, "fabric"),
+    ),
+    vnis=(
+        VniStatus("L3VNI", "red", 100, "L3", "red", True, "", "openpe_vnis.yaml:2:5", 0, 7),
+        VniStatus("L2VNI", "blue", 110, "L2", "red", True, "", "openpe_vnis.yaml:9:5", 2, 0),
+    ),
+    api=ApiStatus("reachable", "https://192.0.2.1:6443", since=1500.0, source="server", live=True, objects=12),
+)
+
+DEGRADED = Status(
+    pid=42,
+    started_at=1000.0,
+    updated_at=2000.0,
+    version="0.1.0",
+    node="n1",
+    node_index=0,
+    phase="degraded",
+    ready=True,
+    summary="degraded: L3VNI green: vni 100 is taken (and 2 more)",
+    generations=Generations(5, 5, 5, 5),
+    actors=(ActorStatus("frr", "backoff", 3, "boom"),),
+    daemons={"bgpd": False, "zebra": True},
+    vnis=(VniStatus("L3VNI", "red", 100, "L3", "red", False, "down: vni100 is down", "openpe_vnis.yaml:2:5"),),
+    problems=(
+        ProblemStatus(
+            "openpe_vnis.yaml:12:9",
+            "l3vnis[1].vni",
+            "100 is taken",
+            "error",
+            "ValidationFailed",
+            "L3VNI",
+            "green",
+            "it is left out",
+        ),
+        ProblemStatus("openpe_vnis.yaml:3:3", "VRF", "spelled vrf", "warning"),
+    ),
+    failures=(
+        FailureStatus("L3VNI", "red", "OverlayAttachmentFailed", "down: vni100 is down", "openpe_vnis.yaml:2:5"),
+    ),
+    notes=("bgpd is not running",),
+    remarks=("the API server is away",),
+    api=ApiStatus(
+        "unreachable",
+        "https://192.0.2.1:6443",
+        "no route to host",
+        since=1500.0,
+        source="server",
+        objects=1,
+        snapshot_age_seconds=500.0,
+    ),
+)
+
+
+@contextmanager
+def answering(directory: Path, answers: Sequence[dict[str, Any]], requests: list[Any] | None = None) -> Iterator[None]:
+    """Serve one client at ``directory``'s control socket: read its request, send the answers, close."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(directory / "control.sock"))
+        server.listen(1)
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                request = json.loads(connection.recv(4096))
+                if requests is not None:
+                    requests.append(request)
+                connection.sendall(b"".join(json.dumps(answer).encode() + b"\n" for answer in answers))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield
+        thread.join(5)
+
+
+def status_answer(status: Status) -> dict[str, Any]:
+    return {"status": json.loads(status.to_json())}
+
+
+def write_settings(directory: Path) -> Path:
+    """Write settings that keep everything inside a directory; return their path."""
+    for name in ("run", "state", "configs"):
+        (directory / name).mkdir()
+    path = directory / "openperouter.yaml"
+    path.write_text(
+        f"runDir: {directory}/run\nstateDir: {directory}/state\nconfigsDir: {directory}/configs\n"
+        f"nodeConfigFile: {directory}/node-config.yaml\nvtysh: {directory}/no-vtysh\nnetns: openperouter-not-there\n"
+    )
+    (directory / "node-config.yaml").write_text("nodeIndex:\n  index: 3\n")
+    return path
+
+
+UNDERLAY = """\
+underlays:
+  - asn: 64514
+    interfaces:
+      - type: NetworkDevice
+        networkDevice:
+          interfaceName: toswitch1
+    neighbors:
+      - asn: 64512
+        address: 192.168.11.2
+        password: hunter2hunter2 # not commentsecret
+    tunnelEndpoint:
+      cidrs:
+        - 100.65.0.0/24
+rawfrrconfigs:
+  - priority: 10
+    rawConfig: |
+      router bgp 64514
+       neighbor 10.0.0.9 password topsecretword
+"""
+
+L3VNI = """\
+l3vnis:
+  - vni: 100
+    vrf: red
+"""
+
+
+def remember_api(
+    directory: Path, *objects: ApiObject, node: str = "", synced_at: float = 0.0, first: bool = False
+) -> None:
+    """Write what the daemon remembers of the API beside the settings; ``first``: the objects were there first."""
+    snapshot = ApiSnapshot(objects=objects, synced_at=synced_at)
+    standing = {one.id: Held("") for one in objects} if first else {}
+    memory = ApiMemory(node or socket.gethostname(), snapshot, standing)
+    (directory / "state" / "api-snapshot.json").write_text(to_json(memory))
+
+
+def api_l3vni(name: str, vni: int) -> ApiObject:
+    spec = {"vrf": name, "vni": vni}
+    return ApiObject(Kind.L3VNI, "tenant", name, resource_version="7", generation=1, spec=spec)

@@ -1,0 +1,118 @@
+"""The program around the verbs: usage, exit codes, and how it ends when things go wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli import exit_codes, main, program, version
+from supervisor.cli import run as run_verb
+from supervisor.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
+from supervisor.version import VERSION
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("words", [[], ["explode"], ["status", "--nonsense"], ["show"], ["show", "moon"]])
+def test_wrong_usage_has_its_own_exit_code(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(words)
+    assert ending.value.code == 64
+    assert "usage: openperouter" in capsys.readouterr().err
+
+
+def test_version_is_the_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"openperouter {VERSION}\n"
+
+
+def test_help_documents_every_exit_code() -> None:
+    text = program.build_parser().format_help()
+    own = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
+    signals = {exit_codes.INTERRUPTED, exit_codes.BROKEN_PIPE}
+    for code in own - signals:
+        assert f"\n  {code} " in text
+
+
+def test_every_verb_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("validate", "plan", "status", "show", "reload", "doctor", "bundle", "teardown", "run", "version"):
+        with pytest.raises(SystemExit) as ending:
+            main([verb, "--help"])
+        assert ending.value.code == 0
+        assert len(capsys.readouterr().out) > 80
+
+
+def raising(error: BaseException) -> Callable[[object], int]:
+    def function(_arguments: object) -> int:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigFault("bad asn"), 78),
+        (DependencyFault("no FRR"), 69),
+        (KernelFault("EPERM"), 71),
+        (AlreadyRunningFault("pid 7"), 75),
+        (ExceptionGroup("both", [DependencyFault("no FRR"), ConfigFault("bad asn")]), 78),
+        (PermissionError(13, "Permission denied", "/run/x"), 77),
+        (OSError(28, "No space left on device"), 69),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_the_world_does_is_one_line_and_a_code(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(version, "run", raising(error))
+    assert main(["version"]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bug_shows_its_traceback_and_asks_to_be_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(version, "run", raising(ZeroDivisionError("oops")))
+    assert main(["version"]) == 70
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert "this is a bug" in error
+
+
+def test_a_reader_that_leaves_early_causes_no_noise() -> None:
+    command = f"{sys.executable} -c 'import sys; from supervisor.cli import main; sys.exit(main([\"--help\"]))'"
+    script = f"set -o pipefail; {command} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_a_reader_that_leaves_a_verb_early_gives_the_code_of_a_broken_pipe() -> None:
+    words = 'import sys, time; from supervisor.cli import main; time.sleep(0.2); sys.exit(main(["version"]))'
+    script = f"{sys.executable} -c '{words}' | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+def test_the_module_is_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "supervisor", "version"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"openperouter {VERSION}\n"
+
+
+def test_run_starts_the_daemon_with_the_settings_and_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[Path, str | None]] = []
+
+    def run_daemon(settings: Path, level: str | None) -> int:
+        started.append((settings, level))
+        return 78
+
+    monkeypatch.setattr("supervisor.main.run_daemon", run_daemon)
+    assert main(["run", "--settings", "/x/openperouter.yaml", "--log-level", "debug"]) == 78
+    assert started == [(Path("/x/openperouter.yaml"), "debug")]
+    assert run_verb.__doc__

@@ -1,0 +1,73 @@
+"""``openperouter reload``: exit codes and reasons that a script can rely on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.cli import main
+from tests.supervisor.cli.examples import answering
+
+DONE: dict[str, Any] = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}
+
+
+def reload(settings: Path, *options: str) -> int:
+    return main(["--settings", str(settings), "reload", *options])
+
+
+def test_a_reload_that_is_verified_succeeds_and_shows_its_progress(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: list[dict[str, Any]] = [
+        {"event": "requested", "reload_id": 1},
+        {"event": "progress", "summary": "reloading: FRR"},
+        DONE,
+    ]
+    with answering(settings.parent / "run", answers):
+        assert reload(settings) == 0
+    assert capsys.readouterr().out.splitlines() == ["reloading: FRR", "ready: all of it"]
+
+
+def test_a_reload_that_leaves_something_out_fails_and_names_it(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = {**DONE, "ok": False, "reason": "1 problem(s) remain", "problems": ["a.yaml:3:1: error: bad"]}
+    with answering(settings.parent / "run", [done]):
+        assert reload(settings) == 1
+    shown = capsys.readouterr()
+    assert "reload: 1 problem(s) remain" in shown.err
+    assert "a.yaml:3:1: error: bad" in shown.out
+
+
+def test_an_outcome_that_comes_too_late_has_its_own_code(settings: Path) -> None:
+    with answering(settings.parent / "run", [{**DONE, "ok": False, "reason": "not verified", "timeout": True}]):
+        assert reload(settings, "--timeout", "1") == 4
+
+
+def test_the_timeout_is_passed_on(settings: Path) -> None:
+    requests: list[Any] = []
+    with answering(settings.parent / "run", [DONE], requests):
+        reload(settings, "--timeout", "7")
+    assert requests == [{"verb": "reload", "seconds": 7.0}]
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "said"),
+    [
+        ([{"error": "seconds must be a number"}], 64, "seconds must be a number"),
+        ([{"event": "requested", "reload_id": 1}], 3, "the daemon ended before the reload did"),
+    ],
+)
+def test_what_the_daemon_refuses_or_leaves_open_is_said(
+    settings: Path, capsys: pytest.CaptureFixture[str], answers: list[dict[str, Any]], code: int, said: str
+) -> None:
+    with answering(settings.parent / "run", answers):
+        assert reload(settings) == code
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_daemon_it_fails_at_once(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reload(settings) == 3
+    assert capsys.readouterr().err == "openperouter: the daemon is not running\n"

@@ -1,0 +1,443 @@
+"""``openperouter try``: refusing, asking, keeping and reverting, against a daemon that only answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.static_config.trial import Journal, Trial, now
+from supervisor.cli import main
+from supervisor.cli.keeping import put_in_place, saved_directory
+from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
+
+CHECKOUT = Path(__file__).parents[3]
+DEADLINE = 20.0
+GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
+DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}
+
+
+@contextmanager
+def daemon(directory: Path, done: dict[str, object] | None = None) -> Iterator[list[str]]:
+    """A daemon that answers every reload with ``done``; gives the verbs that it was asked."""
+    verbs: list[str] = []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(directory / "control.sock"))
+        server.listen(8)
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    verb = json.loads(connection.recv(4096))["verb"]
+                    verbs.append(verb)
+                    answer = {"status": {"schema_version": 1}} if verb == "status" else done or DONE
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield verbs
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+class Place:
+    """The directories of one node, and a candidate beside them."""
+
+    def __init__(self, settings: Path) -> None:
+        self.settings = settings
+        self.root = settings.parent
+        self.configs = self.root / "configs"
+        self.state = self.root / "state"
+        self.journal = Journal(self.state)
+        self.new = self.root / "new"
+        self.new.mkdir()
+        self.green = self.new / "openpe_green.yaml"
+        self.green.write_text(GREEN)
+        self.green.chmod(0o640)
+
+    def run(self, *arguments: object) -> int:
+        return main(["--settings", str(self.settings), "try", *map(str, arguments)])
+
+    def command(self, *arguments: object) -> list[str]:
+        program = [sys.executable, "-m", "supervisor", "--settings", str(self.settings), "try"]
+        return [*program, *map(str, arguments)]
+
+    def process(self, *arguments: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=CHECKOUT,
+        )
+
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted(self.configs.iterdir())}
+
+    def begin(self, *, seconds: float = 60.0, removed: tuple[str, ...] = ()) -> Trial:
+        """Put a trial of green on disk as the command does."""
+        moment = now()
+        texts = {str(self.configs / "openpe_green.yaml"): GREEN, str(self.configs / "openpe_underlay.yaml"): UNDERLAY}
+        changed = ("openpe_green.yaml",)
+        trial = Trial(
+            texts,
+            changed,
+            removed,
+            {changed[0]: 0o640},
+            moment.boot_id,
+            moment.seconds + seconds,
+            time.time() + seconds,
+        )
+        self.journal.start(trial)
+        return trial
+
+
+@pytest.fixture(autouse=True)
+def signals_are_heard() -> Iterator[None]:
+    """Under nohup, or in a shell's background, the tests would pass on that SIGHUP or SIGINT is ignored.
+
+    The command respects that on purpose.
+    """
+    handlers: dict[signal.Signals, Any] = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def place(settings: Path) -> Place:
+    return Place(settings)
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    read = ""
+    while words not in read:
+        line = process.stdout.readline()
+        assert line, read
+        read += line
+    return read
+
+
+def test_errors_are_named_where_they_are_and_nothing_is_tried(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.green.write_text(GREEN.replace("300", "many"))
+    with daemon(place.root / "run") as verbs:
+        assert place.run(place.green) == 78
+    assert f"{place.green}:1:" in capsys.readouterr().out
+    assert verbs == []
+    assert list(place.state.iterdir()) == []
+
+
+def test_a_conflict_with_a_file_in_force_is_an_error_too(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.green.write_text(GREEN.replace("300", "100"))
+    assert place.run(place.green) == 78
+    assert "100" in capsys.readouterr().out
+    assert place.journal.load() is None
+
+
+def test_what_an_object_of_the_api_has_already_is_an_error(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in force wins over the newcomer."""
+    remember_api(place.root, api_l3vni("blue", 300), first=True)
+    assert place.run(place.green) == 78
+    assert "duplicate vni 300: L3VNI tenant/blue" in capsys.readouterr().out
+
+
+def test_what_objects_of_the_api_lose_is_said_and_forbids_nothing(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remember_api(place.root, api_l3vni("blue", 300), api_l3vni("bad", 0))
+    with daemon(place.root / "run"):
+        assert place.run("--detach", place.green) == 0
+    shown = capsys.readouterr().out
+    assert "tenant/blue@7: warning: L3VNI blue: vni: duplicate vni 300" in shown
+    assert "bad" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a directory or files"),
+        (["--confirm", "new"], "give a directory or files"),
+        (["new/other.yaml"], "its name must be openpe_"),
+        (["empty"], "has no openpe_"),
+        (["configs"], "is what is in force"),
+        (["configs/openpe_l3vni.yaml"], "is what is in force"),
+        (["new", "new/openpe_green.yaml"], "either one directory or files"),
+        (["--timeout", "0", "new"], "--timeout must be"),
+    ],
+)
+def test_wrong_usage_is_explained(
+    place: Place,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    (place.root / "empty").mkdir()
+    (place.new / "other.yaml").write_text("")
+    monkeypatch.chdir(place.root)
+    assert place.run(*arguments) == 64
+    assert said in capsys.readouterr().err
+    assert place.journal.load() is None
+
+
+def test_password_files_that_differ_cannot_be_tried(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    (place.new / "secrets").mkdir()
+    (place.new / "secrets" / "fabric").write_text("hunter2hunter2")
+    assert place.run(place.new) == 64
+    shown = capsys.readouterr()
+    assert "secrets/fabric" in shown.err
+    assert "hunter2" not in shown.err + shown.out
+
+
+def test_what_is_in_place_already_needs_no_trial(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    (place.new / "openpe_l3vni.yaml").write_text(L3VNI)
+    assert place.run(place.new / "openpe_l3vni.yaml") == 0
+    assert "nothing to try" in capsys.readouterr().out
+
+
+def test_without_a_daemon_nothing_is_tried(place: Place) -> None:
+    assert place.run("--detach", place.green) == 3
+    assert place.journal.load() is None
+
+
+def test_files_are_added_to_those_in_force(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with daemon(place.root / "run") as verbs:
+        assert place.run("--detach", "--timeout", "50", place.green) == 0
+    trial = place.journal.load()
+    assert trial is not None
+    assert sorted(Path(path).name for path in trial.texts) == [
+        "openpe_green.yaml",
+        "openpe_l3vni.yaml",
+        "openpe_underlay.yaml",
+    ]
+    assert (trial.changed, trial.removed) == (("openpe_green.yaml",), ())
+    assert 40 < trial.left(now()) <= 50
+    assert verbs == ["status", "reload"]
+    shown = capsys.readouterr().out
+    assert "adds openpe_green.yaml" in shown
+    assert not any(secret in shown for secret in SECRETS)
+
+
+def test_a_directory_stands_for_the_whole_configuration(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    (place.new / "openpe_underlay.yaml").write_text(UNDERLAY.replace("100.65.0.0", "100.66.0.0"))
+    with daemon(place.root / "run"):
+        assert place.run("--detach", place.new) == 0
+    trial = place.journal.load()
+    assert trial is not None
+    assert len(trial.texts) == 2
+    assert trial.changed == ("openpe_green.yaml", "openpe_underlay.yaml")
+    assert trial.removed == ("openpe_l3vni.yaml",)
+    assert "removes openpe_l3vni.yaml" in capsys.readouterr().out
+
+
+def test_a_trial_that_is_not_all_in_force_says_why(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    done = {**DONE, "ok": False, "reason": "1 problem(s) remain", "problems": ["green: no"]}
+    with daemon(place.root / "run", done):
+        assert place.run("--detach", place.green) == 1
+    assert "green: no" in capsys.readouterr().out
+    assert place.journal.load() is not None
+
+
+def test_enter_keeps_it(place: Place) -> None:
+    with daemon(place.root / "run"), place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        assert place.journal.load() is not None
+        assert "openpe_green.yaml" not in place.files()
+        shown, _ = process.communicate("\n", timeout=DEADLINE)
+    assert process.returncode == 0, shown
+    assert place.files()["openpe_green.yaml"] == GREEN
+    assert place.journal.load() is None
+
+
+def test_the_end_of_the_input_reverts(place: Place) -> None:
+    before = place.files()
+    with daemon(place.root / "run"), place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        shown, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert "reverted" in shown
+    assert "the files are in force" in shown
+    assert place.journal.load() is None
+    assert place.files() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_reverts_at_once(place: Place, number: signal.Signals) -> None:
+    with daemon(place.root / "run"), place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        process.send_signal(number)
+        assert process.wait(DEADLINE) == 1
+    assert place.journal.load() is None
+    assert "openpe_green.yaml" not in place.files()
+
+
+def test_a_terminal_that_hangs_up_reverts_at_once(place: Place) -> None:
+    with daemon(place.root / "run"):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(CHECKOUT)
+            os.execv(sys.executable, place.command(place.green))  # noqa: S606
+        seen = b""
+        while b"Press ENTER" not in seen:
+            seen += os.read(terminal, 4096)
+        assert place.journal.load() is not None
+        os.close(terminal)
+        os.waitpid(child, 0)
+    assert place.journal.load() is None
+    ending = place.journal.last()
+    assert ending is not None
+    assert "terminal" in ending.reason
+    assert "openpe_green.yaml" not in place.files()
+
+
+def test_an_enter_from_before_the_question_keeps_nothing(place: Place) -> None:
+    with daemon(place.root / "run"):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(CHECKOUT)
+            os.execv(sys.executable, place.command("--timeout", "3", place.green))  # noqa: S606
+        os.write(terminal, b"\n")
+        seen = b""
+        while b"reverted: it was not confirmed in time" not in seen:
+            seen += os.read(terminal, 4096)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    assert "openpe_green.yaml" not in place.files()
+
+
+def test_a_kill_leaves_the_trial_to_the_daemon(place: Place) -> None:
+    with daemon(place.root / "run"), place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        process.kill()
+    assert place.journal.load() is not None
+
+
+def test_time_that_runs_out_is_told(place: Place) -> None:
+    with daemon(place.root / "run"), place.process("--timeout", "1", place.green) as process:
+        shown = read_until(process, "the files are in force")
+        assert process.wait(DEADLINE) == 1
+    assert "reverted: it was not confirmed in time" in shown
+
+
+def test_another_session_confirms_and_this_one_sees_it(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with daemon(place.root / "run"), place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        assert place.run("--confirm") == 0
+        assert process.wait(DEADLINE) == 0
+    assert place.files()["openpe_green.yaml"] == GREEN
+    assert "kept" in capsys.readouterr().out
+
+
+def test_another_session_reverts(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.begin()
+    with daemon(place.root / "run") as verbs:
+        assert place.run("--revert") == 0
+    assert verbs == ["reload"]
+    assert place.journal.load() is None
+    assert "reverted" in capsys.readouterr().out
+
+
+def test_keeping_writes_removes_and_saves_with_modes(place: Place) -> None:
+    trial = place.begin(removed=("openpe_l3vni.yaml",))
+    before = place.files()
+    assert place.run("--confirm") == 0
+    assert list(place.files()) == ["openpe_green.yaml", "openpe_underlay.yaml"]
+    assert (place.configs / "openpe_green.yaml").stat().st_mode & 0o777 == 0o640
+    saved = saved_directory(place.state, trial)
+    assert {path.stat().st_mode & 0o777 for path in (saved, saved.parent)} == {0o700}
+    assert {path.name: path.read_text() for path in saved.iterdir()} == {
+        "openpe_l3vni.yaml": before["openpe_l3vni.yaml"]
+    }
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(place: Place) -> None:
+    (place.configs / "openpe_green.yaml").write_text("l3vnis: []\n")
+    (place.configs / "openpe_green.yaml").chmod(0o600)
+    place.begin()
+    assert place.run("--confirm") == 0
+    assert (place.configs / "openpe_green.yaml").stat().st_mode & 0o777 == 0o600
+    assert place.files()["openpe_green.yaml"] == GREEN
+
+
+def test_keeping_that_was_cut_short_is_completed(place: Place) -> None:
+    trial = place.begin(removed=("openpe_l3vni.yaml",))
+    accepted = place.journal.accept(trial)
+    put_in_place(replace(accepted, removed=()), place.configs, place.state)
+    assert place.run("--confirm") == 0
+    assert "openpe_l3vni.yaml" not in place.files()
+    assert place.journal.load() is None
+
+
+def test_keeping_that_fails_is_said_and_can_be_given_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.begin(removed=("openpe_l3vni.yaml",))
+    before = place.files()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("supervisor.cli.keeping._sync", refuse)
+        assert [place.run("--confirm"), place.run("--confirm")] == [69, 69]
+    assert "--confirm tries again" in capsys.readouterr().err
+    assert place.journal.load() is not None
+    assert place.run("--revert") == 0
+    assert place.files() == before
+
+
+def test_too_late_is_too_late(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.begin(seconds=0.0)
+    assert place.run("--confirm") == 1
+    assert "too late" in capsys.readouterr().err
+    assert "openpe_green.yaml" not in place.files()
+
+
+def test_a_second_trial_is_refused(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    trial = place.begin()
+    with daemon(place.root / "run"):
+        assert place.run("--detach", place.green) == 1
+    assert "in force already" in capsys.readouterr().err
+    assert place.journal.load() == trial
+
+
+def test_the_status_tells_of_the_trial_or_of_how_the_last_one_ended(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.run("--status") == 1
+    assert capsys.readouterr().out == "no trial is in force\n"
+    trial = place.begin()
+    assert place.run("--status") == 0
+    shown = capsys.readouterr().out
+    assert "s left" in shown
+    assert f"writes {place.configs / 'openpe_green.yaml'}" in shown
+    place.journal.revert(trial, "enough")
+    assert place.run("--status") == 1
+    assert "the trial was reverted: enough" in capsys.readouterr().out
+
+
+def test_a_damaged_trial_can_be_ended(place: Place) -> None:
+    place.journal.open_file.write_text("{")
+    assert place.run("--confirm") == 1
+    assert place.run("--revert") == 0
+    assert not place.journal.open_file.exists()

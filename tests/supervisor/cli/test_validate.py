@@ -1,0 +1,128 @@
+"""``openperouter validate``: every problem with its place, and the exit code that systemd knows too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli import main
+from tests.supervisor.cli.examples import UNDERLAY, api_l3vni, remember_api
+
+
+def validate(settings: Path, *files: Path) -> int:
+    return main(["--settings", str(settings), "validate", *map(str, files)])
+
+
+def test_a_valid_configuration_is_counted(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate(settings) == 0
+    assert capsys.readouterr().out == "valid: 3 resources\n"
+
+
+def test_an_error_is_named_with_file_line_and_column(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = settings.parent / "configs" / "openpe_l3vni.yaml"
+    file.write_text("l3vnis:\n  - vni: 100\n    vfr: red\n")
+    assert validate(settings) == 78
+    shown = capsys.readouterr().out
+    assert f"{file}:3:5: error" in shown
+    assert shown.splitlines()[-1].startswith("not valid: ")
+
+
+def test_every_problem_of_every_file_is_printed(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = settings.parent / "configs"
+    (configs / "openpe_a.yaml").write_text("l3vnis: 7\n")
+    (configs / "openpe_b.yaml").write_text("{{{\n")
+    (settings.parent / "node-config.yaml").write_text("nodeIndex:\n  index: -1\n")
+    assert validate(settings) == 78
+    shown = capsys.readouterr().out
+    for path in (configs / "openpe_a.yaml", configs / "openpe_b.yaml", settings.parent / "node-config.yaml"):
+        assert f"{path}:" in shown
+
+
+def test_a_warning_is_printed_and_does_not_fail(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (settings.parent / "configs" / "openpe_underlay.yaml").chmod(0o644)
+    assert validate(settings) == 0
+    shown = capsys.readouterr().out
+    assert "warning" in shown.splitlines()[0]
+    assert shown.splitlines()[-1] == "valid: 3 resources, 1 warning"
+
+
+def test_a_missing_node_configuration_is_an_error_once_there_is_something_to_configure(settings: Path) -> None:
+    (settings.parent / "node-config.yaml").unlink()
+    assert validate(settings) == 78
+    for file in (settings.parent / "configs").iterdir():
+        file.unlink()
+    assert validate(settings) == 0
+
+
+def test_broken_settings_are_an_error(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings.write_text(settings.read_text() + "runDri: /run/x\n")
+    assert validate(settings) == 78
+    assert f"{settings}:7:1" in capsys.readouterr().out
+
+
+def test_named_files_are_checked_together_without_the_rest(
+    settings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (settings.parent / "configs" / "openpe_broken.yaml").write_text("{{{\n")
+    file = tmp_path / "mine.yaml"
+    file.write_text(UNDERLAY)
+    file.chmod(0o600)
+    assert validate(settings, file, settings.parent / "configs" / "openpe_l3vni.yaml") == 0
+    assert capsys.readouterr().out == "valid: 3 resources\n"
+
+
+def test_a_named_file_that_is_not_there_is_an_error(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate(settings, settings.parent / "none.yaml") == 78
+    assert "none.yaml: error: does not exist" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "text"), [("node-config.yaml", "nodeIdx: 3\n"), ("openperouter.yaml", "netnss: x\n")])
+def test_node_configuration_and_settings_are_recognised_by_their_names(
+    settings: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / name).write_text(text)
+    assert validate(settings, elsewhere / name) == 78
+
+
+def test_validating_writes_nothing(settings: Path) -> None:
+    validate(settings)
+    assert list((settings.parent / "state").iterdir()) == []
+    assert list((settings.parent / "run").iterdir()) == []
+
+
+SEGMENT = "l2vnis:\n  - vni: 110\n    routingDomain: {type: L3VNI, l3vni: {name: blue}}\n"
+
+
+@pytest.mark.parametrize("named", [(), ("openpe_segment.yaml", "openpe_underlay.yaml")], ids=["all", "named"])
+def test_a_network_that_may_be_the_apis_is_a_warning_where_nothing_is_known_of_one(
+    settings: Path, capsys: pytest.CaptureFixture[str], named: tuple[str, ...]
+) -> None:
+    configs = settings.parent / "configs"
+    (configs / "openpe_segment.yaml").write_text(SEGMENT)
+    assert validate(settings, *(configs / name for name in named)) == 0
+    assert 'the files have no L3VNI "blue": in force only once the API has one' in capsys.readouterr().out
+
+
+def test_a_network_of_the_files_that_is_refused_is_an_error(settings: Path) -> None:
+    (settings.parent / "configs" / "openpe_segment.yaml").write_text(
+        SEGMENT + "l3vnis:\n  - {name: blue, vrf: toswitch1, vni: 7}\n"
+    )
+    assert validate(settings) == 78
+
+
+@pytest.mark.parametrize(("name", "code"), [("blue", 0), ("green", 78)])
+def test_a_network_is_looked_for_among_the_remembered_objects(settings: Path, name: str, code: int) -> None:
+    (settings.parent / "configs" / "openpe_segment.yaml").write_text(SEGMENT)
+    remember_api(settings.parent, api_l3vni(name, 200))
+    assert validate(settings) == code
+
+
+def test_what_is_wrong_with_objects_is_not_the_files_fault(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    remember_api(settings.parent, api_l3vni("blue", 0), api_l3vni("green", 100))
+    assert validate(settings) == 0
+    shown = capsys.readouterr().out
+    assert "blue" not in shown
+    assert "L3VNI tenant/green clashes with it and is refused" in shown

@@ -1,0 +1,12 @@
+"""Fixtures for tests of the tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.supervisor.trees import Diary
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
