@@ -210,7 +210,7 @@ class _Reading:
         configuration = Configuration()
         with _complaints() as complaints:
             self._load(loader, configuration, user)
-        token = (configuration.api_key.get("authorization") or "").removeprefix("Bearer ").strip()
+        token = _token(configuration)
         has_certificate = bool(configuration.cert_file)
         self._check(user, token, has_certificate, complaints)
         expiry = vars(loader).get("expiry")
@@ -256,6 +256,13 @@ def _library() -> Any:
         name = (error.name or "kubernetes").partition(".")[0]
         raise UnusableError(f" cannot be read: the Python package '{name}' is not installed") from None
     return kube_config
+
+
+def _token(configuration: Any) -> str:
+    """Return the bearer token; where the library keeps it changed with version 37, what it would send did not."""
+    configuration.refresh_api_key_hook = None  # else it asks an expired token's program again
+    header = configuration.auth_settings().get("BearerToken", {}).get("value") or ""
+    return str(header).removeprefix("Bearer ").strip()
 
 
 def _named(data: Json, kind: str, name: object) -> Json:
