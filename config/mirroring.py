@@ -29,6 +29,7 @@ from .api import (
 from .entries import PASSTHROUGH, SECTIONS, resource_name
 from .frr_secrets import HIDDEN, redact
 from .models import Model, RawFrrConfig, Underlay
+from .models.overlays import MAX_RAW_CONFIG
 from .provenance import Kind, Origin
 from .reports import Resource
 
@@ -43,6 +44,8 @@ ANNOTATIONS: Final = frozenset({PROOF_ANNOTATION, FILE_ANNOTATION, WITHHELD_ANNO
 _MAX_LABEL: Final = 63
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DIGEST: Final = 10
+#: The last line of a snippet that is longer with its secrets hidden than an object may hold: a comment to FRR.
+_CUT: Final = "! the rest does not fit in here"
 _POSITION: Final = re.compile(r"(?::[0-9]+)+$")
 _MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
     {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
@@ -129,7 +132,7 @@ def _shown(resource: Resource, node_name: str, l3vnis: Collection[str]) -> dict[
         neighbor.pop("password", None)
         neighbor.pop("passwordSecret", None)
     if "rawConfig" in spec:
-        spec["rawConfig"] = redact(spec["rawConfig"])
+        spec["rawConfig"] = _fitting(redact(spec["rawConfig"]))
     if domain := spec.get("routingDomain"):
         domain["l3vni"]["name"] = _name_of_l3vni(domain["l3vni"]["name"], node_name, l3vnis)
     return spec
@@ -139,6 +142,14 @@ def _name_of_l3vni(name: str, node_name: str, l3vnis: Collection[str]) -> str:
     """Return the object's name for what may be a file's short name for it, as :mod:`.validation.domains` finds it."""
     full = resource_name(node_name, name)
     return full if full in l3vnis else name
+
+
+def _fitting(text: str) -> str:
+    """Return a snippet as an object may hold it: stars can be longer than what they hide, so lines at its end go."""
+    if len(text) <= MAX_RAW_CONFIG:
+        return text
+    kept = text[: MAX_RAW_CONFIG - len(_CUT)]
+    return kept[: kept.rfind("\n") + 1] + _CUT
 
 
 def _withheld(spec: Model) -> Iterator[str]:

@@ -17,6 +17,9 @@ from .types import Cidr, RouteTarget, UdpPort, Vni, parse_cidr
 VXLAN_PORT = 4789
 #: Upstream's schema limit of each route target list.
 MAX_ROUTE_TARGETS = 100
+#: Characters of one raw snippet, in files as in the API: at most 256 KiB of UTF-8, where etcd takes 1.5 MiB a request.
+#: FRR's own text, which is ASCII, also fits in the annotation (256 KiB) in which kubectl apply keeps an object again.
+MAX_RAW_CONFIG = 65536
 AddressFamilyName = Literal["IPv4", "IPv6"]
 
 
@@ -178,4 +181,6 @@ class RawFrrConfig(Model):
 
     node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
     priority: int = Field(default=0, strict=True, ge=0, le=2147483647, description="Lower comes first.")
-    raw_config: str = Field(min_length=1, description="FRR configuration lines, added after the generated ones.")
+    raw_config: str = Field(
+        min_length=1, max_length=MAX_RAW_CONFIG, description="FRR configuration lines, added after the generated ones."
+    )

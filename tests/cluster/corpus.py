@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from config.models.overlays import MAX_RAW_CONFIG
 from config.provenance import Kind
 
 Spec = dict[str, Any]
@@ -322,6 +323,7 @@ BAD: dict[Kind, dict[str, Any]] = {
         "nothing": {},
         "an empty snippet": {"rawConfig": ""},
         "a snippet that is a number": {"rawConfig": 1},
+        "a snippet that is too long": {"rawConfig": "é" * (MAX_RAW_CONFIG + 1)},
         "a negative priority": {"rawConfig": "!", "priority": -1},
         "a priority of 32 bits": {"rawConfig": "!", "priority": 2147483648},
     },

@@ -15,6 +15,7 @@ from config.api import ApiNode, ApiObject
 from config.entries import resource_name
 from config.mirroring import canonical, file_of, label_value, manifest, mirror_of
 from config.models import Underlay
+from config.models.overlays import MAX_RAW_CONFIG
 from config.provenance import Kind, Origin
 from config.reports import Resource
 from config.router_file import parse_router_file
@@ -107,6 +108,16 @@ def test_secrets_in_raw_configuration_are_starred_and_said_to_be_there() -> None
         shown.spec["rawConfig"] == "router bgp 1\n neighbor 192.0.2.1 password ********\n neighbor 192.0.2.1 shutdown"
     )
     assert shown.annotations["openperouter.github.io/withheld"] == "rawConfig: what is shown as stars"
+
+
+def test_a_snippet_that_grows_by_its_stars_still_fits_in_an_object() -> None:
+    line = " neighbor 192.0.2.1 password a\n"
+    shown = mirror(raw("a", line * (MAX_RAW_CONFIG // len(line)))).spec["rawConfig"]
+    *whole, last = shown.split("\n")
+    assert canonical(Kind.RAW_FRR_CONFIG, {"rawConfig": shown}) is not None
+    assert set(whole) == {" neighbor 192.0.2.1 password ********"}
+    assert len(whole) > 1700
+    assert last == "! the rest does not fit in here"
 
 
 @pytest.mark.parametrize("name", ["red", "static-node-red"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig
+from config.models.overlays import MAX_RAW_CONFIG
 
 from ..samples import session
 
@@ -120,3 +121,10 @@ def test_a_wrong_raw_snippet_is_refused(fields: dict[str, Any]) -> None:
 
 def test_a_raw_snippet_has_priority_zero_unless_told() -> None:
     assert RawFrrConfig.model_validate({"rawConfig": "ip route 0.0.0.0/0 blackhole\n"}).priority == 0
+
+
+def test_a_raw_snippet_has_a_limit_in_characters() -> None:
+    longest = "é" * MAX_RAW_CONFIG
+    assert RawFrrConfig.model_validate({"rawConfig": longest}).raw_config == longest
+    with pytest.raises(ValueError, match="at most 65536 characters"):
+        RawFrrConfig.model_validate({"rawConfig": longest + "!"})
