@@ -6,9 +6,13 @@ copy is worth nothing under another name. An object without it is a user's, what
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,16 +25,40 @@ _KEY_BYTES: Final = 32
 
 
 def mirror_key(state_dir: Path) -> bytes:
-    """Return this node's key, making it (mode 0600) where there is none or a damaged one. Raises :class:`OSError`."""
+    """Return this node's key, making it (mode 0600) where there is none or a damaged one. Raises :class:`OSError`.
+
+    Whoever asks at the same moment, in this process or another, gets the same key.
+    """
     path = state_dir / KEY_FILE
+    if key := _read(path):
+        return key
+    with _alone_in(state_dir):
+        # Somebody else may have made it while we waited.
+        key = _read(path)
+        if not key:
+            key = secrets.token_bytes(_KEY_BYTES)
+            write_atomic(path, key, mode=0o600)
+        return key
+
+
+def _read(path: Path) -> bytes:
+    """Return the key in a file, empty when there is none in it."""
     try:
         key = path.read_bytes()
     except FileNotFoundError:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        key = secrets.token_bytes(_KEY_BYTES)
-        write_atomic(path, key, mode=0o600)
-    return key
+        return b""
+    return key if len(key) == _KEY_BYTES else b""
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep others who ask for this out. The lock is the directory's own, so it leaves nothing and ends with us."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def proof(key: bytes, resource: ResourceId) -> str:
