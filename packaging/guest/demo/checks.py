@@ -27,6 +27,7 @@ PLAIN_HOST = "192.168.99.2"
 FABRIC_PREFIX = "192.168.20.0/24"
 PLAIN_PREFIX = "192.168.99.0/24"
 LEAF = "192.168.11.2"
+EVPN_SUMMARY = "show bgp l2vpn evpn summary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +65,18 @@ def vtysh_json(machine: Machine, instance: str, command: str) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def session(instance: str, command: str, peer: str) -> Callable[[Machine], Verdict]:
-    """Return a look at one BGP session in a ``show bgp ... summary``."""
+def session(instance: str, command: str, peer: str, *, prefixes: int = 0) -> Callable[[Machine], Verdict]:
+    """Return a look at one BGP session in a ``show bgp FAMILY summary``.
+
+    ``prefixes`` is how many of that family must have come: a session is Established some moments before the first.
+    """
+    family = command.removeprefix("show bgp ").removesuffix(" summary")
 
     def ask(machine: Machine) -> Verdict:
-        answer = vtysh_json(machine, instance, command)
-        # "show bgp l2vpn evpn summary" has its peers at the top, others have them below a family.
-        peers: dict[str, Any] = next((part["peers"] for part in [answer, *answer.values()] if _has_peers(part)), {})
-        found = peers.get(peer, {})
-        state = found.get("state", "unknown")
-        return Verdict(state == "Established", f"{peer} {state}, {found.get('pfxRcd', 0)} prefixes received")
+        found = _peers(vtysh_json(machine, instance, command), family).get(peer, {})
+        state, count = found.get("state", "unknown"), found.get("pfxRcd", 0)
+        enough = state == "Established" and count >= prefixes
+        return Verdict(enough, f"{peer} {state}, {count} {family} prefixes received")
 
     return ask
 
@@ -117,7 +120,7 @@ def status(machine: Machine) -> Verdict:
 
 #: In the order in which things come up.
 CHECKS = (
-    Check("EVPN session, router and leaf", session("perouter", "show bgp l2vpn evpn summary", LEAF)),
+    Check("EVPN session, router and leaf", session("perouter", EVPN_SUMMARY, LEAF, prefixes=1)),
     Check("type-5 route in VRF red", route("perouter", "show ip route vrf red", FABRIC_PREFIX)),
     Check("host BGP session, L3VNI red", session("hostbgp", "show bgp ipv4 unicast summary", "192.170.10.1")),
     Check("host BGP session, L3VNI red, v6", session("hostbgp", "show bgp ipv6 unicast summary", "2001:db9:1::1")),
@@ -132,5 +135,7 @@ CHECKS = (
 )
 
 
-def _has_peers(part: object) -> bool:
-    return isinstance(part, dict) and bool(part.get("peers"))
+def _peers(answer: dict[str, Any], family: str) -> dict[str, Any]:
+    """Return a summary's peers: EVPN's are at the top, others below a key such as ``ipv4Unicast``."""
+    below = (part for key, part in answer.items() if key.lower() == family.replace(" ", ""))
+    return next((part["peers"] for part in (answer, *below) if part.get("peers")), {})
