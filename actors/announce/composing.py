@@ -42,11 +42,6 @@ from .verdicts import Verdict
 
 #: Our reason for neither ready nor degraded; upstream has no such moment, it says that it is ready.
 PENDING: Final = "ConfigurationPending"
-#: States that a session keeps while nothing happens. A peer that is away makes FRR walk round and round through the
-#: others, which would be written each time.
-_STEADY: Final = frozenset({"Established", "Listening", "Missing", "Unknown", "Idle (Admin)", "Idle (PfxCt)"})
-_DOWN: Final = "Down"
-_BFD_STEADY: Final = frozenset({"", "up", "shutdown"})
 _KIND_ORDER: Final[Mapping[Kind | None, int]] = {kind: number for number, kind in enumerate((None, *Kind))}
 
 
@@ -148,9 +143,8 @@ def _resources(
 
 def _sessions(basis: Basis) -> Iterator[SessionState]:
     for session in basis.health.sessions if basis.health else ():
-        state = session.state if session.state in _STEADY else _DOWN
-        bfd = session.bfd if session.bfd in _BFD_STEADY else "down"
-        yield session_state(session.peer, session.vrf, session.remote_as, session.role, state, bfd=bfd)
+        peer, vrf, remote_as = session.peer, session.vrf, session.remote_as
+        yield session_state(peer, vrf, remote_as, session.role, session.state, bfd=session.bfd)
 
 
 def _vnis(basis: Basis, blamed: Iterable[Blame]) -> Iterator[VniState]:

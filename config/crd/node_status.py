@@ -30,6 +30,24 @@ ConfigKind = Literal["Underlay", "L3VNI", "L2VNI", "L3Passthrough", "RawFRRConfi
 VniKind = Literal["L3VNI", "L2VNI"]
 Role = Literal["fabric", "host"]
 
+#: What a session's state is written as, with its meaning. A peer that is away makes FRR walk round and round through
+#: its other words (Idle, Connect, Active, OpenSent ...), each of which would be written: all are ``SESSION_DOWN``.
+SESSION_STATES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Established": "routes are exchanged",
+        "Listening": "a listen range that is served, whose sessions are entries of their own",
+        "Idle (Admin)": "shut down by configuration",
+        "Idle (PfxCt)": "shut down after too many prefixes",
+        "Missing": "bgpd does not know it",
+        "Unknown": "bgpd does not answer",
+        "Down": "all else, whatever FRR is trying",
+    }
+)
+SESSION_DOWN: Final = "Down"
+#: The same for BFD; the way up (``init``) is ``BFD_DOWN``.
+BFD_STATES: Final = ("up", "shutdown", "down")
+BFD_DOWN: Final = "down"
+
 #: The whole object must stay well below etcd's 1.5 MiB with the longest names and messages that occur.
 MAX_FAILED: Final = 128
 MAX_RESOURCES: Final = 2048
@@ -50,6 +68,11 @@ _REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
         Reason.UNDERLAY_FAILED: "DependencyFailed",
     }
 )
+
+
+def _told(words: Mapping[str, str]) -> str:
+    return "; ".join(f"{word}: {meaning}" for word, meaning in words.items())
+
 
 _Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 _Namespace = Annotated[str, Field(max_length=_MAX_NAMESPACE)]
@@ -90,9 +113,9 @@ class SessionState(Model):
         default=None, alias="remoteASN", strict=True, ge=0, le=4294967295, description="The peer's AS number."
     )
     role: Role = Field(description="fabric: a peer in the underlay; host: the host's own speaker.")
-    state: _Word = Field(description="FRR's word: Established, Active, Connect and so on.")
+    state: _Word = Field(description=f"{_told(SESSION_STATES)}.")
     up: bool = Field(strict=True, description="Whether the session is established.")
-    bfd: _Word | None = Field(default=None, description="State of the session's BFD; absent where it is not used.")
+    bfd: _Word | None = Field(default=None, description=f"BFD: {', '.join(BFD_STATES)}; absent where it is not used.")
 
 
 class VniState(Model):
@@ -176,16 +199,19 @@ def observed_resource(
 
 
 def session_state(peer: str, vrf: str, remote_asn: int, role: str, state: str, *, bfd: str = "") -> SessionState:
-    """Return a legal entry; ``state`` is FRR's word, ``remote_asn`` 0 when FRR does not know it yet."""
+    """Return a legal entry; ``state`` and ``bfd`` ("" where it is not used) are what FRR or the health actor says.
+
+    ``remote_asn`` is 0 when FRR does not know it yet.
+    """
     return SessionState.model_validate(
         {
             "peer": legal_text(peer, MAX_NAME, _UNNAMED),
             "vrf": legal_text(vrf, _MAX_WORD, "default"),
             "remoteASN": remote_asn if 0 < remote_asn <= 4294967295 else None,
             "role": role if role in get_args(Role) else "fabric",
-            "state": legal_text(state, _MAX_WORD, _UNNAMED),
+            "state": state if state in SESSION_STATES else SESSION_DOWN,
             "up": state == "Established",
-            "bfd": _optional(bfd, _MAX_WORD),
+            "bfd": (bfd if bfd in BFD_STATES else BFD_DOWN) if bfd else None,
         }
     )
 

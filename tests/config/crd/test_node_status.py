@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,15 +13,18 @@ from hypothesis import strategies as st
 
 from config.crd.conditions import READY, SUCCESSFUL, condition
 from config.crd.node_status import (
+    BFD_STATES,
     MAX_FAILED,
     MAX_MESSAGE,
     MAX_NAME,
     MAX_RESOURCES,
     MAX_SESSIONS,
     MAX_VNIS,
+    SESSION_STATES,
     ConfigKind,
     FailedKind,
     NodeStatus,
+    SessionState,
     VniState,
     failed_resource,
     frr_failure,
@@ -29,6 +34,8 @@ from config.crd.node_status import (
     vni_state,
 )
 from config.provenance import Kind, Reason
+
+CLUSTER_PAGE = Path(__file__).resolve().parents[3] / "docs/cluster.md"
 
 ANY_TEXT = st.text(st.characters(), max_size=600)
 
@@ -77,6 +84,37 @@ def test_a_file_and_frr_as_a_whole_have_kinds_of_their_own() -> None:
 def test_a_session_that_frr_does_not_know_yet_has_no_as() -> None:
     assert session_state("192.0.2.1", "default", 0, "fabric", "Idle").remote_asn is None
     assert session_state("192.0.2.1", "default", 4294967295, "fabric", "Established").up
+
+
+#: The words of bgpd (bgp_status_msg, and those of its summary) and of the health actor.
+STATES = [
+    "Established",
+    "Idle",
+    "Connect",
+    "Active",
+    "OpenSent",
+    "OpenConfirm",
+    "Clearing",
+    "Deleted",
+    "NoNeg",
+    "PfxCt",
+]
+STATES += ["Idle (Admin)", "Idle (PfxCt)", "Listening", "Missing", "Unknown", ""]
+
+
+def test_the_documentation_lists_the_words_that_are_written_and_no_others() -> None:
+    written = {session_state("a", "default", 1, "fabric", state).state for state in STATES}
+    told = SessionState.model_fields["state"].description or ""
+    assert [entry.partition(": ")[0] for entry in told.rstrip(".").split("; ")] == list(SESSION_STATES)
+    assert written == set(SESSION_STATES)
+    bfd = {session_state("a", "default", 1, "fabric", "", bfd=word).bfd for word in ("up", "down", "init", "shutdown")}
+    assert SessionState.model_fields["bfd"].description == f"BFD: {', '.join(BFD_STATES)}; absent where it is not used."
+    assert bfd == set(BFD_STATES)
+
+
+def test_the_pages_list_the_words_that_are_written() -> None:
+    [row] = (line for line in CLUSTER_PAGE.read_text().splitlines() if line.startswith("| `sessions` |"))
+    assert set(re.findall(r"`([^`]+)`", row)) - {"sessions"} == set(SESSION_STATES)
 
 
 def test_the_data_has_the_api_s_keys_and_nothing_empty() -> None:
