@@ -19,8 +19,8 @@ _CONTROL_FILES = ("preinst", "postinst", "prerm", "postrm", "conffiles", "md5sum
 
 @functools.cache
 def built_package() -> Path:
-    """Build the package and return its path. Raises when the build or lintian fails."""
-    command = [sys.executable, str(CHECKOUT / "packaging" / "deb" / "build.py")]
+    """Build the package and return its path. Raises when the build or lintian fails, or a second build differs."""
+    command = [sys.executable, str(CHECKOUT / "packaging" / "deb" / "build.py"), "--verify-reproducible"]
     subprocess.run(command, check=True, timeout=_BUILD_SECONDS)
     (package,) = (CHECKOUT / "build" / "deb").glob("*.deb")
     return package
