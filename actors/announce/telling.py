@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from actors.kube.errors import ApiError
+from actors.kube.errors import ApiError, ForbiddenError
+from supervisor import events
 from supervisor.logs import get_logger
 from supervisor.repeats import RepeatLimiter
 
@@ -25,12 +26,13 @@ class Telling:
         """Say that something cannot be said."""
         # The server's one word is enough for a fact; the log has the sentence.
         self.errors[subject] = error.reason or str(error)
-        self.repeats.failing(subject, f"cannot tell the cluster: {subject}: {error}")
+        self.repeats.failing(subject, f"cannot tell the cluster: {subject}: {error}", message_id=_event(error))
 
     def working(self, subject: str) -> None:
         """Say that it can be said again."""
         if self.errors.pop(subject, None) is not None:
-            self.repeats.recovered(subject, f"the cluster can be told again: {subject}")
+            message = f"the cluster can be told again: {subject}"
+            self.repeats.recovered(subject, message, message_id=events.CLUSTER_TOLD)
 
     def forget(self, prefix: str, present: Collection[str]) -> None:
         """Drop the subjects that begin so and are not there any more."""
@@ -42,3 +44,7 @@ class Telling:
             return None
         first, *more = (f"{subject}: {error}" for subject, error in self.errors.items())
         return first[:_LENGTH] + (f" (and {len(more)} more)" if more else "")
+
+
+def _event(error: ApiError) -> str:
+    return events.API_FORBIDDEN if isinstance(error, ForbiddenError) else events.CLUSTER_NOT_TOLD

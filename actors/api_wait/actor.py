@@ -75,9 +75,14 @@ def tell(access: ApiAccess, before: ApiAccess | None, known: Knowledge, complain
     if before is None or access.reach is not before.reach:
         _tell_reach(access, known)
     elif known.complaint and known.complaint != complaint:
-        log.warning(f"{known.complaint}; {IN_FORCE}" if known.proven else known.complaint, message_id=events.PROBLEM)
+        complaint = f"{known.complaint}; {IN_FORCE}" if known.proven else known.complaint
+        log.warning(complaint, message_id=events.API_CREDENTIALS_UNUSABLE)
     elif complaint and not known.complaint:
-        log.info("the credentials for the API server can be read again", file=known.kubeconfig)
+        log.info(
+            "the credentials for the API server can be read again",
+            message_id=events.API_CREDENTIALS_READABLE,
+            file=known.kubeconfig,
+        )
 
 
 def _tell_reach(access: ApiAccess, known: Knowledge) -> None:
@@ -85,14 +90,25 @@ def _tell_reach(access: ApiAccess, known: Knowledge) -> None:
     if access.reach is ApiReach.REACHABLE:
         log.info("the API server answers", message_id=events.API_REACHABLE, server=server, credentials=known.kubeconfig)
     elif access.reach is ApiReach.UNCONFIGURED:
-        log.info("there are no credentials for an API server yet", waiting_for=known.kubeconfig)
+        log.info(
+            "there are no credentials for an API server yet",
+            message_id=events.API_NO_CREDENTIALS,
+            waiting_for=known.kubeconfig,
+        )
     else:
         log.warning(
             f"the API server cannot be used: {access.detail}",
-            message_id=events.API_UNREACHABLE,
+            message_id=_trouble(access, known),
             reach=access.reach,
             server=server,
         )
+
+
+def _trouble(access: ApiAccess, known: Knowledge) -> str:
+    """Return the event of a server that cannot be used: who has to mend something is another one for each."""
+    if access.reach is ApiReach.REFUSED:
+        return events.API_REFUSED
+    return events.API_UNREACHABLE if known.candidate else events.API_CREDENTIALS_UNUSABLE
 
 
 def note(ctx: ActorContext, access: ApiAccess, credentials: ApiCredentials | None) -> None:

@@ -23,6 +23,7 @@ from actors.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
+from supervisor import events
 from supervisor.faults import summarize
 from supervisor.logs import get_logger
 
@@ -110,7 +111,8 @@ class Gate:
             most_seconds = _most_seconds(error, away)
         self._tell("")
         if told:
-            LOG.info("the API server is there", away_seconds=round(away, 1))
+            fields = {"server": self._client.credentials.server, "away_seconds": round(away, 1)}
+            LOG.info("the API server is there", message_id=events.API_BACK, **fields)
         if lost:
             self._returned()
         self._server_seen = True
@@ -119,7 +121,11 @@ class Gate:
         words = {UnreachableError: "does not answer", CredentialsError: "refuses the credentials"}
         in_force = "what it said last" if self._server_seen else "what is known without it"
         LOG.warning(
-            f"the API server {words.get(type(error), 'is not ready')}", error=summarize(error), in_force=in_force
+            f"the API server {words.get(type(error), 'is not ready')}",
+            message_id=events.API_REFUSED if isinstance(error, CredentialsError) else events.API_LOST,
+            server=self._client.credentials.server,
+            error=summarize(error),
+            in_force=in_force,
         )
 
     async def _probe(self) -> ApiError | None:

@@ -10,6 +10,7 @@ from typing import Final
 import trio
 
 from config.api import ApiSnapshot
+from supervisor import events
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
 from supervisor.logs import get_logger
@@ -101,9 +102,12 @@ class Publisher:
             return
         self._out.set(snapshot)
         if last is None or last.live != snapshot.live:
-            told = LOG.info if snapshot.live else LOG.warning
-            message = "follows the API server" if snapshot.live else "the API server's state is not followed any more"
-            told(message, objects=len(snapshot.objects), mirrored=len(snapshot.mirrored))
+            fields = {"objects": len(snapshot.objects), "mirrored": len(snapshot.mirrored)}
+            if snapshot.live:
+                LOG.info("follows the API server", message_id=events.API_FOLLOWED, **fields)
+            else:
+                message = "the API server's state is not followed any more"
+                LOG.warning(message, message_id=events.API_NOT_FOLLOWED, **fields)
 
     def _synced_at(self, *, live: bool) -> float:
         """Return until when the content is known to be true."""

@@ -12,6 +12,7 @@ import trio
 from actors.kube.client import KubeClient
 from actors.kube.errors import UnreachableError
 from config.api import ApiCredentials
+from supervisor import events
 from supervisor.channel import Latest
 from supervisor.faults import summarize
 from supervisor.logs import get_logger
@@ -41,7 +42,11 @@ async def follow_server(
             # Only other credentials can help, and they come by cancelling this.
             stack.callback(_tell, world, "")
             _tell(world, summarize(error))
-            LOG.warning("the API server's credentials are not usable", error=summarize(error))
+            LOG.warning(
+                "the API server's credentials are not usable",
+                message_id=events.API_CREDENTIALS_UNUSABLE,
+                error=summarize(error),
+            )
             await trio.sleep_forever()
             return
         gate = Gate(

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any, Final
 
 import trio
 
 from actors.kube.client import PAGE_SIZE, Json, KubeClient
 from actors.kube.errors import ApiError, GoneError, NotFoundError, ThrottledError, UnreachableError, error_in
+from supervisor import events
 from supervisor.faults import summarize
 from supervisor.logs import get_logger
 
@@ -32,7 +34,13 @@ LOG = get_logger("crd_watch")
 #: A watch that ends sooner, without a word, did not work.
 LIVELY_SECONDS: Final = 5.0
 #: Troubles that somebody has to mend, and that are told when they begin and when they end.
-_TOLD: Final = frozenset({Condition.REFUSED, Condition.MISSING, Condition.FAILING})
+_TOLD: Final[Mapping[Condition, str]] = MappingProxyType(
+    {
+        Condition.REFUSED: events.API_FORBIDDEN,
+        Condition.MISSING: events.API_KIND_MISSING,
+        Condition.FAILING: events.API_OBJECTS_UNREADABLE,
+    }
+)
 
 
 class Stream:
@@ -96,9 +104,9 @@ class Stream:
         opened_at, version = trio.current_time(), track.version
         try:
             with track.interruptible():
-                async with self._client.watch(track.path, params) as events:
+                async with self._client.watch(track.path, params) as told:
                     self._opened()
-                    async for event in events:
+                    async for event in told:
                         self._take(event)
         finally:
             self._down(Condition.LOST)
@@ -179,7 +187,8 @@ class Stream:
             LOG.debug("a stream goes on", resource=track.resource, condition=condition, error=summarize(error))
             return
         self._trouble = condition
-        fields = {"resource": track.resource, "verb": track.verb, "error": summarize(error)}
+        fields = {"message_id": _TOLD[condition], "resource": track.resource, "verb": track.verb}
+        fields["error"] = summarize(error)
         if condition is not Condition.MISSING:
             LOG.warning(f"the API server's objects cannot be read: {condition}", **fields)
         elif track.store.empty:
@@ -190,7 +199,12 @@ class Stream:
     def _recovered(self) -> None:
         """Tell that a trouble is over: that of a kind that was missing with its list, others with the watch."""
         if self._trouble is Condition.MISSING or (self._trouble is not None and self._track.verb == "watch"):
-            LOG.info("the API server's objects can be read again", resource=self._track.resource, was=self._trouble)
+            LOG.info(
+                "the API server's objects can be read again",
+                message_id=events.API_OBJECTS_READABLE,
+                resource=self._track.resource,
+                was=self._trouble,
+            )
             self._trouble = None
 
     def _down(self, condition: Condition) -> None:

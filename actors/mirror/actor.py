@@ -131,6 +131,7 @@ class _Mirror:
         left = [due for change in todo.changes if (due := self._due_at(change)) < math.inf]
         failing = self.ledger.failing(todo.changes)
         self.telling.recovered(failing)
+        self.telling.see_fights(self.ledger.fights())
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
         return max(0.0, min(left, default=math.inf) - trio.current_time())
 

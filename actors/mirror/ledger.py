@@ -28,6 +28,8 @@ REFUSED_SECONDS: Final = 600.0
 FORGET_SECONDS: Final = 900.0
 #: Changes of one sort that fail in one pass before the others of that sort wait with them.
 FAILURES_OF_A_SORT: Final = 3
+#: How often in a row somebody must have undone a write to be a program, and not a person who learns what mirrors are.
+UNDONE_OFTEN: Final = 3
 BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=300.0)
 
 #: What RBAC, a missing CRD or a failing webhook usually refuse as a whole.
@@ -39,7 +41,8 @@ class _Record:
     """The last attempt at one object.
 
     ``stale`` are the resource versions that a snapshot from before it may still show: until ``seen_by`` they mean
-    nothing. Any other version may be acted on from ``due`` on.
+    nothing. Any other version may be acted on from ``due`` on. ``undone`` is how often this very wish was fulfilled,
+    seen to be, and then had to be sent again.
     """
 
     wanted: ApiObject | None
@@ -50,6 +53,7 @@ class _Record:
     seen_by: float = -math.inf
     answer: ApiObject | None = None
     error: ApiError | None = None
+    undone: int = 0
 
 
 @dataclass(slots=True)
@@ -79,7 +83,14 @@ class Ledger:
         times = self._times(change, now)
         pause = BACKOFF.delay(times - 1, chance) if times > 1 else 0.0
         self.records[change.id] = _Record(
-            change.wanted, now, now + pause, times, frozenset(stale), now + LAG_SECONDS + pause, answer
+            change.wanted,
+            now,
+            now + pause,
+            times,
+            frozenset(stale),
+            now + LAG_SECONDS + pause,
+            answer,
+            undone=self._undone(change, now),
         )
         self.holds.pop(_sort(change), None)
 
@@ -87,7 +98,8 @@ class Ledger:
         """Note that the server refused a change or could not carry it out."""
         times = self._times(change, now)
         pause = BACKOFF.delay(times, chance) if error.retry else REFUSED_SECONDS * (0.8 + 0.4 * chance)
-        self.records[change.id] = _Record(change.wanted, now, now + pause, times, error=error)
+        undone = self._undone(change, now)
+        self.records[change.id] = _Record(change.wanted, now, now + pause, times, error=error, undone=undone)
         if isinstance(error, ForbiddenError | NotFoundError | ServerError):
             self._hold(change, now, chance)
 
@@ -100,6 +112,10 @@ class Ledger:
         """Return those of the changes whose last attempt failed, each with why."""
         found = ((change, self.records.get(change.id)) for change in changes)
         return [(change, record.error) for change, record in found if record and record.error]
+
+    def fights(self) -> list[ResourceId]:
+        """Return the mirrors that somebody keeps undoing."""
+        return [key for key, record in self.records.items() if record.undone >= UNDONE_OFTEN]
 
     def begin(self, todo: Plan, now: float) -> None:
         """Begin a pass: take in what the watch shows by now, and forget what is neither planned nor recent."""
@@ -115,9 +131,22 @@ class Ledger:
         self.records = recent
 
     def _times(self, change: Change, now: float) -> int:
+        record = self._same_before(change, now)
+        return record.times + 1 if record else 1
+
+    def _undone(self, change: Change, now: float) -> int:
+        record = self._same_before(change, now)
+        if record is None:
+            return 0
+        # What failed was not there to be undone, and what is still stale nobody has seen yet.
+        stayed = record.error is not None or change.seen in record.stale
+        return record.undone if stayed else record.undone + 1
+
+    def _same_before(self, change: Change, now: float) -> _Record | None:
+        """Return the last attempt, if it was at this very change and not long ago."""
         record = self.records.get(change.id)
         again = record is not None and record.wanted == change.wanted and now - record.at < FORGET_SECONDS
-        return record.times + 1 if record and again else 1
+        return record if again else None
 
     def _hold(self, change: Change, now: float, chance: float) -> None:
         hold = self.holds.setdefault(_sort(change), _Hold())

@@ -7,7 +7,7 @@ lasts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +39,7 @@ class Telling:
     #: In how many passes each subject has failed in a row.
     passes: Counter[str] = field(default_factory=Counter)
     strangers: set[tuple[ResourceId, str]] = field(default_factory=set)
+    fought_over: set[ResourceId] = field(default_factory=set)
 
     def written(self, changes: Sequence[Change]) -> None:
         """Say in one line what a pass wrote."""
@@ -49,11 +50,13 @@ class Telling:
 
     def server_failed(self, error: ApiError) -> None:
         """Say that the server takes nothing at all."""
-        self.repeats.failing(_SERVER, f"the files' resources cannot be mirrored now: {error}")
+        message = f"the files' resources cannot be mirrored now: {error}"
+        self.repeats.failing(_SERVER, message, message_id=events.MIRROR_FAILS)
 
     def server_answered(self) -> None:
         """Say that it does again."""
-        self.repeats.recovered(_SERVER, "the API server takes mirrored resources again")
+        message = "the API server takes mirrored resources again"
+        self.repeats.recovered(_SERVER, message, message_id=events.MIRROR_WORKS)
 
     def failed(self, failures: Iterable[tuple[Change, ApiError]]) -> None:
         """Say which changes failed in a pass, and why."""
@@ -65,14 +68,28 @@ class Telling:
             error = group[0][1]
             if self.passes[subject] >= _patience(error):
                 names = _names([change for change, _ in group])
-                self.repeats.failing(subject, f"not mirrored: {error}", objects=names)
+                self.repeats.failing(subject, f"not mirrored: {error}", message_id=_event(error), objects=names)
 
     def recovered(self, still_failing: Iterable[tuple[Change, ApiError]]) -> None:
         """Say which failures are over, given those that are not."""
         left = {_subject(change, error) for change, error in still_failing}
         for subject in sorted(self.passes.keys() - left):
-            self.repeats.recovered(subject, f"mirrored again: {subject}")
+            self.repeats.recovered(subject, f"mirrored again: {subject}", message_id=events.MIRROR_WORKS)
             del self.passes[subject]
+
+    def see_fights(self, undone: Collection[ResourceId]) -> None:
+        """Say once of each mirror that somebody keeps undoing what is written, and when that is over."""
+        for one in sorted(set(undone) - self.fought_over, key=str):
+            LOG.warning(
+                "somebody keeps changing the mirror; it is put back ever more slowly",
+                message_id=events.MIRROR_FIGHT,
+                kind=one.kind,
+                namespace=one.namespace,
+                name=one.name,
+            )
+        for one in sorted(self.fought_over - set(undone), key=str):
+            LOG.info(f"nobody changes the mirror {one} any more", message_id=events.MIRROR_WORKS)
+        self.fought_over = set(undone)
 
     def see_strangers(self, strangers: Iterable[ApiObject]) -> None:
         """Say once of each object that its label claims what is not so."""
@@ -81,7 +98,7 @@ class Telling:
             LOG.warning(
                 "labelled as a mirror of this node's files, but this node did not write it: it counts as any other "
                 "object and is never deleted from here; remove the label, or the object if it is a leftover",
-                message_id=events.PROBLEM,
+                message_id=events.MIRROR_STRANGER,
                 kind=key[0].kind,
                 namespace=key[0].namespace,
                 name=key[0].name,
@@ -94,6 +111,10 @@ def _subject(change: Change, error: ApiError) -> str:
     if isinstance(error, InvalidError | ConflictError):
         return str(change.id)
     return f"{change.verb} {change.id.kind}: {type(error).__name__}"
+
+
+def _event(error: ApiError) -> str:
+    return events.API_FORBIDDEN if isinstance(error, ForbiddenError) else events.MIRROR_FAILS
 
 
 def _patience(error: ApiError) -> int:

@@ -21,6 +21,7 @@ from config.reports import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
+from tests.actors.explained import explained
 
 from .examples import CREDENTIALS, NAMESPACE, NODE, cr, health, refused, state
 from .server import FakeServer, forbidden
@@ -226,8 +227,8 @@ async def test_what_rbac_forbids_does_not_stop_the_rest(
     }
     assert [duty for duty, is_done in done.items() if not is_done] == ([forbids] if forbids in list(done)[:4] else [])
     assert "Forbidden" in str(bench.ctx.facts["failing"])
-    lines = [record.getMessage() for record in caplog.records if "cannot tell the cluster" in record.getMessage()]
-    assert len(lines) == 1
+    lines = [record for record in caplog.records if "cannot tell the cluster" in record.getMessage()]
+    assert explained(lines) == ["API_FORBIDDEN"]
     await trio.sleep(1000)
     bench.watch(RED)
     await trio.sleep(60)
@@ -236,8 +237,9 @@ async def test_what_rbac_forbids_does_not_stop_the_rest(
 
 
 async def test_a_server_that_refuses_everything_is_asked_ever_more_rarely(
-    autojump_clock: MockClock, bench: Bench
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     bench.server.trouble = lambda verb, path: error_for(401, "Unauthorized", "who are you")
     await told(bench, RED)
     await trio.sleep(3600)
@@ -248,6 +250,8 @@ async def test_a_server_that_refuses_everything_is_asked_ever_more_rarely(
     bench.access.set(ApiAccess(ApiReach.REACHABLE, replace(CREDENTIALS, token=Secret("fresh"))))
     await trio.sleep(6)
     assert bench.server.find("/routernodeconfigurationstatuses/")
+    told_of = explained(caplog.records)
+    assert (set(told_of[:-1]), told_of[-1]) == ({"CLUSTER_NOT_TOLD"}, "CLUSTER_TOLD")
 
 
 async def test_a_throttling_server_is_left_alone_for_as_long_as_it_asks(

@@ -19,6 +19,7 @@ from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest, LatestReader
 from tests.actors.api_wait.fakes import EPOCH, SECRET, Reading, Servers, wall
+from tests.actors.explained import explained
 
 #: Within this many seconds every change has to be followed: two looks, and a third that finds nothing new.
 SOON = 3.5
@@ -104,7 +105,7 @@ async def test_without_credentials_it_says_what_it_waits_for_and_does_nothing(
         assert node.context.facts["reach"] == "unconfigured"
         assert node.context.mode == "idle"
     assert node.read.reads == []
-    assert len(said.records) == 1
+    assert explained(said.records) == ["API_NO_CREDENTIALS"]
 
 
 async def test_the_setting_names_another_kubeconfig(autojump_clock: MockClock, node: Node) -> None:
@@ -200,6 +201,7 @@ async def test_an_unreachable_server_is_asked_for_ever_with_longer_and_longer_pa
             assert (await accesses.receive()).reach is ApiReach.REACHABLE
     assert len(node.read.reads) == 1
     assert [record.levelname for record in said.records] == ["WARNING", "INFO"]
+    assert explained(said.records) == ["API_UNREACHABLE", "API_REACHABLE"]
 
 
 async def test_a_changed_file_cuts_a_pause_short(autojump_clock: MockClock, node: Node) -> None:
@@ -214,7 +216,7 @@ async def test_a_changed_file_cuts_a_pause_short(autojump_clock: MockClock, node
 
 
 async def test_refused_credentials_are_told_from_a_server_that_is_away_and_mended_by_new_ones(
-    autojump_clock: MockClock, node: Node
+    autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture
 ) -> None:
     node.write("one stale")
     async with node.alive() as accesses:
@@ -224,6 +226,7 @@ async def test_refused_credentials_are_told_from_a_server_that_is_away_and_mende
         await trio.sleep(300)
         node.write(f"one {SECRET}")
         assert (await soon(accesses)).reach is ApiReach.REACHABLE
+    assert explained(said.records) == ["API_REFUSED", "API_REACHABLE"]
 
 
 async def test_the_servers_wish_for_a_longer_pause_is_granted(autojump_clock: MockClock, node: Node) -> None:
@@ -267,6 +270,7 @@ async def test_what_worked_stays_when_its_file_disappears_but_not_over_a_restart
         node.write(f"one {SECRET}")
         assert (await soon(accesses)).detail == ""
     assert [record.levelname for record in said.records] == ["INFO", "WARNING", "INFO"]
+    assert explained(said.records) == ["API_REACHABLE", "API_CREDENTIALS_UNUSABLE", "API_CREDENTIALS_READABLE"]
     node.kubeconfig.unlink()
     node.out = Latest("access")
     async with node.alive() as accesses:
@@ -299,7 +303,9 @@ async def test_a_file_that_disappears_before_its_server_answered_gives_way_to_wh
         assert "is gone" in access.detail
 
 
-async def test_a_broken_kubeconfig_is_somebodys_to_mend(autojump_clock: MockClock, node: Node) -> None:
+async def test_a_broken_kubeconfig_is_somebodys_to_mend(
+    autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture
+) -> None:
     node.write("broken 3:5:nonsense")
     async with node.alive() as accesses:
         access = await soon(accesses)
@@ -308,6 +314,7 @@ async def test_a_broken_kubeconfig_is_somebodys_to_mend(autojump_clock: MockCloc
         assert len(node.read.reads) == 1
         node.write(f"one {SECRET}")
         assert (await soon(accesses)).reach is ApiReach.REACHABLE
+    assert explained(said.records)[0] == "API_CREDENTIALS_UNUSABLE"
 
 
 async def test_a_kubeconfig_that_breaks_leaves_what_worked(autojump_clock: MockClock, node: Node) -> None:

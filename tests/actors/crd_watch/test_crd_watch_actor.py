@@ -18,6 +18,7 @@ from config.provenance import Kind
 from supervisor.faults import leaves
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
 from tests.actors.crd_watch.fake_server import UNUSABLE, FakeServer
+from tests.actors.explained import explained
 
 HERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node"}}}
 THERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "other"}}}
@@ -276,7 +277,7 @@ async def test_credentials_that_no_client_can_be_made_of_wait_for_others(
     await trio.sleep(1000)
     assert bench.published == []
     assert bench.ctx.facts["trouble"] == "the certificates are not usable"
-    assert len(caplog.records) == 1
+    assert explained(caplog.records) == ["API_CREDENTIALS_UNUSABLE"]
     bench.begin()
     await bench.live()
     assert "trouble" not in bench.ctx.facts

@@ -19,6 +19,7 @@ from config.desired import Secret
 from config.provenance import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
 from tests.actors.crd_watch.fake_server import Trouble, every_kind, not_found
+from tests.actors.explained import explained
 
 BROKEN = UnreachableError("the watch broke: connection reset")
 
@@ -124,6 +125,7 @@ async def test_a_server_that_stays_away_is_told_once_and_asked_seldom(
         "the API server is there",
         "follows the API server",
     ]
+    assert explained(caplog.records) == ["API_LOST", "API_NOT_FOLLOWED", "API_BACK", "API_FOLLOWED"]
 
 
 async def test_a_stream_that_is_alone_in_its_trouble_is_no_loss_of_the_server(
@@ -356,6 +358,8 @@ async def test_kinds_that_are_not_installed_are_none_and_told(
         "the API server's objects can be read again",
         "the API server's objects can be read again",
     ]
+    expected = ["API_FOLLOWED", *["API_KIND_MISSING"] * 2, *["API_OBJECTS_READABLE"] * 2]
+    assert sorted(explained(record for record in caplog.records if record.name.endswith("crd_watch"))) == expected
 
 
 async def test_a_crd_that_is_removed_takes_its_objects_along(autojump_clock: MockClock, bench: Bench) -> None:
@@ -385,6 +389,7 @@ async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
     assert bench.ctx.facts["not_installed"] == "l2vnis"
     [record] = caplog.records
     assert "stay in force" in record.getMessage()
+    assert explained([record]) == ["API_KIND_MISSING"]
     # Installed again, it says itself what there is.
     del bench.server.objects["l2vnis"]["default", "pink"]
     bench.server.start()
@@ -418,6 +423,7 @@ async def test_nothing_is_told_before_everything_may_be_read(
     fields = record.__dict__["fields"]
     assert (fields["verb"], fields["resource"]) == ("list", "l2vnis")
     assert "cannot list" in fields["error"]
+    assert explained([record]) == ["API_FORBIDDEN"]
     bench.server.start()
     await bench.names("red", "green", "blue", seconds=100)
 
@@ -487,10 +493,20 @@ async def test_credentials_that_are_refused_are_tried_slowly_until_there_are_oth
     await trio.sleep(600)
     assert 10 <= len(bench.server.requests) <= 80
     assert caplog.records[0].getMessage() == "the API server refuses the credentials"
-    assert len(caplog.records) == 2
+    assert explained(caplog.records) == ["API_REFUSED", "API_NOT_FOLLOWED"]
     bench.server.start()
     bench.say_access(bench.server.credentials("renewed"))
     await bench.until(lambda snapshot: snapshot.live, seconds=2)
+
+
+async def test_a_server_that_answers_with_errors_is_explained(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(error_for(500, "InternalError", "etcd is full"), "watch", "l3vnis")
+    bench.server.break_watches()
+    await trio.sleep(60)
+    assert explained(caplog.records)[0] == "API_OBJECTS_UNREADABLE"
 
 
 async def test_the_server_s_wish_to_be_left_alone_is_granted(autojump_clock: MockClock, bench: Bench) -> None:

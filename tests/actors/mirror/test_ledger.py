@@ -11,6 +11,7 @@ from actors.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidE
 from actors.mirror.ledger import FORGET_SECONDS, LAG_SECONDS, Ledger
 from actors.mirror.planning import ABSENT, Change, Plan, mirrors
 from config.api import ApiObject
+from config.desired import ResourceId
 
 from .examples import blue, files, prove, red, stored
 from .fake import NODE
@@ -167,3 +168,28 @@ def test_failures_are_those_of_changes_that_are_still_planned() -> None:
     assert ledger.failing([Change(None, OTHER)]) == []
     sent(ledger, CREATE, 5)
     assert ledger.failing([CREATE]) == []
+
+
+@pytest.mark.parametrize(("catches_up", "fights"), [(True, [MIRROR.id]), (False, [])])
+def test_a_write_is_undone_only_where_the_watch_had_shown_it(catches_up: bool, fights: list[ResourceId]) -> None:
+    ledger = Ledger()
+    for number in range(4):
+        sent(ledger, CREATE, 100 * number)
+        if catches_up:
+            ledger.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), 100 * number + 1)
+    assert ledger.fights() == fights
+
+
+def test_a_fight_is_over_after_a_quiet_time_and_with_the_wish() -> None:
+    ledger = Ledger()
+    for number in range(4):
+        sent(ledger, CREATE, number)
+        ledger.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+    assert ledger.fights() == [MIRROR.id]
+    ledger.begin(Plan(versions={MIRROR.id: "3"}), 3 + FORGET_SECONDS)
+    assert ledger.fights() == []
+    for number in range(4):
+        sent(ledger, CREATE, number)
+        ledger.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+    sent(ledger, Change(EDITED, None), 5)
+    assert ledger.fights() == []

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from actors.kube.client import Json
 from actors.kube.errors import ApiError, error_for
-from actors.mirror.ledger import LAG_SECONDS
+from actors.mirror.ledger import FORGET_SECONDS, LAG_SECONDS
 from config.api import (
     PROOF_ANNOTATION,
     SOURCE_LABEL,
@@ -31,6 +31,7 @@ from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
 from supervisor.faults import DependencyFault
+from tests.actors.explained import explained
 from tests.config.samples import l2vni, neighbor, passthrough, raw, underlay
 
 from .bench import ACCESS, NAME, Bench
@@ -155,6 +156,7 @@ async def test_a_spoofed_label_is_told_once_and_the_object_left_alone(
     assert bench.names() == ["mine"]
     assert bench.server.requests == [("create", f"l3vnis/{NAME}"), ("delete", f"l3vnis/{NAME}")]
     assert caplog.text.count("labelled as a mirror") == 1
+    assert explained(record for record in caplog.records if "labelled" in record.getMessage()) == ["MIRROR_STRANGER"]
 
 
 async def test_what_must_not_change_is_deleted_and_created_anew(bench: Bench) -> None:
@@ -266,6 +268,8 @@ async def test_a_refusal_by_rbac_is_told_once_for_all_of_a_kind_and_asked_seldom
     await bench.later(600)
     assert len(bench.names()) == 41
     assert caplog.text.count("mirrored again: create L3VNI: ForbiddenError") == 1
+    told = [record for record in caplog.records if "mirrored" in record.getMessage()]
+    assert explained(told) == ["API_FORBIDDEN", "MIRROR_WORKS"]
 
 
 @pytest.mark.parametrize("code", [0, 401, 429])
@@ -284,8 +288,11 @@ async def test_a_server_that_takes_nothing_is_asked_at_a_growing_distance(
         await bench.later(1)
     assert 5 <= len(bench.server.requests) <= 9
     assert caplog.text.count("cannot be mirrored now") <= 2
+    caplog.set_level("INFO")
     bench.server.trouble = lambda verb, plural, name: None
     await bench.later(100)
+    told = explained(record for record in caplog.records if "anew" not in record.getMessage())
+    assert (set(told[:-1]), told[-1]) == ({"MIRROR_FAILS"}, "MIRROR_WORKS")
     assert bench.names() == ["static-node-blue", NAME]
 
 
@@ -393,12 +400,51 @@ async def test_other_credentials_are_worth_an_attempt_at_once(bench: Bench) -> N
     assert bench.names() == [NAME]
 
 
-async def test_who_fights_over_a_mirror_is_answered_seldom(bench: Bench, mock_clock: MockClock) -> None:
+async def test_who_fights_over_a_mirror_is_answered_seldom_and_named(
+    bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     await bench.files(red())
     for _ in range(60):
         await bench.edit(NAME, vni=7)
         await bench.later(1)
     assert len(bench.server.requests) < 10
+    told = [record for record in caplog.records if "keeps changing" in record.getMessage()]
+    assert explained(told) == ["MIRROR_FIGHT"]
+    await bench.later(60)
+    caplog.clear()
+    await bench.later(FORGET_SECONDS)
+    bench.watch()
+    await bench.settle()
+    bench.watch()
+    await bench.settle()
+    assert explained(caplog.records) == ["MIRROR_WORKS"]
+
+
+async def test_a_person_who_tries_twice_fights_with_nobody(
+    bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.files(red())
+    for _ in range(2):
+        await bench.edit(NAME, vni=7)
+        await bench.later(10)
+    assert (bench.spec()["vni"], caplog.text) == (100, "")
+
+
+async def test_a_server_that_is_slow_to_take_a_write_fights_with_nobody(
+    bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A watch that lags, and failures before the write, look like much work, but nobody has undone anything."""
+    await bench.files(red())
+    conflict = error_for(409, "Conflict", "somebody was quicker")
+    for number in range(6):
+        bench.server.trouble = lambda verb, plural, name: conflict if verb == "patch" else None
+        await bench.files(red(vni=200))
+        await bench.later(100)
+        bench.server.trouble = lambda verb, plural, name: None
+        bench.watching = number > 4
+        await bench.later(LAG_SECONDS)
+    assert "keeps changing" not in caplog.text
 
 
 async def no_access(bench: Bench) -> None:
