@@ -89,7 +89,7 @@ def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthR
         sessions=sessions,
         vnis=vnis,
         interfaces=interfaces,
-        failures=tuple(_failures(state, vnis, missing, interfaces)) if judged else (),
+        failures=tuple(_failures(state, vnis, missing, _blamable(interfaces, state, refused))) if judged else (),
         problems=tuple(gone),
     )
 
@@ -135,6 +135,14 @@ def _failures(
             if interface.detail:
                 message = f"interface {interface.name} {interface.detail}"
                 yield ResourceFailure(state.underlay.resource, Reason.UNDERLAY_FAILED, message, state.underlay.origin)
+
+
+def _blamable(
+    interfaces: tuple[InterfaceHealth, ...], state: DesiredState, refused: frozenset[ResourceId]
+) -> tuple[InterfaceHealth, ...]:
+    """Leave out the interfaces whose absence the kernel's part has already reported, with the cause."""
+    told = state.underlay is not None and state.underlay.resource in refused
+    return tuple(interface for interface in interfaces if interface.present or not told)
 
 
 def _required(state: DesiredState) -> frozenset[str]:

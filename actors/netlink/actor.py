@@ -33,6 +33,7 @@ from .converging import Pass, converge
 from .kernel import LinuxKernel
 from .monitor import Interest, drain, open_monitor, watch
 from .namespace_thread import NamespaceMissing
+from .planning import marked_nics
 from .state_files import StateFiles
 from .wire.socket import KernelRefusal
 
@@ -226,19 +227,9 @@ class _Keeper:
         self._due = trio.current_time() + NAMESPACE_SECONDS
 
     def _report(self, desired: DesiredState, result: Pass, *, fresh: bool, seconds: float) -> None:
-        failures = tuple(f"{failure.resource}: {failure.message}" for failure in result.failures)
+        outcome = outcome_of(desired, result)
+        failures = tuple(f"{failure.resource}: {failure.message}" for failure in outcome.failures)
         problems = (*result.errors, *failures)
-        # Without its underlay the node reaches nobody: whatever else was done, the state is not in force.
-        cut_off = tuple(failure.message for failure in result.failures if failure.resource.kind is Kind.UNDERLAY)
-        outcome = KernelOutcome(
-            desired,
-            applied=result.complete and not cut_off,
-            changed=result.writes > 0,
-            error="; ".join((*result.errors, *cut_off)),
-            failures=result.failures,
-            writes=result.writes,
-            underlay_mtu=result.mtu,
-        )
         if fresh or result.writes or problems != self._reported:
             self._publish(outcome)
         if result.writes:
@@ -286,6 +277,28 @@ class _Keeper:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._owner)
+
+
+def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
+    """Return what a pass came to.
+
+    A node that has none of its network cards reaches nobody: whatever else was done, its state is not in force. With
+    one of them inside, another that is missing is a failure among others: the node works, and says what it lacks.
+    """
+    # The pass keeps one failure a resource; each card that is missing has to be named.
+    failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
+    cut_off: tuple[str, ...] = ()
+    if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):
+        cut_off = tuple(failure.message for failure in failures if failure.resource.kind is Kind.UNDERLAY)
+    return KernelOutcome(
+        desired,
+        applied=result.complete and not cut_off,
+        changed=result.writes > 0,
+        error="; ".join((*result.errors, *cut_off)),
+        failures=failures,
+        writes=result.writes,
+        underlay_mtu=result.mtu,
+    )
 
 
 def _interest(desired: DesiredState, result: Pass) -> Interest:

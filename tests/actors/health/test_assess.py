@@ -127,6 +127,18 @@ def test_an_interface_that_has_left_the_namespace_is_reported_absent() -> None:
     assert (interface.present, interface.detail) == (False, "is not in the router's namespace")
 
 
+def test_an_interface_whose_absence_the_kernels_part_has_reported_is_not_blamed_twice() -> None:
+    state = desired()
+    refused = (ResourceFailure(UNDERLAY, Reason.UNDERLAY_FAILED, "interface toswitch1 is neither here nor there"),)
+    inputs = replace(applied(state), kernel=KernelOutcome(state, applied=True, failures=refused))
+    absent = {name: up for name, up in observed("up").interfaces.items() if name != "toswitch1"}
+    report = assess(inputs, replace(observed("up"), interfaces=absent))
+    assert (report.verified, report.failures) == (True, ())
+    assert [interface.present for interface in report.interfaces] == [False]
+    down = assess(inputs, replace(observed("up"), interfaces={**absent, "toswitch1": False}))
+    assert [failure.message for failure in down.failures] == ["interface toswitch1 is down"]
+
+
 def test_an_interface_that_is_there_has_the_underlays_mtu() -> None:
     [interface] = assess(applied(desired()), observed("up")).interfaces
     assert (interface.up, interface.mtu) == (True, 9000)
