@@ -6,6 +6,7 @@ The explanations are in ``packaging/catalog/openperouter.catalog``; a test compa
 from typing import Final
 
 READY: Final = "b3c8880de1944ed5af238a86b025c799"
+LATE: Final = "729c3f14a90847fb918aff556ecc216f"
 RELOADED: Final = "9de8189b11f54890a9ac19db77497ba6"
 ENDING: Final = "08dce5357af24dc2afcac321993f15aa"
 STOPPED: Final = "3bcfe2ecd79f43808e0857c0d655f0a1"

@@ -2,12 +2,17 @@
 
 READY=1 is sent once, when the first configuration is applied and verified, never because a server answered. Until then
 the start timeout is extended for as long as this actor is scheduled, because waiting for a network card or for FRR is
-not a failed start; a process that hangs stops extending and is killed. A reload is announced when it is requested and
-completed when its outcome is known, good or bad: systemd waits for that answer.
+not a failed start; a process that hangs stops extending and is killed. Patience has an end all the same: a node whose
+card never comes must still get its kubelet, and be told why it has no network. Then READY=1 ends the start, the status
+says that nothing is in force yet, and the work goes on; being killed and started again would bring no card.
+
+A reload is announced when it is requested and completed when its outcome is known, good or bad: systemd waits for that
+answer.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import trio
@@ -23,6 +28,9 @@ log = get_logger("systemd")
 #: Seconds between two extensions of the start timeout, and what each asks for: three may be lost before systemd acts.
 EXTEND_EVERY_SECONDS = 10.0
 EXTEND_BY_SECONDS = 40.0
+#: How long those that are ordered after the unit wait for a configuration that is not in force. The unit's comment, its
+#: manual page and docs/operations.md say so in minutes.
+PATIENCE_SECONDS = 300.0
 
 
 class Notifier(Protocol):
@@ -45,7 +53,10 @@ class Handshake:
     """What has been told to systemd so far. One object outlives this actor's incarnations, as systemd's memory does."""
 
     def __init__(self) -> None:
+        #: When this actor ran first, on trio's clock; infinite before.
+        self.began = math.inf
         self.ready_sent = False
+        self.verified = False
         self.reload_announced = 0
         self.reload_answered = 0
 
@@ -53,6 +64,11 @@ class Handshake:
     def reloading(self) -> bool:
         """Whether systemd waits for the end of a reload."""
         return self.reload_announced > self.reload_answered
+
+    @property
+    def patient(self) -> bool:
+        """Whether others may be kept waiting for this start."""
+        return trio.current_time() - self.began < PATIENCE_SECONDS
 
 
 async def run(
@@ -65,6 +81,7 @@ async def run(
 ) -> None:
     """Follow status and reload requests for ever."""
     ctx.started()
+    handshake.began = min(handshake.began, trio.current_time())
     current: Status | None = None
     while True:
         with ctx.idle(), trio.move_on_after(EXTEND_EVERY_SECONDS):
@@ -72,11 +89,17 @@ async def run(
         announce(handshake, notifier, reload.take())
         current = status.take() or current
         if current is not None:
-            notifier.status(current.summary)
+            notifier.status(line(handshake, current))
             answer(handshake, notifier, current)
-        if not handshake.ready_sent:
+        if not handshake.ready_sent and handshake.patient:
             notifier.extend_timeout(EXTEND_BY_SECONDS)
         ctx.progress()
+
+
+def line(handshake: Handshake, status: Status) -> str:
+    """Return the status line; it names as late what is not in force although nobody waits for it any longer."""
+    in_time = status.ready or handshake.verified or handshake.patient
+    return status.summary if in_time else f"late: {status.summary}"
 
 
 def announce(handshake: Handshake, notifier: Notifier, requested: int | None) -> None:
@@ -91,7 +114,14 @@ def announce(handshake: Handshake, notifier: Notifier, requested: int | None) ->
 
 
 def answer(handshake: Handshake, notifier: Notifier, status: Status) -> None:
-    """Send READY when the first configuration is in force, or when an announced reload has its outcome."""
+    """End the start with READY, for one reason or the other, or an announced reload that has its outcome."""
+    if status.ready and not handshake.verified:
+        handshake.verified = True
+        end_start(handshake, notifier)
+        log.info("ready", message_id=events.READY, summary=status.summary)
+    elif not handshake.ready_sent and not handshake.patient:
+        end_start(handshake, notifier)
+        log.warning("late: others need not wait any longer", message_id=events.LATE, summary=status.summary)
     outcome = max(status.reload.verified, status.reload.failed)
     if handshake.reloading and outcome >= handshake.reload_announced:
         handshake.reload_answered = handshake.reload_announced
@@ -102,10 +132,13 @@ def answer(handshake: Handshake, notifier: Notifier, status: Status) -> None:
             reload=handshake.reload_announced,
             result=reload_result(status),
         )
-    elif status.ready and not handshake.ready_sent:
+
+
+def end_start(handshake: Handshake, notifier: Notifier) -> None:
+    """Send READY, unless the start is over."""
+    if not handshake.ready_sent:
         handshake.ready_sent = True
         notifier.ready()
-        log.info("ready", message_id=events.READY, summary=status.summary)
 
 
 def reload_result(status: Status) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.systemd.actor import EXTEND_EVERY_SECONDS, Handshake, run
+from actors.systemd.actor import EXTEND_EVERY_SECONDS, PATIENCE_SECONDS, Handshake, run
 from config.status import ReloadStatus, Status
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
@@ -89,6 +89,56 @@ async def test_the_start_timeout_is_extended_until_ready_and_no_longer(
     count = scene.notifier.heard("EXTEND")
     await trio.sleep(EXTEND_EVERY_SECONDS * 5)
     assert scene.notifier.heard("EXTEND") == count
+
+
+async def test_a_start_that_waits_for_ever_ends_in_a_status_that_says_so(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    scene.status.set(STARTING)
+    await trio.sleep(PATIENCE_SECONDS - 1)
+    assert scene.notifier.heard("READY") == 0
+    await trio.sleep(1 + EXTEND_EVERY_SECONDS)
+    assert scene.notifier.heard("READY") == 1
+    assert scene.notifier.said[-2:] == ["STATUS late: waiting for FRR", "READY"]
+    count = scene.notifier.heard("EXTEND")
+    await trio.sleep(PATIENCE_SECONDS)
+    assert scene.notifier.heard("READY") == 1
+    assert scene.notifier.heard("EXTEND") == count
+
+
+async def test_what_comes_into_force_late_is_not_a_second_start(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    scene.status.set(STARTING)
+    await trio.sleep(PATIENCE_SECONDS + EXTEND_EVERY_SECONDS)
+    scene.status.set(READY)
+    await trio.sleep(1)
+    assert scene.notifier.heard("STATUS ready: 1 session up") == 1
+    assert scene.notifier.heard("READY") == 1
+
+
+async def test_a_restarted_actor_has_no_more_patience_than_the_first(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    scene = Scene()
+    scene.status.set(STARTING)
+    with trio.move_on_after(PATIENCE_SECONDS - 1):
+        await scene.play()
+    nursery.start_soon(scene.play)
+    await trio.sleep(1 + EXTEND_EVERY_SECONDS)
+    assert scene.notifier.heard("READY") == 1
+
+
+async def test_one_that_says_nothing_is_left_to_systemd(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    await trio.sleep(2 * PATIENCE_SECONDS)
+    assert scene.notifier.heard("READY") == 0
+    assert scene.notifier.heard("EXTEND") <= PATIENCE_SECONDS / EXTEND_EVERY_SECONDS
 
 
 async def test_a_reload_is_announced_and_answered_when_it_is_verified(nursery: trio.Nursery) -> None:
