@@ -98,6 +98,7 @@ class ReloadDriver:
         except CommandTimeout:
             await self._unwedger.after_timeout()
             raise
+        self._unwedger.after_success()
         path.unlink(missing_ok=True)
         return _complaints(done)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from actors.frr import unwedging
 from actors.frr.apply import Applier
 from actors.frr.driver import ReloadDriver
 from actors.frr.render import render
@@ -281,11 +282,32 @@ async def test_a_healthy_management_daemon_is_not_taken_for_a_locked_one(bench: 
     assert mgmtd_of(bench.frr) == before
 
 
-async def test_a_management_daemon_whose_lock_nobody_gives_back_is_ended(bench: Bench) -> None:
-    pid = bench.frr.pid("mgmtd")
+async def test_a_management_daemon_whose_lock_somebody_holds_is_not_ended(bench: Bench) -> None:
+    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    before = mgmtd_of(bench.frr)
     with lock_holder(bench.frr):
-        helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
         await helper.after_timeout()
+        assert mgmtd_of(bench.frr) == before
+        assert is_alive(before[0])
+
+
+async def test_a_management_daemon_whose_commit_never_ends_is_ended_in_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.applied(BASIC)
+    monkeypatch.setattr(unwedging, "COMMIT_SECONDS", 2.0)
+    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    pid = bench.frr.pid("mgmtd")
+    bench.frr.kill("zebra", signal.SIGSTOP)
+    # The client of the commit is killed, as the driver does beyond its deadline; mgmtd goes on waiting for zebra.
+    with pytest.raises(CommandTimeout):
+        await Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name).run(
+            "-d", "mgmtd", "-c", "configure terminal", "-c", "vrf late", "-c", "vni 4711", seconds=3.0
+        )
+    await helper.after_timeout()
+    assert is_alive(pid)
+    await trio.sleep(2.0)
+    await helper.after_timeout()
     eventually("mgmtd is gone", lambda: not is_alive(pid))
 
 
