@@ -97,11 +97,13 @@ class FrrInstance:
 
 
 def is_alive(pid: int) -> bool:
+    """Return whether anything is left of a process: its sockets are open until the last of its threads has ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"
+    return state != "Z" or len(threads) > 1
 
 
 @contextmanager
