@@ -16,13 +16,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import trio
 
 from config.api import ApiCredentials
 from supervisor.version import VERSION
 
-from .errors import UnreachableError, error_for, one_line
+from .errors import InvalidError, UnreachableError, error_for, one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -158,7 +159,7 @@ class KubeClient:
         lasting = int(params.get("timeoutSeconds", WATCH_SECONDS * random.uniform(0.8, 1.2)))  # noqa: S311 - no secret
         params = {**params, "watch": "true", "timeoutSeconds": lasting}
         timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS, read=lasting + SLACK_SECONDS)
-        request = self._client().build_request("GET", path, params=params, timeout=timeout)
+        request = self._request("GET", path, params=params, timeout=timeout)
         with self._deadline(f"watch {path}"):
             response = await self._received(request)
         try:
@@ -194,7 +195,7 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> bytes:
         headers = {"Content-Type": content_type} if content is not None else {}
-        request = self._client().build_request(method, path, params=params, content=content, headers=headers)
+        request = self._request(method, path, params=params, content=content, headers=headers)
         with self._deadline(f"{method} {path}"):
             response = await self._received(request)
             try:
@@ -206,6 +207,18 @@ class KubeClient:
             _raise_for(response.status_code, response.headers, answer, f"{method} {path}")
         return answer
 
+    def _request(self, method: str, path: str, **more: Any) -> httpx.Request:
+        """Return a request. Raises :class:`InvalidError` for a path or parameters that no URL can have."""
+        import httpx
+
+        # A name from outside is text of a path and nothing else: no query, no fragment, no way up.
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            raise InvalidError(f"{method} {one_line(path)}: no object has such a name")
+        try:
+            return self._client().build_request(method, quote(path), **more)
+        except httpx.InvalidURL as error:
+            raise InvalidError(f"{method} {one_line(path)}: {one_line(str(error))}") from None
+
     async def _received(self, request: httpx.Request) -> httpx.Response:
         import httpx
 
@@ -214,7 +227,7 @@ class KubeClient:
         self.requests += 1
         try:
             return await self._client().send(request, stream=True)
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
+        except (httpx.HTTPError, ssl.SSLError, OSError) as error:
             raise UnreachableError(f"{self.credentials.server}: {_words(error)}") from None
 
     @contextmanager

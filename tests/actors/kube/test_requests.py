@@ -46,6 +46,38 @@ async def test_the_address_may_have_a_path_of_its_own() -> None:
     assert server.heads[0].startswith("GET /k8s/clusters/c-1/version HTTP/1.1\r\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("a b", "a%20b"), ("a?b=c", "a%3Fb%3Dc"), ("a#b", "a%23b"), ("100%", "100%25"), ("%2e%2e", "%252e%252e")],
+)
+async def test_a_name_in_a_path_is_never_more_than_a_name(name: str, sent: str) -> None:
+    async with talking(saying(whole())) as (client, server):
+        await client.get(f"/api/v1/nodes/{name}", {"limit": 1})
+    assert server.heads[0].startswith(f"GET /api/v1/nodes/{sent}?limit=1 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/api/v1/namespaces/../nodes", {}),
+        ("/api/v1/nodes/.", {}),
+        ("/api/v1/nodes/" + "x" * 70_000, {}),
+        ("/api/v1/nodes", {"fieldSelector": "x" * 70_000}),
+    ],
+    ids=["way up", "dot", "long path", "long parameter"],
+)
+async def test_what_no_address_can_be_made_of_is_refused_before_it_is_sent(path: str, params: dict[str, str]) -> None:
+    async with talking(saying(whole())) as (client, server):
+        with pytest.raises(InvalidError):
+            await client.get(path, params)
+        with pytest.raises(InvalidError):
+            async with client.watch(path, params):
+                pass
+        await client.get("/version")
+    assert len(server.heads) == 1
+    assert server.heads[0].startswith("GET /version ")
+
+
 async def test_the_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
