@@ -131,7 +131,8 @@ class HealthReport:
     """What the router is actually doing.
 
     ``verified``: generation ``generation`` is applied in FRR and kernel, and zebra knows each VNI with its VRF and bgpd
-    each session. Sessions need not be Established for that.
+    each session, or has had the time for it: then the VNI or session is among the ``failures``. Sessions need not be
+    Established for that.
     """
 
     generation: int

@@ -20,7 +20,7 @@ from supervisor.actor import ActorContext
 from supervisor.channel import Latest, LatestReader
 from supervisor.logs import get_logger
 
-from .assess import Inputs, assess
+from .assess import CORE_DAEMONS, Inputs, assess
 from .changes import changes
 from .observing import Asking, observe
 
@@ -34,7 +34,8 @@ RETRY_FIRST_SECONDS = 0.2
 RETRY_LONGEST_SECONDS = 5.0
 #: Wait between two looks at a healthy router, seconds; sessions that go down are seen this late at worst.
 INTERVAL_SECONDS = 15.0
-#: How long after a new outcome something not working counts as not finished rather than failed, seconds.
+#: How long after a new outcome, or after a daemon has come, something not working counts as not finished rather than
+#: failed, seconds.
 SETTLE_SECONDS = 10.0
 #: Deadline of one look: two vtysh processes of this many seconds each at most.
 VTYSH_SECONDS = 20.0
@@ -92,6 +93,7 @@ class _Looking:
         self._changed = trio.Event()
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time()
+        self._daemons: frozenset[str] = frozenset()
         self._last: HealthReport | None = None
 
     def take_desired(self, state: DesiredState) -> None:
@@ -110,9 +112,12 @@ class _Looking:
     def _note_outcome(self, old: FrrOutcome | KernelOutcome | None, new: FrrOutcome | KernelOutcome) -> None:
         """Start over with quick looks; a repeated outcome that changed nothing needs one look and no patience."""
         if old is None or new.changed or (old.desired.generation, old.applied) != (new.desired.generation, new.applied):
-            self._retry = RETRY_FIRST_SECONDS
-            self._settled_at = trio.current_time() + SETTLE_SECONDS
+            self._settle()
         self._changed.set()
+
+    def _settle(self) -> None:
+        self._retry = RETRY_FIRST_SECONDS
+        self._settled_at = trio.current_time() + SETTLE_SECONDS
 
     async def due(self) -> None:
         """Wait until something arrives that has to be looked at, or until it is time to look again."""
@@ -125,7 +130,7 @@ class _Looking:
             return INTERVAL_SECONDS
         if self._last is None:
             return 0.0
-        if self._last.verified:
+        if self._last.verified and not self._last.failures:
             self._retry = RETRY_FIRST_SECONDS
             return INTERVAL_SECONDS
         pause, self._retry = self._retry, min(self._retry * 2, RETRY_LONGEST_SECONDS)
@@ -134,6 +139,10 @@ class _Looking:
     async def look(self) -> None:
         with self._ctx.working("asking FRR", 2 * VTYSH_SECONDS + 5):
             seen = await observe(self._vtysh)
+        if not seen.daemons & CORE_DAEMONS <= self._daemons:
+            # It starts with nothing, and what it had is given to it again only when somebody notices.
+            self._settle()
+        self._daemons = seen.daemons
         report = assess(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
         for change in changes(self._last, report, answered=not seen.error):
             write = LOG.info if change.level == "info" else LOG.warning

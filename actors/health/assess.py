@@ -1,7 +1,9 @@
 """Judging what FRR says against what was asked for: a pure function from observation and outcomes to a report.
 
-Promises: ``verified`` is never claimed from an old outcome or a partial answer; a resource that FRR or the kernel has
-already refused is not blamed twice; every verdict of not working comes with the reason that a person can act on.
+Promises: ``verified`` is never claimed from an old outcome or a partial answer, nor before everything works or has had
+its time; what does not work after that is a failure of its own resource, which keeps nobody else waiting; a resource
+that FRR or the kernel has already refused is not blamed twice; every verdict of not working comes with the reason that
+a person can act on.
 """
 
 from __future__ import annotations
@@ -73,13 +75,12 @@ def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthR
     gone = [f"{daemon} is not running" for daemon in absent]
     # While a daemon is gone, what it would have to tell is unknown, and nobody's fault but the daemon's.
     can_tell = seen.daemons >= CORE_DAEMONS
-    reasons = [
-        *unapplied,
-        *gone,
+    judged = can_tell and not unapplied and not inputs.settling
+    unfinished = [] if judged else [
         *(f"{vni.resource}: {vni.detail}" for vni in vnis if can_tell and not vni.ok),
         *(f"{named(session)} is not configured in bgpd" for session in missing),
-    ]
-    judged = can_tell and not unapplied and not inputs.settling
+    ]  # fmt: skip
+    reasons = [*unapplied, *gone, *unfinished]
     return HealthReport(
         generation=state.generation,
         reload_id=state.reload_id,
@@ -111,8 +112,10 @@ def _summary(
         return f"verifying generation {state.generation}: {reasons[0]}{more}"
     real = [session for session in sessions if session.state != LISTENING]
     up = sum(session.state == ESTABLISHED for session in real)
+    working = sum(vni.ok for vni in vnis)
+    of_all = f" of {len(vnis)}" if working < len(vnis) else ""
     noun = "VNI" if len(vnis) == 1 else "VNIs"
-    return f"generation {state.generation} verified: {up} of {len(real)} sessions up, {len(vnis)} {noun}"
+    return f"generation {state.generation} verified: {up} of {len(real)} sessions up, {working}{of_all} {noun}"
 
 
 def _failures(

@@ -64,7 +64,6 @@ def test_vnis_carry_provenance_and_what_they_reach() -> None:
 )
 def test_a_vni_that_does_not_work_is_a_failure_with_its_cause(sample: str, resource: ResourceId, detail: str) -> None:
     report = assess(applied(desired()), observed(sample))
-    assert not report.verified
     assert verdict(report, resource).detail == detail
     failure = next(failure for failure in report.failures if failure.resource == resource)
     assert (failure.message, failure.reason) == (detail, Reason.OVERLAY_ATTACHMENT_FAILED)
@@ -73,8 +72,8 @@ def test_a_vni_that_does_not_work_is_a_failure_with_its_cause(sample: str, resou
 def test_a_vni_that_zebra_calls_up_but_bgpd_has_lost_does_not_work() -> None:
     seen = replace(observed("up"), l3vnis={"default": 0, "red": 0})
     report = assess(applied(desired()), seen)
-    assert not report.verified
     assert "bgpd's VRF red has not taken it up" in verdict(report, RED).detail
+    assert [failure.resource for failure in report.failures] == [RED]
 
 
 @pytest.mark.parametrize(
@@ -177,6 +176,21 @@ def test_bfdd_is_not_missed_where_nobody_uses_bfd() -> None:
 
 def test_a_node_without_configuration_is_verified_when_frr_runs() -> None:
     assert assess(applied(DesiredState(1, "n1", 0)), observed("empty")).verified
+
+
+def test_a_vni_that_has_had_its_time_and_does_not_work_keeps_nobody_waiting() -> None:
+    seen = replace(observed("up"), l3vnis={"default": 0, "red": 0})
+    early, late = assess(applied(desired(4, reload_id=2), settling=True), seen), assess(applied(desired(4)), seen)
+    assert (early.verified, early.failures) == (False, ())
+    assert (late.verified, late.summary) == (True, "generation 4 verified: 1 of 4 sessions up, 2 of 3 VNIs")
+    assert [failure.resource for failure in late.failures] == [RED]
+
+
+def test_a_session_that_has_had_its_time_and_is_not_there_keeps_nobody_waiting() -> None:
+    seen = replace(observed("up"), listen_ranges=frozenset())
+    early, late = assess(applied(desired(), settling=True), seen), assess(applied(desired()), seen)
+    assert (early.verified, early.failures) == (False, ())
+    assert (late.verified, [failure.resource for failure in late.failures]) == (True, [UNDERLAY])
 
 
 def test_while_it_settles_nothing_is_blamed_yet_and_nothing_is_verified_either() -> None:

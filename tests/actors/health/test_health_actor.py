@@ -114,11 +114,12 @@ async def test_a_healthy_router_that_breaks_is_noticed_and_watched_closely(
     await until_verified(reports)
     broken_at = trio.current_time()
     bench.frr.situation = "links_down"
-    while (await reports.receive()).verified:
+    while not (await reports.receive()).failures:
         pass
     assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS
     bench.frr.situation = "up"
-    await until_verified(reports)
+    while (await reports.receive()).failures:
+        pass
     assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS + 1
 
 
@@ -130,6 +131,33 @@ async def test_failures_are_named_only_once_frr_had_time_to_settle(bench: Bench,
     while not (await reports.receive()).failures:
         pass
     assert trio.current_time() - started >= actor.SETTLE_SECONDS
+
+
+async def test_what_never_works_is_waited_for_only_while_frr_settles(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "no_bgp"
+    bench.apply(desired(2, reload_id=5))
+    started = trio.current_time()
+    report = await until_verified(bench.out.reader())
+    assert actor.SETTLE_SECONDS <= trio.current_time() - started <= actor.SETTLE_SECONDS + actor.RETRY_LONGEST_SECONDS
+    assert (report.generation, report.reload_id) == (2, 5)
+    assert report.failures
+
+
+async def test_a_daemon_that_has_just_come_is_not_expected_to_know_anything_yet(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.apply(desired())
+    reports = bench.out.reader()
+    await until_verified(reports)
+    await trio.sleep(actor.SETTLE_SECONDS)
+    bench.frr.situation = "bgpd_gone"
+    while (await reports.receive()).verified:
+        pass
+    bench.frr.situation = "no_bgp"
+    report = await reports.receive()
+    assert report.daemons["bgpd"]
+    assert (report.verified, report.failures) == (False, ())
+    assert (await until_verified(reports)).failures
 
 
 async def test_a_repeated_outcome_without_changes_gives_no_new_grace(bench: Bench, autojump_clock: MockClock) -> None:
