@@ -7,6 +7,7 @@ what a command printed decides, not only how vtysh ended.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,8 +17,14 @@ from supervisor.subprocesses import Completed, run_command
 #: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
 SECONDS: Final = 20.0
 
-#: What vtysh says when a daemon that owns the command is not there, or does not answer any more.
-_ABSENT: Final = ("failed to connect to any daemons", " is not running", "vtysh: error reading from")
+#: What vtysh says, on either stream, when a daemon that owns the command is not there, or does not answer any more. It
+#: says so in lines of its own: a description in the running configuration may hold the same words.
+_ABSENT: Final = re.compile(
+    r"^(?:Exiting: failed to connect to any daemons|[a-z0-9]+ is not running[ \r]*$|vtysh: error reading from ).*",
+    re.MULTILINE,
+)
+#: A daemon that goes in the middle of its answer leaves half a line; nothing of a user's is ever printed as an error.
+_LOST: Final = re.compile(r"vtysh: error reading from .*")
 
 
 class FrrUnavailable(DependencyFault):
@@ -73,8 +80,9 @@ def _as_options(commands: Sequence[str]) -> list[str]:
 
 def _checked(completed: Completed) -> str:
     said = f"{completed.stdout}\n{completed.stderr}"
-    if any(phrase in said for phrase in _ABSENT):
-        raise FrrUnavailable(f"FRR does not answer: {_last_line(said)}")
+    absence = _ABSENT.search(said) or _LOST.search(completed.stderr)
+    if absence:
+        raise FrrUnavailable(f"FRR does not answer: {absence[0].strip()}")
     complaint = next((line for line in completed.stdout.splitlines() if line.startswith("% ")), "")
     if completed.returncode != 0 or complaint:
         raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {complaint or _last_line(said)}")

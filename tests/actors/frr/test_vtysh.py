@@ -51,6 +51,34 @@ async def test_no_daemon_at_all_is_an_unavailable_frr(tmp_path: Path) -> None:
         await vtysh(tmp_path, "echo 'Exiting: failed to connect to any daemons.' >&2; exit 1").text("show a")
 
 
+@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize("message", ["bgpd is not running", "vtysh: error reading from bgpd: Connection reset (104)"])
+async def test_a_daemon_that_is_away_is_an_unavailable_frr_on_either_stream(
+    message: str, stream: int, tmp_path: Path
+) -> None:
+    with pytest.raises(FrrUnavailable, match=f"FRR does not answer: {message[:20]}"):
+        await vtysh(tmp_path, f"echo hostname x; echo '{message}' >&{stream}").text("show a")
+
+
+async def test_a_daemon_that_goes_in_the_middle_of_a_line_is_an_unavailable_frr(tmp_path: Path) -> None:
+    with pytest.raises(FrrUnavailable, match="error reading from bgpd"):
+        await vtysh(tmp_path, "printf 'half vtysh: error reading from bgpd: Success (0)' >&2").text("show a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " neighbor 10.0.0.1 description uplink B is not running",
+        " description is not running",
+        "interface eth0\n description vtysh: error reading from bgpd",
+        "! ' failed to connect to any daemons",
+    ],
+)
+async def test_text_of_users_that_sounds_like_it_is_no_absence(line: str, tmp_path: Path) -> None:
+    (tmp_path / "running").write_text(f"{line}\n")
+    assert await vtysh(tmp_path, f"cat {tmp_path / 'running'}").text("show running-config") == f"{line}\n"
+
+
 async def test_a_complaint_counts_even_with_exit_code_zero(tmp_path: Path) -> None:
     with pytest.raises(VtyshRefused, match="Unknown command"):
         await vtysh(tmp_path, "echo '% Unknown command: show a'").text("show a")
