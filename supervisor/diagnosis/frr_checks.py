@@ -117,7 +117,7 @@ def running(facts: Facts) -> Iterator[Finding]:
         yield error(
             "frr-running",
             f"zebra does not run in the network namespace {facts.settings.netns}",
-            f"systemctl restart openperouter-netns; {_restart(facts)}",
+            _restart(facts),
         )
 
 

@@ -27,7 +27,9 @@ def netns(facts: Facts) -> Iterator[Finding]:
     if facts.network is None:
         return
     if facts.network.router is None:
-        yield error("netns", facts.network.router_problem, "systemctl restart openperouter-netns")
+        # FRR keeps one that was deleted alive, nameless, with the card in it. Its unit makes a new one when it starts.
+        cure = f"systemctl restart {facts.frr_unit}; a virtual card (VLAN, bond) has to be made anew on the host"
+        yield error("netns", facts.network.router_problem, cure)
     else:
         yield ok("netns", f"{facts.settings.netns} is there")
 
