@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class LastGoodError(ValueError):
-    """Stored text is not what :func:`to_json` wrote. It is safe to go on with ``LastGood()``."""
+    """What is stored is not what :func:`to_json` wrote, or cannot be read. Going on with ``LastGood()`` is safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,29 @@ def from_json(text: str) -> LastGood:
     if not isinstance(stored, dict) or stored.get("version") != _VERSION:
         raise LastGoodError(f"not a version {_VERSION} store of configuration files")
     files = stored.get("files")
-    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+    if not isinstance(files, dict) or not all(_is_text(one) for item in files.items() for one in item):
         raise LastGoodError("its files are not texts by path")
     return LastGood(MappingProxyType(dict(files)))
+
+
+def read_texts(path: Path) -> LastGood:
+    """Return what is stored at ``path``, an empty value when there is no such file. Raises :class:`LastGoodError`."""
+    try:
+        return from_json(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        return LastGood()
+    except UnicodeDecodeError:
+        raise LastGoodError("not UTF-8") from None
+    except OSError as error:
+        raise LastGoodError(f"cannot be read: {error.strerror}") from None
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that a file can hold: JSON can spell halves of characters, which UTF-8 has not."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from config.last_good import LastGood, LastGoodError, from_json, to_json
+from config.last_good import LastGood, LastGoodError, read_texts, to_json
 from config.provenance import Origin, Problem, Reason, Severity, errors
 from config.reports import NodeIdentity, Resource, StaticSnapshot
 from config.resolve import resolve
@@ -106,10 +106,8 @@ class Memory:
 def recall_texts(path: Path) -> LastGood:
     """Return remembered texts; a damaged memory counts as none, and is said."""
     try:
-        return from_json(path.read_text())
-    except FileNotFoundError:
-        return LastGood()
-    except (OSError, LastGoodError) as error:
+        return read_texts(path)
+    except LastGoodError as error:
         log.warning(
             "the last good configuration on disk is not usable", message_id=events.MEMORY_LOST, file=path, error=error
         )

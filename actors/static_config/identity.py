@@ -68,7 +68,7 @@ def recall(path: Path) -> NodeIdentity | None:
     try:
         data = json.loads(path.read_text())
         name, index, log_level = data["name"], data["index"], data["log_level"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if not (isinstance(name, str) and isinstance(index, int) and index >= 0 and isinstance(log_level, str)):
         return None

@@ -130,8 +130,10 @@ def from_json(text: str) -> Trial:
 
 
 def _text(value: object) -> str:
+    """Return a text that a file can hold: JSON can spell halves of characters, which UTF-8 has not."""
     if not isinstance(value, str):
         raise TypeError
+    value.encode("utf-8")
     return value
 
 
@@ -227,7 +229,7 @@ class Journal:
         try:
             stored = json.loads(self.ended_file.read_text(encoding="utf-8"))
             return Ending(str(stored["id"]), bool(stored["confirmed"]), str(stored["reason"]), float(stored["at"]))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def how_ended(self, trial_id: str) -> str:

@@ -19,7 +19,7 @@ from config.api_memory import ApiMemory
 from config.desired import DesiredState, IPInterface, RememberedApi
 from config.entries import resource_name, unique_names
 from config.files import UnreadableFileError, read_bounded
-from config.last_good import LastGood, LastGoodError, from_json
+from config.last_good import LastGood, LastGoodError, read_texts
 from config.node import load_node_config
 from config.provenance import Kind, Origin, Problem, Reason, Severity, errors
 from config.reports import NodeIdentity, Resource, StaticSnapshot
@@ -199,6 +199,6 @@ def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
 
 def _last_good(settings: Settings) -> LastGood:
     try:
-        return from_json((settings.state_dir / "last-good.json").read_text())
-    except (FileNotFoundError, LastGoodError):
+        return read_texts(settings.state_dir / "last-good.json")
+    except LastGoodError:
         return LastGood()

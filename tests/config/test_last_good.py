@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.last_good import LastGood, LastGoodError, from_json, to_json
+from config.last_good import LastGood, LastGoodError, from_json, read_texts, to_json
 
-_TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4)
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+_TEXTS = st.dictionaries(_TEXT, _TEXT, max_size=4)
 
 
 @given(_TEXTS)
@@ -23,7 +26,7 @@ def test_equal_values_are_stored_alike() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"version": 2, "files": {}}', '{"version": 1}', '{"version": 1, "files": {"a": 1}}',
-     '{"version": 1, "files": []}', "[" * 100_000],
+     '{"version": 1, "files": []}', '{"version": 1, "files": {"a": "\\ud800"}}', "[" * 100_000],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(LastGoodError):
@@ -38,3 +41,16 @@ def test_unchanged_texts_give_the_same_value() -> None:
     value = LastGood({"a": "1"})
     assert value.with_texts({"a": "1"}) is value
     assert value.with_texts({"a": "2"}).texts == {"a": "2"}
+
+
+@pytest.mark.parametrize("stored", [b"\xff\xfe", b"\x00", '{"version": 1, "files": {}}'.encode("utf-16")])
+def test_what_is_no_text_is_refused_like_any_other_damage(tmp_path: Path, stored: bytes) -> None:
+    (tmp_path / "last-good.json").write_bytes(stored)
+    with pytest.raises(LastGoodError):
+        read_texts(tmp_path / "last-good.json")
+
+
+def test_nothing_stored_is_an_empty_value_but_a_file_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    assert read_texts(tmp_path / "none") == LastGood()
+    with pytest.raises(LastGoodError, match="cannot be read: Is a directory"):
+        read_texts(tmp_path)

@@ -72,7 +72,11 @@ def test_an_identity_survives_on_disk(tmp_path: Path) -> None:
     assert (tmp_path / "identity.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "a"}', '{"name": "a", "index": -1, "log_level": "info"}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"name": "a"}', '{"name": "a", "index": -1, "log_level": "info"}', "[" * 100_000, "\xff"],
+    ids=["empty", "half", "list", "partial", "negative", "deep", "binary"],
+)
 def test_a_damaged_memory_is_no_memory(tmp_path: Path, text: str) -> None:
-    (tmp_path / "identity.json").write_text(text)
+    (tmp_path / "identity.json").write_bytes(text.encode("latin-1"))
     assert recall(tmp_path / "identity.json") is None

@@ -170,9 +170,11 @@ async def test_the_memory_on_disk_is_for_root_alone(node: Node) -> None:
     assert (node.settings.state_dir / "last-good.json").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_damaged_memory_is_said_and_survived(node: Node) -> None:
+@pytest.mark.parametrize("damage", [b"{", b"\xff\xfe", b"[" * 100_000], ids=["half", "binary", "deep"])
+@pytest.mark.parametrize("name", ["last-good.json", "in-force.json", "node.json"])
+async def test_a_damaged_memory_is_said_and_survived(node: Node, name: str, damage: bytes) -> None:
     node.write("a", GOOD)
-    (node.settings.state_dir / "last-good.json").write_text("{")
+    (node.settings.state_dir / name).write_bytes(damage)
     async with node.alive() as snapshots:
         assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
 

@@ -164,9 +164,10 @@ def test_another_trial_is_neither_confirmed_nor_ended_by_mistake(journal: Journa
         '{"version": 2}',
         '{"version": 1, "texts": 3}',
         to_json(trial_at(Moment("b", 1.0), {"/c/x": ""})).replace('"x"', '"../x"'),
+        to_json(trial_at(Moment("b", 1.0), {"/c/x": "\ud800"})),
     ],
     # Not their texts: a trial's id is random, and parallel test runners compare names.
-    ids=["half", "list", "newer", "untyped", "escaping"],
+    ids=["half", "list", "newer", "untyped", "escaping", "half a character"],
 )
 def test_a_damaged_trial_is_no_trial_and_does_not_stay_in_the_way(journal: Journal, trial: Trial, damage: str) -> None:
     journal.open_file.write_text(damage)

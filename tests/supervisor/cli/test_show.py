@@ -109,3 +109,13 @@ def test_remembered_objects_are_part_of_the_desired_state(settings: Path, capsys
     document = yaml.safe_load(capsys.readouterr().out)
     assert document["remembered"] == {"objects": 1, "synced_at": 1000.0}
     assert [vni["origin"].rpartition("/")[2] for vni in document["l3vnis"]] == ["openpe_l3vni.yaml:2:5", "blue@7"]
+
+
+def test_a_damaged_memory_of_the_files_hides_nothing_of_them(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = settings.parent / "state"
+    state.mkdir(exist_ok=True)
+    (state / "last-good.json").write_bytes(b"\xff\xfe")
+    assert show(settings, "desired") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["underlay"]["vteps"] == ["100.65.0.3/32"]
