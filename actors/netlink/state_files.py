@@ -3,21 +3,28 @@
 Both are small JSON files in the state directory, replaced atomically and synced before the step that relies on them.
 The journal belongs to one boot: after a reboot the NIC is the host's again, and whoever configures the host has
 configured it.
+
+Both files are read by older and newer versions of the program as well: an upgrade or a downgrade does not reboot. What
+a version does not know in them it ignores, what it misses has a default; so there is one ``version``, and none is asked
+for.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.desired import Family
 from supervisor.atomic_file import remove_stale, write_atomic
 
 from .objects import Address, NicPhase, NicRecord, SavedRoute
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 JOURNAL = "nic-journal.json"
@@ -47,7 +54,7 @@ class StateFiles:
         if content.get("boot") != self._boot:
             return {}
         try:
-            return {name: _record(fields) for name, fields in content.get("nics", {}).items()}
+            return {name: _record(found) for name, found in content.get("nics", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             self._set_aside(self._journal)
             return {}
@@ -96,23 +103,32 @@ def _store(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _fields(record: NicRecord) -> dict[str, Any]:
-    fields = asdict(record)
-    for address in fields["addresses"]:
+    found = asdict(record)
+    for address in found["addresses"]:
         address["interface"] = str(address["interface"])
-    return fields
+    return found
 
 
-def _record(fields: Mapping[str, Any]) -> NicRecord:
+def _record(found: Mapping[str, Any]) -> NicRecord:
     addresses = tuple(
-        Address(**{**address, "interface": ip_interface(address["interface"])}) for address in fields["addresses"]
+        Address(**{**_known(Address, address), "interface": ip_interface(address["interface"])})
+        for address in found["addresses"]
     )
-    routes = tuple(SavedRoute(**{**route, "family": Family(route["family"])}) for route in fields["routes"])
+    routes = tuple(
+        SavedRoute(**{**_known(SavedRoute, route), "family": Family(route["family"])}) for route in found["routes"]
+    )
     return NicRecord(
         **{
-            **fields,
-            "phase": NicPhase(fields["phase"]),
+            **_known(NicRecord, found),
+            "phase": NicPhase(found["phase"]),
             "addresses": addresses,
             "routes": routes,
-            "altnames": tuple(fields["altnames"]),
+            "altnames": tuple(found["altnames"]),
         }
     )
+
+
+def _known(kind: type[DataclassInstance], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what this version knows of an object that perhaps a newer one wrote."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in found.items() if name in names}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import ip_interface
 from pathlib import Path
+from typing import Any
 
 from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
 from actors.netlink.state_files import StateFiles
@@ -58,7 +62,38 @@ def test_a_damaged_file_is_kept_aside_and_counts_as_none(tmp_path: Path) -> None
     assert (tmp_path / "nic-journal.damaged").read_text() == "{half"
 
 
-def test_a_record_with_unknown_fields_is_kept_aside(tmp_path: Path) -> None:
+def edited(directory: Path, edit: Callable[[dict[str, Any]], None]) -> dict[str, NicRecord]:
+    """Save the record, change what was written of it, and return what is read then."""
+    StateFiles(directory, "boot").save_nic(RECORD)
+    journal = directory / "nic-journal.json"
+    content = json.loads(journal.read_text())
+    edit(content["nics"]["eth1"])
+    journal.write_text(json.dumps(content))
+    return StateFiles(directory, "boot").journal()
+
+
+def test_what_a_newer_version_wrote_besides_is_ignored(tmp_path: Path) -> None:
+    def add(record: dict[str, Any]) -> None:
+        for part in (record, *record["addresses"], *record["routes"]):
+            part["surprise"] = {"from": "a newer version"}
+
+    assert edited(tmp_path, add) == {"eth1": RECORD}
+    assert not (tmp_path / "nic-journal.damaged").exists()
+    StateFiles(tmp_path, "boot").save_nic(RECORD)
+    assert "surprise" not in (tmp_path / "nic-journal.json").read_text()
+
+
+def test_what_an_older_version_did_not_write_is_as_it_was_then(tmp_path: Path) -> None:
+    def take(record: dict[str, Any]) -> None:
+        del record["group"], record["master"]
+        for address in record["addresses"]:
+            del address["label"], address["broadcast"]
+
+    plain = tuple(replace(address, label="", broadcast=None) for address in RECORD.addresses)
+    assert edited(tmp_path, take) == {"eth1": replace(RECORD, addresses=plain)}
+
+
+def test_a_record_without_what_each_has_is_kept_aside(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "boot")
     (tmp_path / "nic-journal.json").write_text('{"boot": "boot", "nics": {"eth1": {"surprise": 1}}}')
     assert files.journal() == {}
