@@ -7,12 +7,14 @@ Neither of those is transactional, and their exit codes are hints at best: whoev
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 from actors.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
-from supervisor.atomic_file import remove_stale, write_atomic
+from supervisor.atomic_file import write_atomic
 from supervisor.subprocesses import CommandTimeout, Completed, run_command
 
 from .redaction import redact
@@ -85,45 +87,53 @@ class ReloadDriver:
 
     async def refusal(self, text: str) -> str:
         """Let vtysh parse the text: it knows every daemon's grammar, but nothing of what the daemons think."""
-        path = self._write("check.conf", text)
-        done = await self._vtysh.run("-C", "-f", str(path), seconds=CHECK_SECONDS)
-        path.unlink(missing_ok=True)
+        with self._file("check.conf", text) as path:
+            done = await self._vtysh.run("-C", "-f", str(path), seconds=CHECK_SECONDS)
         return "" if done.returncode == 0 else _complaints(done) or "the dry run failed without a reason"
 
     async def send(self, commands: str) -> str:
         """Send a file to all daemons, each of which takes what it understands, in no order between daemons."""
-        path = self._write("commands.conf", commands)
-        try:
-            done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS)
-        except CommandTimeout:
-            await self._unwedger.after_timeout()
-            raise
+        with self._file("commands.conf", commands) as path:
+            try:
+                done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS)
+            except CommandTimeout:
+                await self._unwedger.after_timeout()
+                raise
         self._unwedger.after_success()
-        path.unlink(missing_ok=True)
         return _complaints(done)
 
     async def reload(self, text: str) -> str:
         """Let FRR's reload program work out the commands and send them."""
         # Not below a directory of the pathspace's name: the target of the final write is <confdir>/frr.conf.
-        path = self._write("frr.conf", text)
-        # Each vtysh that the program starts would complain of its absence, in pieces that mix with the others'.
-        below = self._directory / self._pathspace
-        below.mkdir(mode=0o700, exist_ok=True)
-        write_atomic(below / "vtysh.conf", "", mode=0o600)
-        places = ("--bindir", self._bindir, "--confdir", str(self._directory), "--rundir", str(self._directory))
-        options = ("--reload", "--stdout", "--log-level", "error", "-N", self._pathspace)
-        done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
-        path.unlink(missing_ok=True)
+        with self._file("frr.conf", text) as path:
+            # Each vtysh that the program starts would complain of its absence, in pieces that mix with the others'.
+            below = self._directory / self._pathspace
+            below.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(below / "vtysh.conf", "", mode=0o600)
+            places = ("--bindir", self._bindir, "--confdir", str(self._directory), "--rundir", str(self._directory))
+            options = ("--reload", "--stdout", "--log-level", "error", "-N", self._pathspace)
+            done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
         return _complaints(done)
 
-    def _write(self, name: str, text: str) -> Path:
+    @contextmanager
+    def _file(self, name: str, text: str) -> Iterator[Path]:
+        """Write a working file that lasts as long as the call that needs it, however that ends."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # mkdir's mode is subject to the umask, and the directory may be an older one.
         os.chmod(self._directory, 0o700)  # noqa: PTH101
+        self._sweep()
         path = self._directory / name
-        remove_stale(path)
-        write_atomic(path, text, mode=0o600)
-        return path
+        try:
+            write_atomic(path, text, mode=0o600)
+            yield path
+        finally:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove all working files: the reload program has one of its own, and a process that is killed leaves its."""
+        for entry in self._directory.iterdir():
+            if not entry.is_dir():
+                entry.unlink(missing_ok=True)
 
 
 def _complaints(done: Completed) -> str:
