@@ -36,6 +36,8 @@ This is the node. Things to try:
 Leave with "exit": the guest is thrown away.
 """
 
+_LOGS = topology.CHECKOUT / "build" / "guest-logs" / "demo"
+
 
 def main() -> int:
     """Run the demonstration; return the exit code."""
@@ -44,7 +46,12 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         with Machine.boot(ensure_image()) as machine:
-            failed = _demonstrate(machine)
+            try:
+                failed = _demonstrate(machine)
+            except GuestError:
+                collect(machine, _LOGS)
+                print(f"demo: logs of the failure are in {_LOGS}", file=sys.stderr)
+                raise
             if arguments.prompt:
                 print(_WELCOME, flush=True)
                 subprocess.run(machine.remote.argv("exec bash -l", terminal=True), check=False)
@@ -75,9 +82,8 @@ def _demonstrate(machine: Machine) -> int:
         print(f"{'ok    ' if verdict.ok else 'FAILED'}  {check.title:<42} {verdict.evidence}")
     failed = sum(not verdict.ok for _check, verdict in verdicts)
     if failed:
-        where = topology.CHECKOUT / "build" / "guest-logs" / "demo"
-        collect(machine, where)
-        print(f"\ndemo: FAILED: {failed} of {len(verdicts)} checks, {elapsed():.0f} s; logs are in {where}")
+        collect(machine, _LOGS)
+        print(f"\ndemo: FAILED: {failed} of {len(verdicts)} checks, {elapsed():.0f} s; logs are in {_LOGS}")
     else:
         print(f"\ndemo: ok: all {len(verdicts)} checks passed, {elapsed():.0f} s")
     sys.stdout.flush()
