@@ -25,13 +25,17 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class FileFact:
-    """One file or directory. ``mode`` has the permission bits only; owners are names, or numbers without one."""
+    """One file or directory. ``mode`` has the permission bits only; owners are names, or numbers without one.
+
+    ``sheltered`` says whether a directory above keeps others out, whatever the file's own mode.
+    """
 
     path: str
     mode: int
     owner: str = "root"
     group: str = "root"
     directory: bool = False
+    sheltered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

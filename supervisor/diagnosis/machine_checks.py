@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from actors.static_config.trial import ACCEPTED_FILE
 
@@ -79,15 +80,24 @@ def _file(facts: Facts, file: FileFact) -> Iterator[Finding]:
         yield error("files", f"{shown}: others than root can change what the router does", f"chmod go-w {file.path}")
     elif file.owner != "root":
         yield warning("files", f"{file.path} belongs to {file.owner}, not to root", f"chown root: {file.path}")
+    configs = facts.settings.configs_dir
+    cure = f"chmod {'0750' if file.directory else '0600'} {file.path}"
     if _is_secret(facts, file.path) and file.mode & 0o007:
-        cure = f"chmod {'0750' if file.directory else '0600'} {file.path}"
         yield error("files", f"{shown} and may hold passwords: it is open to everybody", cure)
+    # A neighbour's password may be in any of these. In a directory that keeps others out any mode will do.
+    elif _below(file.path, configs) and not file.directory and not file.sheltered and file.mode & stat.S_IROTH:
+        cure = f"{cure}; or for all of them chmod 0750 {configs}"
+        yield error("files", f"{shown} and may hold passwords: everybody can read it", cure)
 
 
 def _is_secret(facts: Facts, path: str) -> bool:
     settings = facts.settings
-    secret = (str(settings.state_dir), str(settings.configs_dir / "secrets"))
-    return any(path == one or path.startswith(f"{one}/") for one in secret)
+    secret = (settings.state_dir, settings.configs_dir / "secrets")
+    return any(path == str(one) or _below(path, one) for one in secret)
+
+
+def _below(path: str, directory: Path) -> bool:
+    return path.startswith(f"{directory}/")
 
 
 def trial(facts: Facts) -> Iterator[Finding]:

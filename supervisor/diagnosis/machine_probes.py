@@ -171,7 +171,13 @@ def file_fact(path: Path) -> FileFact | None:
     except FileNotFoundError:
         return None
     mode = stat.S_IMODE(status.st_mode)
-    return FileFact(str(path), mode, _user(status.st_uid), _group(status.st_gid), stat.S_ISDIR(status.st_mode))
+    owner, group = _user(status.st_uid), _group(status.st_gid)
+    return FileFact(str(path), mode, owner, group, stat.S_ISDIR(status.st_mode), _sheltered(path))
+
+
+def _sheltered(path: Path) -> bool:
+    """Say whether a directory above keeps others out. The path is judged as it is written, links and all."""
+    return any(not above.stat().st_mode & stat.S_IXOTH for above in path.absolute().parents)
 
 
 def _user(number: int) -> str:

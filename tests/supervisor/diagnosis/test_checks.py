@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
     "disk full": (replace(WELL, disks=(DiskFact("/var", 4096, 999),)), "disk", Level.ERROR, "/var", "df -h"),
     "no inodes": (replace(WELL, disks=(DiskFact("/var", 10**9, 0),)), "disk", Level.ERROR, "0 files", "df -h"),
     "writable configuration": (
-        with_file(FileFact(path("configs/openpe_x.yaml"), 0o666)),
+        with_file(FileFact(path("configs/openpe_x.yaml"), 0o666, sheltered=True)),
         "files",
         Level.ERROR,
         "0666",
@@ -95,6 +95,13 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         Level.ERROR,
         "secrets/fabric",
         "chmod 0600",
+    ),
+    "open configuration": (
+        with_file(FileFact(path("configs/openpe_x.yaml"), 0o644)),
+        "files",
+        Level.ERROR,
+        "openpe_x.yaml has mode 0644",
+        f"chmod 0600 {path('configs/openpe_x.yaml')}; or for all of them chmod 0750 {path('configs')}",
     ),
     "open state": (
         with_file(FileFact(str(SETTINGS.state_dir), 0o755, directory=True)),

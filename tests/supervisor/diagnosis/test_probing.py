@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,20 @@ def test_modes_and_owners_are_read(nowhere: Settings, tmp_path: Path) -> None:
     found = {fact.path: fact for fact in machine_probes.files(nowhere, tmp_path / "openperouter.yaml")}
     assert found[str(secret)].mode == 0o644
     assert found[str(secret.parent)].directory
+
+
+@pytest.mark.parametrize(("mode", "sheltered"), [(0o755, False), (0o711, False), (0o750, True), (0o700, True)])
+def test_a_file_is_sheltered_by_any_directory_above_it(nowhere: Settings, mode: int, *, sheltered: bool) -> None:
+    # Not tmp_path, which pytest keeps others out of.
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "configs" / "openpe_x.yaml"
+        file.parent.mkdir()
+        file.write_text("x")
+        Path(name).chmod(mode)
+        settings = nowhere.model_copy(update={"configs_dir": file.parent})
+        found = {fact.path: fact for fact in machine_probes.files(settings, file.parent / "openperouter.yaml")}
+    assert found[str(file)].sheltered is sheltered
+    assert found[str(file.parent)].sheltered is sheltered
 
 
 def test_what_trials_leave_behind_is_looked_at(nowhere: Settings, tmp_path: Path) -> None:

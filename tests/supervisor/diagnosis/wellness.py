@@ -95,6 +95,9 @@ WELL = Facts(
     ),
     files=(
         FileFact("/etc/openperouter/openperouter.yaml", 0o644),
+        FileFact(str(SETTINGS.configs_dir), 0o755, directory=True, sheltered=True),
+        FileFact(str(SETTINGS.configs_dir / "openpe_underlay.yaml"), 0o644, sheltered=True),
+        FileFact(str(SETTINGS.configs_dir / "openpe_red.yaml"), 0o640),
         FileFact(str(SETTINGS.state_dir), 0o750, directory=True),
         FileFact(str(SETTINGS.state_dir / "last-good.json"), 0o600),
         FileFact(str(SETTINGS.configs_dir / "secrets" / "fabric"), 0o600),
