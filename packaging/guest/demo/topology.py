@@ -71,7 +71,7 @@ def start(machine: Machine) -> float:
     done = machine.remote.run(command, seconds=START_SECONDS, check=False)
     if done.returncode != 0:
         why = machine.remote.run("systemctl status --no-pager --lines=40 openperouter", check=False)
-        raise GuestError(f"systemctl start openperouter failed: {done.stderr}\n{why.stdout}")
+        raise GuestError(f"systemctl start openperouter failed ({done.returncode}): {done.stderr}\n{why.stdout}")
     begin, end = done.stdout.split()
     return float(end) - float(begin)
 
