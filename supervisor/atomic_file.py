@@ -12,6 +12,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from .logs import get_logger
+
+LOG = get_logger("files")
+
 #: Temporary files are called ``.<name>.<random>.tmp``: hidden, and recognisable for :func:`remove_stale`.
 _SUFFIX: Final = ".tmp"
 
@@ -34,18 +38,20 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600, owner: tup
 
 
 def remove_stale(path: Path) -> None:
-    """Remove temporary files that a killed writer of ``path`` left behind.
+    """Remove temporary files that a killed writer of ``path`` left behind; a disk that refuses keeps them.
 
     For the single writer of ``path`` only, and not during its :func:`write_atomic`.
     """
-    if not path.parent.is_dir():
-        return
     prefix = f".{path.name}."
-    # Compared by hand because a name may contain characters that are special in a glob pattern.
-    for entry in path.parent.iterdir():
-        middle = entry.name.removeprefix(prefix).removesuffix(_SUFFIX)
-        if entry.name == f"{prefix}{middle}{_SUFFIX}" and _is_token(middle):
-            entry.unlink(missing_ok=True)
+    try:
+        # Compared by hand because a name may contain characters that are special in a glob pattern.
+        for entry in path.parent.iterdir() if path.parent.is_dir() else ():
+            middle = entry.name.removeprefix(prefix).removesuffix(_SUFFIX)
+            if entry.name == f"{prefix}{middle}{_SUFFIX}" and _is_token(middle):
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        # They are in nobody's way: each has a name of its own.
+        LOG.warning("cannot remove what an interrupted write left behind", file=path, error=error)
 
 
 def _is_token(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -160,3 +161,16 @@ def test_cleaning_up_touches_only_this_file_s_temporaries(tmp_path: Path) -> Non
 def test_cleaning_up_where_no_directory_is_does_nothing(tmp_path: Path) -> None:
     remove_stale(tmp_path / "absent" / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cleaning_up_on_a_disk_that_refuses_is_said_and_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".file.0123abcd.tmp").touch()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    remove_stale(tmp_path / "file")
+    assert ["cannot remove" in record.getMessage() for record in caplog.records] == [True]

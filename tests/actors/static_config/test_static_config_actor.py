@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Interface
@@ -175,6 +176,20 @@ async def test_the_memory_on_disk_is_for_root_alone(node: Node) -> None:
 async def test_a_damaged_memory_is_said_and_survived(node: Node, name: str, damage: bytes) -> None:
     node.write("a", GOOD)
     (node.settings.state_dir / name).write_bytes(damage)
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
+
+
+async def test_a_read_only_disk_with_a_left_over_temporary_file_does_not_keep_a_start(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.write("a", GOOD)
+    (node.settings.state_dir / ".last-good.json.0123abcd.tmp").touch()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
     async with node.alive() as snapshots:
         assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
 
