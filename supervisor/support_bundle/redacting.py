@@ -22,7 +22,7 @@ SHORT: Final = 5
 #: ``key: value``, ``key=value``, ``"key": "value"``: in YAML, JSON, environment files, sysctl and systemd's units.
 _ASSIGNMENT: Final = re.compile(
     r"(?<![\w.-])(?P<key>[\w.-]*"
-    r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|private[_-]?key|key-?data|psk)"
+    r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|private[_-]?key|key-?data|fastopen_key|rss_key|psk)"
     r"[\w.-]*)[\"']?[ \t]*(?P<sign>[:=])[ \t]*(?=(?P<value>\S[^\n]*))",
     re.IGNORECASE,
 )

@@ -21,6 +21,8 @@ NIC = "toswitch1"
 _SECONDS = 300
 PLANTED = f"{CONFIGS}/openpe_planted.yaml"
 RAW, SPELLED, FILED, LOGGED = "planted-raw-secret", "planted-yaml-secret", "planted-file-secret", "planted-log-secret"
+#: With it strangers make the kernel take their connections for known ones (ip-sysctl.rst).
+KERNELS, SYSCTL = "01020304-05060708-090a0b0c-0d0e0f10", "net.ipv4.tcp_fastopen_key"
 #: Stands for whatever is in files that no bundle may have.
 NEVER = "xylophone"
 NEVER_IN_A_BUNDLE = "api-snapshot.json mirror-key"
@@ -87,7 +89,10 @@ def planted(node: Machine) -> Iterator[Machine]:
     reload(node)
     entry = f"MESSAGE=peer said {RAW} and password={LOGGED}\\nOBJECT_SYSTEMD_UNIT=openperouter.service\\n"
     node.remote.run(f"printf '{entry}' | logger --journald")
+    before = node.remote.run(f"sysctl -n {SYSCTL}").stdout.strip()
+    node.remote.run(f"sysctl -q -w {SYSCTL}={KERNELS}")
     yield node
+    node.remote.run(f"sysctl -q -w {SYSCTL}={before}")
     node.remote.run(f"rm -rf {PLANTED} {secrets}; cd /var/lib/openperouter && rm {NEVER_IN_A_BUNDLE}")
     reload(node)
 
@@ -103,10 +108,11 @@ def test_a_bundle_has_everything_but_secrets(planted: Machine, tmp_path: Path) -
     planted.remote.copy_out("/run/bundle", tmp_path)
     planted.remote.run("rm -r /run/bundle")
     texts = unpacked((tmp_path / "report.tar.gz").read_bytes())
-    for secret in (RAW, SPELLED, FILED, LOGGED, NEVER):
+    for secret in (RAW, SPELLED, FILED, LOGGED, KERNELS, NEVER):
         assert not [name for name, text in texts.items() if secret in text]
     assert "neighbor 192.0.2.77 password ****" in texts["frr/running.conf"]
     assert "peer said ****" in texts["journal.txt"]
+    assert f"{SYSCTL} = ****" in texts["host/sysctl.txt"]
     assert json.loads(texts["status.json"])["status"]["ready"]
     assert "vni100" in texts["router/ip-link.txt"]
     failed = {piece["name"]: piece["error"] for piece in json.loads(texts["manifest.json"])["pieces"] if piece["error"]}

@@ -53,6 +53,8 @@ def test_a_secret_with_its_line_end_goes_from_base64_as_well() -> None:
         ('{"passwordSecret": "name", "password": "topsecret"}', "topsecret"),
         ("Environment=API_TOKEN=topsecret", "topsecret"),
         ("net.ipv6.conf.eth0.stable_secret = topsecret", "topsecret"),
+        ("net.ipv4.tcp_fastopen_key = 01020304-05060708-090a0b0c-0d0e0f10", "01020304"),
+        ("net.core.netdev_rss_key = 6d:5a:56:da:25:5b", "6d:5a"),
         ("password: |\n  topsecret\n\n  more\nnext: 1", "topsecret"),
         ("password: >-\n  topsecret\nnext: 1", "topsecret"),
         ("client-key-data: dG9wc2VjcmV0", "dG9wc2VjcmV0"),
@@ -85,6 +87,8 @@ def test_a_block_ends_where_its_indent_ends() -> None:
         "2026-11-21T04:00:00 node openperouter[42]: kernel configured generation=4 writes=31",
         " set community 65000:1",
         "net.ipv4.conf.all.forwarding = 1",
+        "net.ipv4.tcp_fastopen = 1",
+        "net.ipv4.tcp_fastopen_blackhole_timeout_sec = 0",
     ],
 )
 def test_what_helps_stays(text: str) -> None:
