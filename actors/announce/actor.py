@@ -222,7 +222,7 @@ class _Duties:
     @classmethod
     def make(cls, node: str, wall: Callable[[], float], chance: Callable[[], float], telling: Telling) -> _Duties:
         crowd = Crowd()
-        events = EventsDuty(wall, crowd, chance)
+        events = EventsDuty(wall, crowd, chance, telling)
         suppressor = Suppressor(node, crowd, chance)
 
         def witness(one: ApiObject, claim: Claim) -> None:

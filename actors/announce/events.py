@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from actors.kube.client import Json, KubeClient
-from actors.kube.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from actors.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 
 from .duty import Scene
 from .limits import TokenBucket
 from .standing import Occurrence, Standing, body, standing
+from .telling import Telling
 from .waiting import Crowd
 
 MANAGER: Final = "openperouter"
@@ -31,8 +32,11 @@ AGAIN_SECONDS: Final = 300.0
 REFRESH_SECONDS: Final = 1800.0
 #: Most things that wait to be told; more are not told.
 MAX_WAITING: Final = 100
-#: Attempts at one thing that the server refuses: its namespace may be on its way out.
+#: Attempts at one thing that the server refuses, unless it is the thing itself that it does not like.
 MAX_ATTEMPTS: Final = 3
+#: How the server refuses what is of a namespace on its way out: with 403, as what RBAC forbids (the admission plugin
+#: NamespaceLifecycle). Should it ever say so in other words, all Events wait as if RBAC forbade them.
+_ENDING: Final = "because it is being terminated"
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class EventsDuty:
     wall: Callable[[], float]
     crowd: Crowd
     chance: Callable[[], float]
+    telling: Telling = field(default_factory=Telling)
     name: str = "events"
     dropped: int = 0
     _node: str = ""
@@ -106,7 +111,7 @@ class EventsDuty:
         return min([sending, *(_moment(lasting) for lasting in self._lasting.values())])
 
     async def act(self, client: KubeClient, now: float) -> None:
-        """Send one Event."""
+        """Send one Event. One that the server refuses by itself does not stop the others."""
         series = min(self._series.values(), key=lambda series: series.due, default=None)
         if series is None or series.due > now or now < self._bucket.due(now):
             return
@@ -115,12 +120,20 @@ class EventsDuty:
         series.sent_at = now
         try:
             await (self._repeat if series.count else self._begin)(client, series)
-        except (ForbiddenError, InvalidError, NotFoundError):
-            series.refusals += 1
-            if series.refusals >= MAX_ATTEMPTS:
-                series.waiting = 0
-            raise
-        series.waiting = series.refusals = 0
+        except (ForbiddenError, InvalidError, NotFoundError) as error:
+            self._refused(series, error)
+            if isinstance(error, ForbiddenError) and _ENDING not in str(error):
+                raise
+        else:
+            series.waiting = series.refusals = 0
+
+    def _refused(self, series: _Series, error: ApiError) -> None:
+        """Give up in the end: an Event that is refused for what it says never gets better."""
+        series.refusals += 1
+        if series.refusals >= MAX_ATTEMPTS or not error.retry:
+            series.waiting = 0
+            self.dropped += 1
+            self.telling.gave_up(f"the Event {series.occurrence.namespace}/{series.occurrence.name}", error)
 
     def _progress(self, now: float) -> None:
         """Tell what has lasted, and end what is over."""

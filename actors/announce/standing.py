@@ -22,9 +22,11 @@ from .duty import Scene
 #: Most of what comes from files; the rest is in the node's status.
 MAX_FROM_FILES: Final = 20
 INDEX_REPLACED: Final = "NodeIndexReplaced"
-#: Lengths of events.k8s.io/v1.
-_MAX_NOTE: Final = 1024
+#: Lengths of events.k8s.io/v1. The server counts bytes of these (pkg/apis/core/validation/events.go), while it counts
+#: characters of what a custom resource's schema limits.
+MAX_NOTE: Final = 1024
 _MAX_REASON: Final = 128
+_MORE: Final = "…"
 #: An Event's name is its subject's, cut, and a digest: a DNS subdomain has 253 characters.
 _MAX_NAME: Final = 200
 _DIGEST: Final = 16
@@ -101,8 +103,17 @@ def _occurrence(
         regarding=tuple(regarding.items()),
         warning=warning,
         reason=legal_reason(reason)[:_MAX_REASON],
-        note=legal_text(note, _MAX_NOTE, reason),
+        note=_fitting(legal_text(note, MAX_NOTE, reason)),
     )
+
+
+def _fitting(note: str) -> str:
+    """Return a note, cut between two characters if it has too many bytes."""
+    text = note.encode()
+    if len(text) <= MAX_NOTE:
+        return note
+    kept = text[: MAX_NOTE - len(_MORE.encode())].decode(errors="ignore")
+    return kept.rstrip() + _MORE
 
 
 def _node(node: ApiNode) -> dict[str, str]:

@@ -28,6 +28,10 @@ class Telling:
         self.errors[subject] = error.reason or str(error)
         self.repeats.failing(subject, f"cannot tell the cluster: {subject}: {error}", message_id=_event(error))
 
+    def gave_up(self, what: str, error: ApiError) -> None:
+        """Say that one thing is not told, though others are."""
+        LOG.warning(f"the cluster is not told: {what}: {error}", message_id=_event(error))
+
     def working(self, subject: str) -> None:
         """Say that it can be said again."""
         if self.errors.pop(subject, None) is not None:

@@ -10,9 +10,13 @@ import pytest
 import trio
 
 from actors.announce import suppressing
+from actors.announce.claims import Claim
 from actors.announce.node_status import path_of
-from actors.kube.errors import NotFoundError
+from actors.announce.standing import body as event_body
+from actors.announce.standing import claimed as claimed_event
+from actors.kube.errors import InvalidError, NotFoundError
 from config.api import INDEX_ANNOTATION
+from tests.actors.announce.examples import cr
 from tests.cluster.announcing import RULES, Cluster, cluster, until
 from tests.cluster.harness import ClusterServer, Json, both_versions, kube, make_namespace
 
@@ -143,6 +147,21 @@ async def test_the_nodes_own_trouble_is_an_event_of_the_node(
         await until("the status says so", refused)
         kinds = [one["kind"] for one in (await status_of(nodes))["failedResources"]]
         assert kinds == ["FrrConfiguration"]
+
+
+@both_versions
+@pytest.mark.parametrize("letter", ["x", "ü", "…"])
+async def test_the_longest_note_is_taken(server: ClusterServer, namespace: str, letter: str) -> None:
+    """Its length is limited in bytes, where those of custom resources are in characters."""
+    one = replace(cr("n" * 253), namespace=namespace)
+    told = claimed_event(one, Claim(True, "node-a", "ValidationFailed", letter * 2000))
+    whole = event_body(told, "node-a", "2027-01-15T08:00:00.000000Z")
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    async with kube(server.admin) as admin:
+        assert (await admin.create(path, whole))["note"] == told.note
+        too_long = whole | {"metadata": {"name": "too-long"}, "note": told.note + "xxxx"}
+        with pytest.raises(InvalidError):
+            await admin.create(path, too_long)
 
 
 async def test_a_quiet_node_sends_nothing(

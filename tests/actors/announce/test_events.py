@@ -6,12 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.announce.claims import Claim, failing
 from actors.announce.duty import Scene
 from actors.announce.events import (
     AGAIN_SECONDS,
     BURST,
+    MAX_ATTEMPTS,
     MAX_WAITING,
     PERIOD,
     REFRESH_SECONDS,
@@ -19,13 +22,14 @@ from actors.announce.events import (
     EventsDuty,
 )
 from actors.announce.inputs import Basis
-from actors.announce.standing import Occurrence, body, claimed, index_replaced, standing
+from actors.announce.standing import MAX_NOTE, Occurrence, body, claimed, index_replaced, standing
 from actors.announce.verdicts import Judge
 from actors.announce.waiting import Crowd
 from actors.kube.client import Json
-from actors.kube.errors import ApiError, error_for
+from actors.kube.errors import ApiError, ForbiddenError, error_for
 from config.provenance import Kind
 from config.reports import FrrOutcome, KernelOutcome
+from tests.actors.explained import explained
 
 from .examples import CREDENTIALS, NAMESPACE, NODE, basis, cr, file_problem, refused, state
 from .server import FakeServer, forbidden
@@ -205,19 +209,40 @@ async def test_old_stories_make_room_for_new_ones(bench: Bench) -> None:
     assert len(bench.told) == 2 * MAX_WAITING
 
 
-async def test_one_that_is_refused_does_not_stop_the_others(bench: Bench) -> None:
-    bench.server.trouble = lambda verb, path: forbidden(verb, path) if "/ending/" in path else None
+REFUSALS = {
+    "its text is not legal": (error_for(422, "Invalid", "note: can have at most 1024 characters"), 1),
+    "its namespace is gone": (error_for(404, "NotFound", 'namespaces "ending" not found'), MAX_ATTEMPTS),
+    "its namespace is ending": (
+        error_for(403, "Forbidden", "unable to create new content in namespace ending because it is being terminated"),
+        MAX_ATTEMPTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+async def test_one_that_is_refused_does_not_stop_the_others(
+    bench: Bench, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error, attempts = REFUSALS[why]
+    bench.server.trouble = lambda verb, path: error if "/ending/" in path else None
     bench.duty.tell(claimed(replace(RED, namespace="ending"), failing("node-a", "ValidationFailed", "x")))
     bench.duty.tell(claimed(RED, failing("node-a", "ValidationFailed", "x")))
-    with pytest.raises(ApiError):
-        await bench.goes_on(1)
     await bench.goes_on(1)
     assert len(bench.told) == 1
-    for _ in range(2):
-        with pytest.raises(ApiError):
+    await bench.goes_on(86400)
+    assert sum("/ending/" in path for _, path in bench.server.requests) == attempts
+    assert (bench.duty.dropped, caplog.text.count("the cluster is not told: the Event ending/red.")) == (1, 1)
+    assert len(explained(caplog.records)) == 1
+
+
+async def test_what_rbac_forbids_is_the_whole_dutys_trouble(bench: Bench) -> None:
+    bench.server.trouble = forbidden
+    bench.duty.tell(claimed(RED, failing("node-a", "ValidationFailed", "x")))
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(ForbiddenError):
             await bench.goes_on(2 * AGAIN_SECONDS)
     await bench.goes_on(86400)
-    assert sum("/ending/" in path for _, path in bench.server.requests) == 3
+    assert len(bench.server.requests) == MAX_ATTEMPTS
 
 
 async def test_a_server_that_is_away_loses_nothing(bench: Bench) -> None:
@@ -280,9 +305,23 @@ def test_an_event_is_legal_whatever_is_told() -> None:
     long = replace(RED, name="a" * 253)
     event = whole(claimed(long, failing("n" * 253, "!!" + "r" * 300, "\x00 why" + "y" * 5000)))
     assert len(event["metadata"]["name"]) <= 253
-    assert len(event["note"]) <= 1024
-    assert len(event["reason"]) <= 128
-    assert len(event["reportingInstance"]) <= 128
+    assert len(event["note"].encode()) <= MAX_NOTE
+    assert len(event["reason"].encode()) <= 128
+    assert len(event["reportingInstance"].encode()) <= 128
+
+
+@given(st.text(st.sampled_from("a ü…𝄞\x00\ud800"), min_size=200, max_size=1200))
+def test_a_note_is_cut_by_bytes_and_between_characters(why: str) -> None:
+    note = claimed(RED, Claim(True, "node-a", "ValidationFailed", why)).note
+    assert len(note.encode()) <= MAX_NOTE
+    assert note == " ".join(note.split())
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "…", "𝄞"])
+def test_a_long_note_is_as_long_as_it_may_be(letter: str) -> None:
+    note = claimed(RED, Claim(True, "node-a", "ValidationFailed", letter * 3000)).note
+    assert MAX_NOTE - 4 <= len(note.encode()) <= MAX_NOTE
+    assert note == f"node node-a: {letter * (len(note) - 14)}…"
 
 
 def test_a_replaced_index_says_both() -> None:
