@@ -31,7 +31,11 @@ from config.crd.conditions import (
 MANAGER: Final = "openperouter-conditions"
 #: The conditions are for the eye; the whole text is in the reporter's own status.
 _LENGTH: Final = 500
-_MESSAGE: Final = re.compile(r"node (?P<node>\S+): (?P<why>.*?)(?: \(still so at (?P<confirmed>\S+)\))?")
+#: A Node's name (RFC 1123 subdomain). It becomes part of a path when the claim is checked, and anybody who may write
+#: the status of any object may have written it.
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NODE: Final = rf"(?=\S{{1,253}}: ){_LABEL}(\.{_LABEL})*"
+_MESSAGE: Final = re.compile(rf"node (?P<node>{_NODE}): (?P<why>.*?)(?: \(still so at (?P<confirmed>\S+)\))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,6 +297,23 @@ async def test_a_schema_without_conditions_is_not_argued_with(autojump_clock: Mo
     assert bench.server.find("/events/")
 
 
+@pytest.mark.parametrize("node", ["\x7f", "../../../../../../version", "?watch=true"])
+async def test_a_claim_that_names_no_node_is_replaced_and_leads_nowhere(
+    autojump_clock: MockClock, bench: Bench, node: str
+) -> None:
+    bench.has(RED)
+    times = {"lastTransitionTime": "2027-01-15T08:00:00Z", "observedGeneration": 1}
+    forged = {**times, "reason": "ValidationFailed", "message": f"node {node}: broken"}
+    words = {"Ready": "False", "Degraded": "True"}
+    bench.server.objects[path(RED)]["status"] = {
+        "conditions": [{"type": name, "status": status, **forged} for name, status in words.items()]
+    }
+    await told(bench, RED)
+    assert conditions(bench, RED)["Ready"]["status"] == "True"
+    await trio.sleep(7200)
+    assert not [where for verb, where in bench.server.requests if verb == "get"]
+
+
 async def test_a_restarted_actor_repeats_nothing(autojump_clock: MockClock, bench: Bench) -> None:
     blue = cr("blue")
     desired = state(RED, problems=(refused(blue),))

@@ -16,7 +16,7 @@ from config.api import ApiObject
 from .examples import cr
 
 NOW = 1_800_000_000.0
-names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,60}[a-z0-9])?", fullmatch=True)
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?(\.[a-z0-9]{1,60}){0,3}", fullmatch=True)
 claims = st.one_of(
     st.builds(Claim, st.just(False), names),
     st.builds(failing, names, st.text(), st.text()),
@@ -92,6 +92,23 @@ def test_what_somebody_else_made_of_it_is_nothing(spoil: Callable[[list[dict[str
     data = [dict(each) for each in one.conditions]
     spoil(data)
     assert claim_of(replace(one, conditions=tuple(data))) is None
+
+
+@pytest.mark.parametrize(
+    "node",
+    ["\x7f", "../../..", "..", "a/../../b", "?watch=true", "node-a?limit=1", "node-a#x", "%2e%2e", "node-a/status",
+     "Node-A", "nöde", "-a", "a-", ".a", "a.", "a..b", "a.-b", "n" * 254],
+)  # fmt: skip
+def test_what_no_node_can_be_called_claims_nothing(node: str) -> None:
+    """The name becomes part of a path, and anybody who may write a status may have written it."""
+    one = carrying(failing("node-x", "ValidationFailed", "broken"))
+    data = tuple({**each, "message": f"node {node}: broken"} for each in one.conditions)
+    assert claim_of(replace(one, conditions=data)) is None
+
+
+def test_the_longest_name_is_a_name() -> None:
+    claim = failing(f"{'n' * 63}." * 3 + "n" * 61, "ValidationFailed", "broken")
+    assert claim_of(carrying(claim)) == claim
 
 
 def test_a_very_long_reason_is_cut() -> None:
