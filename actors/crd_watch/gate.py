@@ -154,8 +154,8 @@ def _patience(error: ApiError) -> float:
 
 def _most_seconds(error: ApiError, away: float) -> float:
     """Return the most seconds before the next probe of a server that has been away for so many."""
-    if isinstance(error, ThrottledError) and error.retry_after is not None:
-        # Full jitter halves it on average.
-        return 2 * error.retry_after
     longest = LONGEST_REFUSED_SECONDS if isinstance(error, CredentialsError) else LONGEST_SECONDS
-    return min(max(away, FIRST_SECONDS), longest)
+    # Full jitter halves on average what the server asks for. It asks the same of everybody, so the waits grow all the
+    # same.
+    asked = 2 * (error.retry_after or 0.0) if isinstance(error, ThrottledError) else 0.0
+    return max(asked, min(max(away, FIRST_SECONDS), longest))

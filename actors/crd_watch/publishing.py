@@ -17,12 +17,11 @@ from supervisor.logs import get_logger
 
 from .settling import Settling
 from .telling import facts
+from .tracks import GRACE_SECONDS
 from .world import World
 
 LOG = get_logger("crd_watch")
 
-#: A stream that is taken up again within so many seconds was never away: a server restarts in less.
-GRACE_SECONDS: Final = 10.0
 #: For so long after a loss the other streams' changes wait for what the lost one has missed, seconds.
 RESUMING_SECONDS: Final = 5.0
 

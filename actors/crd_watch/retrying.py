@@ -26,6 +26,9 @@ RELIST_SECONDS: Final = 3.0
 GONE: Final = Backoff(first=RELIST_SECONDS, longest=60, jitter=0)
 #: For a stream that keeps breaking although the server answers.
 LOST: Final = Backoff(first=2, longest=10, jitter=0)
+#: For a server that asks to be left alone. It says the same to all nodes, mostly a second, and that for as long as they
+#: are too many: only ever longer waits make them fewer.
+BUSY: Final = Backoff(first=1, longest=60, jitter=0.5)
 #: After so many failures in a row of an unknown kind a version may be the reason.
 PATIENCE: Final = 3
 
@@ -65,7 +68,9 @@ def react(error: ApiError, failures: int, chance: float) -> Reaction:
             return Reaction(Condition.MISSING, SLOW.delay(failures, chance), relist=True)
         case ForbiddenError():
             return Reaction(Condition.REFUSED, SLOW.delay(failures, chance))
-        case ThrottledError() if error.retry_after is not None:
-            return Reaction(Condition.FAILING, error.retry_after * (1 + chance / 2))
+        case ThrottledError():
+            asked = (error.retry_after or 0.0) * (1 + chance / 2)
+            # Never a list: a busy server is the last that should have to send one.
+            return Reaction(Condition.FAILING, max(asked, BUSY.delay(failures, chance)))
         case _:
             return Reaction(Condition.FAILING, USUAL.delay(failures, chance), relist=failures >= PATIENCE)

@@ -25,7 +25,7 @@ from supervisor.logs import get_logger
 
 from .decoding import is_behind, items, version_of
 from .gate import Gate
-from .retrying import RELIST_SECONDS, Condition, Reaction, react
+from .retrying import Condition, Reaction, react
 from .tracks import Track
 from .world import World
 
@@ -75,12 +75,22 @@ class Stream:
     async def _go_on(self) -> None:
         """List if need be, then watch until the watch ends."""
         if self._track.needs_list:
-            if self._track.store.known and self._track.store.stale:
-                # All nodes that got the same label at once would list at once.
-                await trio.sleep(self._chance() * RELIST_SECONDS)
+            if self._failures == 0 and self._is_everybody_s():
+                # With one place for all kinds of a node: what they say together is told together.
+                await self._wait_for_turn(self._world.crowd.place * self._world.crowd.spread_seconds)
             await self._list()
         if not self._track.needs_list:
             await self._watch()
+
+    def _is_everybody_s(self) -> bool:
+        """Whether all nodes may want this list at the moment: they got the same label, or the server has other data."""
+        track = self._track
+        return track is not self._world.node and track.store.known and (track.store.stale or track.version is None)
+
+    async def _wait_for_turn(self, seconds: float) -> None:
+        self._track.postpone(seconds)
+        self._world.stir()
+        await trio.sleep(seconds)
 
     async def _list(self) -> None:
         track = self._track
@@ -171,7 +181,11 @@ class Stream:
         self._world.stir()
         if reaction.closes_gate:
             self._gate.close()
-        await trio.sleep(reaction.seconds)
+        if isinstance(error, GoneError) and self._track is not self._world.node:
+            # All nodes hear it within a moment.
+            await self._wait_for_turn(max(reaction.seconds, self._chance() * self._world.crowd.spread_seconds))
+        else:
+            await trio.sleep(reaction.seconds)
 
     def _take_missing(self) -> None:
         """A kind that was never there has no objects. One that was has those that we know of: nobody deleted them."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
 from .retrying import Condition
 from .stores import Store
+
+#: A stream that is taken up again within so many seconds was never away: a server restarts in less.
+GRACE_SECONDS: Final = 10.0
 
 
 @dataclass(eq=False)
@@ -58,6 +62,12 @@ class Track:
         self.condition = condition
         if self.down_since is None:
             self.down_since = trio.current_time()
+
+    def postpone(self, seconds: float) -> None:
+        """Say that it catches up in so many seconds, when its turn comes: until then the server is not away for it."""
+        now = trio.current_time()
+        if self.down_since is not None and now - self.down_since < GRACE_SECONDS:
+            self.down_since = now + seconds
 
     def doubt(self) -> None:
         """Have the list read anew, and end the watch that is open, if any."""

@@ -20,6 +20,7 @@ from config.desired import Secret
 from config.provenance import Kind
 from supervisor.channel import Latest
 
+from .crowd import Crowd
 from .decoding import api_node, is_behind, password, whole
 from .retrying import Condition
 from .stores import KindStore, SingleStore
@@ -42,6 +43,7 @@ class World:
         self.edits = 0
         #: What is wrong with the way to the server, in one line.
         self.trouble = ""
+        self.crowd = Crowd()
         self.last_event: float | None = None
         #: Set when it is known which labels the node has, or that it is not there.
         self.labels_known = trio.Event()
@@ -50,11 +52,12 @@ class World:
         self._status: SingleStore[Json] = SingleStore(name, whole)
         self._kinds = {kind: KindStore(kind, key) for kind in PLURALS}
         by_name = {"fieldSelector": f"metadata.name={name}"}
-        status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
+        #: Where each node has one object.
+        self.status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
         self.node = Track("nodes", "/api/v1/nodes", self._node, by_name)
         self.tracks = (
             self.node,
-            Track(NODE_STATUS_PLURAL, status_path, self._status, by_name, custom=True),
+            Track(NODE_STATUS_PLURAL, self.status_path, self._status, by_name, custom=True),
             *(
                 Track(plural, f"/apis/{API_VERSION}/{plural}", self._kinds[kind], custom=True)
                 for kind, plural in PLURALS.items()

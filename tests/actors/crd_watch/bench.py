@@ -10,12 +10,13 @@ from pathlib import Path
 import trio
 
 from actors.crd_watch import actor
+from actors.kube.errors import ApiError, error_for
 from config.api import ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
 from config.reports import NodeIdentity, StaticSnapshot
 from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
-from tests.actors.crd_watch.fake_server import FakeServer
+from tests.actors.crd_watch.fake_server import FakeServer, Trouble
 
 SYSTEM = "openperouter-system"
 
@@ -93,3 +94,20 @@ async def running(tmp_path: Path, server: FakeServer | None = None) -> AsyncIter
         nursery.start_soon(bench.run)
         yield bench
         nursery.cancel_scope.cancel()
+
+
+def failing(error: ApiError, verb: str = "", *resources: str) -> Trouble:
+    """Return the trouble that certain requests end with an error."""
+    return lambda asked, resource: error if verb in ("", asked) and (resource in resources or not resources) else None
+
+
+async def followed(bench: Bench) -> None:
+    """Begin, and wait until all is quiet."""
+    bench.begin()
+    await bench.live()
+    await trio.sleep(10)
+    bench.server.requests.clear()
+
+
+def forbidden(verb: str, resource: str) -> ApiError:
+    return error_for(403, "Forbidden", f'User "node" cannot {verb} resource "{resource}"')

@@ -230,8 +230,14 @@ class FakeClient(KubeClient):
     async def __aexit__(self, *_: object) -> None:
         self.open = False
 
+    async def get(self, path: str, params: Params | None = None) -> Json:
+        await self._ask("get", _place(path)[0])
+        size, found = int((params or {})["limit"]), list(self.server.select(path, {}))
+        more = {"remainingItemCount": len(found) - size} if len(found) > size else {}
+        return {"kind": "SomeList", "metadata": more, "items": found[:size]}
+
     async def text(self, path: str) -> str:
-        await self._ask("get", path)
+        await self._ask("get", _place(path)[0])
         return "ok"
 
     async def pages(self, path: str, params: Params | None = None, *, limit: int = 500) -> AsyncGenerator[Json, None]:

@@ -76,7 +76,7 @@ async def test_one_list_and_one_watch_for_each_collection(autojump_clock: MockCl
     await trio.sleep(100)
     assert sorted(bench.server.requests_of("list")) == sorted(bench.server.requests_of("watch"))
     assert len(set(bench.server.requests_of("list"))) == len(bench.server.requests_of("list")) == 7
-    assert bench.server.requests_of("get") == ["/readyz"]
+    assert bench.server.requests_of("get") == ["readyz", "routernodeconfigurationstatuses"]
 
 
 async def test_a_change_is_published_in_well_under_a_second(autojump_clock: MockClock, bench: Bench) -> None:
@@ -154,6 +154,48 @@ async def test_nodes_that_get_a_label_together_do_not_list_together(autojump_clo
     assert len(times) == 8
     assert max(times) - min(times) > 0.5
     assert max(times) <= 3
+
+
+def a_crowd(nodes: int) -> FakeServer:
+    """Return a server to which so many nodes have reported."""
+    server = FakeServer()
+    server.put_node(zone="a")
+    server.put_kind(Kind.L3VNI, "all")
+    server.put_kind(Kind.L3VNI, "b", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
+    statuses = {(SYSTEM, f"node-{number}"): {"metadata": {"name": f"node-{number}"}} for number in range(nodes)}
+    server.objects["routernodeconfigurationstatuses"] = statuses
+    return server
+
+
+@pytest.mark.parametrize("what", ["a label", "a forgotten history"])
+async def test_many_nodes_take_their_time_and_stay_live(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    server = a_crowd(5001)
+    async with AsyncExitStack() as stack:
+        benches = [await stack.enter_async_context(running(tmp_path, server)) for _ in range(8)]
+        for bench in benches:
+            bench.begin()
+            await bench.live()
+        # By then each of them has asked how many there are.
+        await trio.sleep(100)
+        assert server.requests_of("get").count("routernodeconfigurationstatuses") == 8
+        begin, before = trio.current_time(), len(server.requests)
+        if what == "a label":
+            server.put_node(zone="b")
+        else:
+            server.stop()
+            server.put_kind(Kind.L3VNI, "b")
+            server.start(forget=True)
+        for bench in benches:
+            await bench.names("all", "b", seconds=70)
+    listed = zip(server.requests[before:], server.times[before:], strict=True)
+    times = [time - begin for request, time in listed if request == ("list", "l3vnis")]
+    assert len(times) == 8
+    assert max(times) - min(times) > 10
+    assert max(times) <= 55
+    assert all(snapshot.live for bench in benches for snapshot in bench.published)
+    assert not [record for record in caplog.records if record.getMessage() != "the API server does not answer"]
 
 
 async def test_labels_that_no_selector_looks_at_cost_nothing(autojump_clock: MockClock, bench: Bench) -> None:

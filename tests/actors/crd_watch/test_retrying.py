@@ -57,5 +57,14 @@ def test_the_server_s_own_wait_is_kept_and_spread(code: int) -> None:
     assert react(error(code, 20), 1, 1.0).seconds == 30
 
 
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_server_that_asks_for_the_same_wait_for_ever_is_left_alone_for_longer(code: int) -> None:
+    waits = [react(error(code, 1), failures, 0.5).seconds for failures in range(1, 20)]
+    assert waits == sorted(waits)
+    assert waits[0] <= 2
+    assert waits[-1] == 60
+    assert not any(react(error(code, wait), failures, 0.5).relist for failures in (1, 3, 9) for wait in (0, 1))
+
+
 def test_errors_that_do_not_pass_are_answered_with_a_list() -> None:
     assert [react(error(500), failures, 0.5).relist for failures in (1, 2, 3)] == [False, False, True]

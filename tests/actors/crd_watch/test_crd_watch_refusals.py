@@ -1,0 +1,324 @@
+"""The crd_watch actor and a server that answers, but not as asked: kinds, permissions, credentials, load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.kube.errors import UnreachableError, error_for
+from config.desired import Secret
+from config.provenance import Kind
+from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
+from tests.actors.crd_watch.fake_server import not_found
+from tests.actors.explained import explained
+
+BROKEN = UnreachableError("the watch broke: connection reset")
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Yield an actor that follows a server with three objects."""
+    async with running(tmp_path) as bench:
+        bench.server.put_node()
+        for name in ("red", "green", "blue"):
+            bench.server.put_kind(Kind.L3VNI, name)
+        yield bench
+        # Whatever happened: what was there all the time was never missing.
+        assert all({one.name for one in snapshot.objects} >= {"red", "green"} for snapshot in bench.published)
+
+
+async def test_kinds_that_are_not_installed_are_none_and_told(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench.server.trouble = failing(not_found(), "", "l2vnis", "routernodeconfigurationstatuses")
+    bench.begin()
+    await bench.live()
+    await trio.sleep(300)
+    assert bench.ctx.facts["not_installed"] == "l2vnis, routernodeconfigurationstatuses"
+    assert bench.ctx.facts["state"] == "watching"
+    assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
+    assert len(bench.published) == 1
+    bench.server.start()
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    await bench.names("red", "green", "blue", "pink", seconds=100)
+    await trio.sleep(100)
+    assert "not_installed" not in bench.ctx.facts
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("crd_watch")]
+    assert sorted(told) == [
+        "a kind is not installed on the API server",
+        "a kind is not installed on the API server",
+        "follows the API server",
+        "the API server's objects can be read again",
+        "the API server's objects can be read again",
+    ]
+    expected = ["API_FOLLOWED", *["API_KIND_MISSING"] * 2, *["API_OBJECTS_READABLE"] * 2]
+    assert sorted(explained(record for record in caplog.records if record.name.endswith("crd_watch"))) == expected
+
+
+async def test_a_crd_that_is_removed_takes_its_objects_along(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    await followed(bench)
+    bench.server.delete_kind(Kind.L2VNI, "pink")
+    # The server deletes the objects first, and only when none is left the kind.
+    await trio.sleep(0.1)
+    bench.server.trouble = failing(not_found(), "", "l2vnis")
+    bench.server.break_watches()
+    snapshot = await bench.names("red", "green", "blue")
+    assert snapshot.live
+    await trio.sleep(100)
+    assert bench.ctx.facts["not_installed"] == "l2vnis"
+    assert len(bench.published) == 2
+
+
+async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    await followed(bench)
+    bench.server.trouble = failing(not_found(), "", "l2vnis")
+    bench.server.break_watches()
+    await trio.sleep(300)
+    assert len(bench.published) == 1
+    assert bench.ctx.facts["not_installed"] == "l2vnis"
+    [record] = caplog.records
+    assert "stay in force" in record.getMessage()
+    assert explained([record]) == ["API_KIND_MISSING"]
+    # Installed again, it says itself what there is.
+    del bench.server.objects["l2vnis"]["default", "pink"]
+    bench.server.start()
+    await bench.names("red", "green", "blue", seconds=100)
+
+
+async def test_what_answers_not_found_to_everything_is_no_api_server(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.trouble = lambda verb, resource: not_found()
+    bench.begin()
+    await trio.sleep(300)
+    assert bench.published == []
+    bench.server.start()
+    await bench.names("red", "green", "blue")
+    bench.server.trouble = lambda verb, resource: not_found()
+    bench.server.break_watches(BROKEN)
+    await trio.sleep(300)
+    assert {len(snapshot.objects) for snapshot in bench.published} == {3}
+
+
+async def test_nothing_is_told_before_everything_may_be_read(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.server.trouble = failing(forbidden("list", "l2vnis"), "list", "l2vnis")
+    bench.begin()
+    await trio.sleep(300)
+    assert bench.published == []
+    assert bench.ctx.facts["refused"] == "list l2vnis"
+    assert bench.ctx.facts["state"] == "listing"
+    assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
+    [record] = caplog.records
+    fields = record.__dict__["fields"]
+    assert (fields["verb"], fields["resource"]) == ("list", "l2vnis")
+    assert "cannot list" in fields["error"]
+    assert explained([record]) == ["API_FORBIDDEN"]
+    bench.server.start()
+    await bench.names("red", "green", "blue", seconds=100)
+
+
+async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(forbidden("watch", "l3vnis"), "", "l3vnis")
+    bench.server.break_watches()
+    await trio.sleep(300)
+    assert len(bench.published) == 1
+    assert bench.ctx.facts["refused"] == "watch l3vnis"
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    await bench.names("red", "green", "blue", "pink", seconds=1)
+    bench.server.delete_kind(Kind.L3VNI, "blue")
+    bench.server.start()
+    await bench.names("red", "green", "pink", seconds=100)
+    await trio.sleep(1)
+    assert "refused" not in bench.ctx.facts
+    assert "l3vnis" not in bench.server.requests_of("list")
+
+
+async def test_secrets_that_may_not_be_read_do_not_hold_up_the_rest(autojump_clock: MockClock, bench: Bench) -> None:
+    spec = {"neighbors": [{"passwordSecret": "bgp"}]}
+    bench.server.put_secret("bgp", "x")
+    bench.server.trouble = failing(forbidden("list", "secrets"), "", "secrets")
+    bench.server.put_kind(Kind.UNDERLAY, "fabric", spec, namespace=SYSTEM)
+    bench.begin()
+    snapshot = await bench.names("red", "green", "blue", "fabric")
+    # Not known: that is not the same as None, which means that it is not there.
+    assert snapshot.secrets == {}
+    await trio.sleep(60)
+    assert bench.ctx.facts["refused"] == "list secrets"
+    assert all(snapshot.live for snapshot in bench.published)
+    bench.server.start()
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("x")}, seconds=100)
+    bench.server.trouble = failing(forbidden("list", "secrets"), "", "secrets")
+    bench.server.compact()
+    bench.server.break_watches()
+    await trio.sleep(100)
+    assert all(snapshot.secrets for snapshot in bench.published[1:])
+
+
+async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(error_for(500, "InternalError", "failed to decrypt"), "", "secrets")
+    spec = {"neighbors": [{"passwordSecret": "bgp"}]}
+    bench.server.put_kind(Kind.UNDERLAY, "fabric", spec, namespace=SYSTEM)
+    begin = trio.current_time()
+    snapshot = await bench.names("red", "green", "blue", "fabric")
+    assert trio.current_time() - begin >= 10
+    assert snapshot.secrets == {}
+    bench.server.start()
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
+
+
+async def test_credentials_that_are_refused_are_tried_slowly_until_there_are_others(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await followed(bench)
+    caplog.set_level(logging.INFO)
+    bench.server.trouble = lambda verb, resource: error_for(401, "Unauthorized", "Unauthorized")
+    bench.server.break_watches()
+    await bench.until(lambda snapshot: not snapshot.live)
+    bench.server.requests.clear()
+    await trio.sleep(600)
+    assert 10 <= len(bench.server.requests) <= 80
+    assert caplog.records[0].getMessage() == "the API server refuses the credentials"
+    assert explained(caplog.records) == ["API_REFUSED", "API_NOT_FOLLOWED"]
+    bench.server.start()
+    bench.say_access(bench.server.credentials("renewed"))
+    await bench.until(lambda snapshot: snapshot.live, seconds=2)
+
+
+async def test_a_server_that_answers_with_errors_is_explained(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(error_for(500, "InternalError", "etcd is full"), "watch", "l3vnis")
+    bench.server.break_watches()
+    await trio.sleep(60)
+    assert explained(caplog.records)[0] == "API_OBJECTS_UNREADABLE"
+
+
+async def test_the_server_s_wish_to_be_left_alone_is_granted(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    busy = error_for(429, "TooManyRequests", "later", retry_after=30)
+    bench.server.trouble = failing(busy, "watch", "l3vnis")
+    bench.server.break_watches()
+    await trio.sleep(100)
+    assert 3 <= bench.server.requests_of("watch").count("l3vnis") <= 4
+    bench.server.trouble = lambda verb, resource: error_for(503, "", "shutting down", retry_after=20)
+    bench.server.break_watches(BROKEN)
+    await trio.sleep(50)
+    bench.server.requests.clear()
+    await trio.sleep(100)
+    assert 2 <= len(bench.server.requests) <= 12
+    bench.server.start()
+    await bench.live()
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_server_that_is_busy_for_long_is_asked_ever_more_rarely(
+    autojump_clock: MockClock, bench: Bench, verb: str
+) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(error_for(429, "TooManyRequests", "later", retry_after=1), verb, "l3vnis")
+    bench.server.compact()
+    bench.server.break_watches()
+    bench.server.delete_kind(Kind.L3VNI, "blue")
+    await trio.sleep(900)
+    assert 10 <= len([one for one in bench.server.requests if one == (verb, "l3vnis")]) <= 40
+    assert "l3vnis" not in bench.server.requests_of("list") or verb == "list"
+    bench.server.start()
+    await bench.names("red", "green", seconds=100)
+
+
+async def test_a_server_that_is_busy_at_the_door_is_probed_ever_more_rarely(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    await followed(bench)
+    bench.server.trouble = lambda verb, resource: error_for(503, "", "shutting down", retry_after=1)
+    bench.server.break_watches(BROKEN)
+    await trio.sleep(600)
+    assert 60 <= bench.server.requests_of("get").count("readyz") <= 240
+
+
+async def test_a_server_that_is_not_ready_is_not_listed(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.trouble = failing(error_for(500, "", "[-]etcd failed"), "get")
+    bench.begin()
+    await trio.sleep(50)
+    assert bench.server.requests_of("list") == []
+    assert bench.ctx.facts["state"] == "waiting for the server"
+    bench.server.start()
+    await bench.live(seconds=20)
+
+
+async def test_a_server_that_is_never_ready_is_listed_all_the_same(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.trouble = failing(error_for(500, "", "[-]kms-provider failed"), "get")
+    bench.begin()
+    await bench.live(seconds=75)
+
+
+async def test_a_server_that_does_not_know_its_rules_yet_is_not_taken_at_its_word(
+    autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.server.trouble = forbidden
+    bench.begin()
+    await trio.sleep(5)
+    bench.server.start()
+    await bench.live()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert len(bench.server.requests_of("list")) == 7
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.hanging = "get"
+    bench.begin()
+    await trio.sleep(6)
+    assert "no answer within 5 s" in str(bench.ctx.facts["trouble"])
+    bench.server.hanging = ""
+    await bench.live(seconds=15)
+
+
+async def test_readiness_that_may_not_be_asked_for_is_no_hindrance(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.trouble = failing(forbidden("get", "readyz"), "get")
+    bench.begin()
+    await bench.live()
+
+
+async def test_answers_that_are_none_change_nothing(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    for event in ({}, {"type": "ADDED"}, {"type": "ADDED", "object": {"metadata": {"resourceVersion": "9999"}}}):
+        bench.server.say("l3vnis", event)
+        await trio.sleep(5)
+    assert len(bench.published) == 1
+    bench.server.put_kind(Kind.L3VNI, "pink")
+    await bench.names("red", "green", "blue", "pink", seconds=20)
+
+
+async def test_troubles_shorter_than_the_grace_are_not_told(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    for _ in range(20):
+        bench.server.stop()
+        await trio.sleep(2)
+        bench.server.start()
+        await trio.sleep(20)
+    assert len(bench.published) == 1
+
+
+async def test_a_kind_that_fails_alone_leaves_the_others_at_work(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    bench.server.trouble = failing(error_for(500, "InternalError", "conversion webhook failed"), "", "l2vnis")
+    bench.server.break_watches()
+    await trio.sleep(30)
+    assert bench.ctx.facts["failing"] in ("watch l2vnis", "list l2vnis")
+    bench.server.put_kind(Kind.L3VNI, "pink")
+    await bench.names("red", "green", "blue", "pink", seconds=6)
