@@ -127,12 +127,9 @@ class Stream:
 
     def _opened(self) -> None:
         """Say that changes arrive again; those that were missed come first."""
-        was_down = self._track.down_since is not None
-        self._track.up()
+        self._up(Condition.WATCHING)
         self._heard()
         self._recovered()
-        if was_down:
-            self._world.edits += 1
         self._world.stir()
 
     def _take(self, event: Json) -> None:
@@ -173,7 +170,7 @@ class Stream:
             self._track.recheck = True
         if reaction.condition in (Condition.MISSING, Condition.REFUSED):
             # An answer all the same: the server is not away because something is wrong with one kind.
-            self._track.up(reaction.condition)
+            self._up(reaction.condition)
         else:
             self._down(reaction.condition)
         if reaction.condition is Condition.MISSING:
@@ -220,6 +217,12 @@ class Stream:
                 was=self._trouble,
             )
             self._trouble = None
+
+    def _up(self, condition: Condition) -> None:
+        """Say that the server is there for this track; where it was not that is worth telling, whatever it says."""
+        if self._track.down_since is not None:
+            self._world.edits += 1
+        self._track.up(condition)
 
     def _down(self, condition: Condition) -> None:
         self._track.down(condition)

@@ -144,6 +144,23 @@ async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock
     assert "l3vnis" not in bench.server.requests_of("list")
 
 
+async def test_a_server_that_comes_back_with_a_refusal_is_back(autojump_clock: MockClock, bench: Bench) -> None:
+    await followed(bench)
+    bench.server.stop()
+    await bench.until(lambda snapshot: not snapshot.live)
+    bench.server.trouble = failing(forbidden("watch", "l3vnis"), "", "l3vnis")
+    await bench.live(seconds=30)
+    bench.server.start()
+    await trio.sleep(100)
+    # A server that has not read its rules yet, for longer than it takes to call it away.
+    bench.server.trouble = forbidden
+    bench.server.break_watches(BROKEN)
+    await bench.until(lambda snapshot: not snapshot.live)
+    await trio.sleep(40)
+    bench.server.start()
+    await bench.live(seconds=30)
+
+
 async def test_secrets_that_may_not_be_read_do_not_hold_up_the_rest(autojump_clock: MockClock, bench: Bench) -> None:
     spec = {"neighbors": [{"passwordSecret": "bgp"}]}
     bench.server.put_secret("bgp", "x")
