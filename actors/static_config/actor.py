@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import trio
 
-from config.last_good import LastGood, LastGoodError, read_texts, to_json
+from config.last_good import LastGood
 from config.provenance import Origin, Problem, Reason, Severity, errors
 from config.reports import NodeIdentity, Resource, StaticSnapshot
 from config.resolve import resolve
@@ -25,12 +24,12 @@ from config.settings import Settings
 from config.static_files import StaticRead, read_directory, read_remembered
 from supervisor import events
 from supervisor.actor import ActorContext
-from supervisor.atomic_file import remove_stale, write_atomic
 from supervisor.channel import Latest, LatestReader
 from supervisor.faults import ConfigFault
 from supervisor.logs import get_logger
 
-from .identity import Addresses, Identification, identify, recall, remember
+from .identity import Addresses, Identification, identify
+from .memory import Memory
 from .trial import Journal, Trial, current_trial
 from .watching import Fingerprint, fingerprint, wait_changed
 
@@ -39,79 +38,12 @@ log = get_logger("static_config")
 IN_FORCE = "everything stays as it was last configured"
 #: Seconds between two looks at an interface from which the index should derive and that is not there yet.
 INTERFACE_SECONDS = 5.0
+#: Seconds between two attempts to write what a full or failing disk has refused.
+DISK_RETRY_SECONDS = 60.0
 #: A settle time of 0 is a legal setting; looking without any pause would be a busy loop.
 SHORTEST_SETTLE_SECONDS = 0.05
 #: Seconds that one reading may take: bounded files on a local disk need milliseconds.
 READ_SECONDS = 30.0
-
-
-@dataclass
-class Memory:
-    """What must survive: loaded once, written when it changes."""
-
-    state_dir: Path
-    #: The last good text of each file.
-    last_good: LastGood = field(default_factory=LastGood)
-    #: The texts of the last reading as a whole that had a usable underlay, or rightly none.
-    in_force: LastGood = field(default_factory=LastGood)
-    node: NodeIdentity | None = None
-
-    @property
-    def journal(self) -> Journal:
-        """Return where a configuration on trial is."""
-        return Journal(self.state_dir)
-
-    @property
-    def texts_file(self) -> Path:
-        """Return where the last good texts are; it may hold passwords, hence mode 0600."""
-        return self.state_dir / "last-good.json"
-
-    @property
-    def in_force_file(self) -> Path:
-        """Return where the texts in force are; same mode."""
-        return self.state_dir / "in-force.json"
-
-    @property
-    def node_file(self) -> Path:
-        """Return where the last known identity is."""
-        return self.state_dir / "node.json"
-
-    def load(self) -> None:
-        """Recall what an earlier life knew; a damaged memory counts as none, and is said."""
-        for path in (self.texts_file, self.in_force_file, self.node_file, self.journal.ended_file):
-            remove_stale(path)
-        self.node = recall(self.node_file)
-        self.last_good = recall_texts(self.texts_file)
-        self.in_force = recall_texts(self.in_force_file)
-
-    def keep(self, last_good: LastGood, in_force: LastGood, node: NodeIdentity | None) -> None:
-        """Remember; a disk that refuses costs only the memory, not the router."""
-        try:
-            if last_good != self.last_good:
-                write_atomic(self.texts_file, to_json(last_good), mode=0o600)
-            if in_force != self.in_force:
-                write_atomic(self.in_force_file, to_json(in_force), mode=0o600)
-            if node is not None and node != self.node:
-                remember(self.node_file, node)
-        except OSError as error:
-            log.warning(
-                "cannot keep the last good configuration on disk",
-                message_id=events.MEMORY_LOST,
-                directory=self.state_dir,
-                error=error,
-            )
-        self.last_good, self.in_force, self.node = last_good, in_force, node or self.node
-
-
-def recall_texts(path: Path) -> LastGood:
-    """Return remembered texts; a damaged memory counts as none, and is said."""
-    try:
-        return read_texts(path)
-    except LastGoodError as error:
-        log.warning(
-            "the last good configuration on disk is not usable", message_id=events.MEMORY_LOST, file=path, error=error
-        )
-        return LastGood()
 
 
 async def run(
@@ -143,9 +75,10 @@ async def run(
         resources = len(reading.snapshot.resources) if reading.snapshot else 0
         on_trial = str(reading.trial) if reading.trial else None
         ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
+        ctx.note(memory="not on disk" if memory.is_behind else None)
         before = reading
         with ctx.idle():
-            await wait_for_work(settings, seen, reload, reading.seconds(memory.journal))
+            await wait_for_work(settings, seen, reload, reading.seconds(memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +89,13 @@ class Reading:
     waiting_for: str = ""
     trial: Trial | None = None
 
-    def seconds(self, journal: Journal) -> float | None:
+    def seconds(self, memory: Memory) -> float | None:
         """Return after how many seconds to look again although nothing has changed; None is never."""
         waits = [INTERFACE_SECONDS] if self.waiting_for else []
+        if memory.is_behind:
+            waits.append(DISK_RETRY_SECONDS)
         if self.trial is not None and not self.trial.accepted:
-            waits.append(journal.left(self.trial))
+            waits.append(memory.journal.left(self.trial))
         return min(waits, default=None)
 
 

@@ -16,7 +16,6 @@ from config.desired import IPInterface
 from config.node import IndexUnknownError, NodeConfig, load_node_config
 from config.provenance import Origin, Problem, Reason, errors
 from config.reports import NodeIdentity
-from supervisor.atomic_file import write_atomic
 
 #: Returns the addresses of an interface, wherever it is now; empty when it is nowhere.
 Addresses = Callable[[str], Sequence[IPInterface]]
@@ -58,9 +57,9 @@ def keeping(problems: Sequence[Problem], known: NodeIdentity | None) -> tuple[Pr
     return tuple(replace(problem, in_force=in_force) if errors([problem]) else problem for problem in problems)
 
 
-def remember(path: Path, node: NodeIdentity) -> None:
-    """Keep an identity for the next life of the process. Raises OSError."""
-    write_atomic(path, json.dumps(asdict(node)) + "\n", mode=0o600)
+def to_json(node: NodeIdentity) -> str:
+    """Return an identity as the text that :func:`recall` understands, the same for equal ones."""
+    return json.dumps(asdict(node)) + "\n"
 
 
 def recall(path: Path) -> NodeIdentity | None:

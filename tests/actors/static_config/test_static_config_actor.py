@@ -168,7 +168,8 @@ async def test_the_memory_on_disk_is_for_root_alone(node: Node) -> None:
     node.write("a", GOOD)
     async with node.alive() as snapshots:
         await snapshots.receive()
-    assert (node.settings.state_dir / "last-good.json").stat().st_mode & 0o777 == 0o600
+    for name in ("last-good.json", "in-force.json", "node.json"):
+        assert (node.settings.state_dir / name).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("damage", [b"{", b"\xff\xfe", b"[" * 100_000], ids=["half", "binary", "deep"])

@@ -1,0 +1,123 @@
+"""The memory on a disk that refuses: what is known stays known, and is written once that is possible."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.static_config.memory import Memory
+from config.last_good import LastGood
+from config.reports import NodeIdentity
+from supervisor.atomic_file import write_atomic
+from tests.actors.static_config.test_static_config_actor import DEADLINE, GOOD, RED, Node
+
+TEXTS = LastGood({"/configs/openpe_a.yaml": GOOD})
+MORE = LastGood({"/configs/openpe_a.yaml": GOOD + RED})
+NODE = NodeIdentity("node-a", 3)
+
+
+class Disk:
+    """A state directory on a disk whose writes can fail, by file name."""
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[str], bool] = lambda name: False
+        self.writes: list[str] = []
+        self._written: set[str] = set()
+        #: Set once each of the three files was written.
+        self.holds_all = threading.Event()
+
+    def write(self, path: Path, data: str, *, mode: int) -> None:
+        self.writes.append(path.name)
+        if self.refuses(path.name):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write_atomic(path, data, mode=mode)
+        self._written.add(path.name)
+        if len(self._written) == 3:
+            self.holds_all.set()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr("actors.static_config.memory.write_atomic", disk.write)
+    return disk
+
+
+def loaded(directory: Path) -> Memory:
+    memory = Memory(directory)
+    memory.load()
+    return memory
+
+
+def known(memory: Memory) -> tuple[LastGood, LastGood, NodeIdentity | None]:
+    return memory.last_good, memory.in_force, memory.node
+
+
+def test_what_is_kept_is_found_by_the_next_life_and_not_written_twice(tmp_path: Path, disk: Disk) -> None:
+    memory = loaded(tmp_path)
+    memory.keep(MORE, TEXTS, NODE)
+    memory.keep(MORE, TEXTS, NODE)
+    after = loaded(tmp_path)
+    after.keep(MORE, TEXTS, None)
+    assert known(after) == (MORE, TEXTS, NODE)
+    assert disk.writes == ["last-good.json", "in-force.json", "node.json"]
+
+
+def test_what_a_full_disk_refused_is_known_and_written_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
+    memory = loaded(tmp_path)
+    disk.refuses = lambda name: True
+    memory.keep(TEXTS, TEXTS, NODE)
+    assert known(memory) == (TEXTS, TEXTS, NODE)
+    assert memory.is_behind
+    disk.refuses = lambda name: False
+    memory.keep(TEXTS, TEXTS, NODE)
+    assert known(loaded(tmp_path)) == (TEXTS, TEXTS, NODE)
+    assert not memory.is_behind
+
+
+def test_one_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, disk: Disk) -> None:
+    disk.refuses = lambda name: name == "last-good.json"
+    loaded(tmp_path).keep(MORE, TEXTS, NODE)
+    assert known(loaded(tmp_path)) == (LastGood(), TEXTS, NODE)
+
+
+def test_a_failing_disk_is_said_once_and_once_when_it_is_back(
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="openperouter")
+    memory = loaded(tmp_path)
+    for refuses in (True, True, False, False):
+        disk.refuses = lambda name, refuses=refuses: refuses  # type: ignore[misc]
+        memory.keep(TEXTS, TEXTS, NODE)
+    said = [record.getMessage().split(" directory=")[0] for record in caplog.records]
+    assert said == [
+        "cannot keep the last good configuration on disk",
+        "the last good configuration is on disk again",
+    ]
+
+
+def test_a_damaged_file_is_replaced_although_there_is_nothing_new(tmp_path: Path) -> None:
+    loaded(tmp_path).keep(TEXTS, TEXTS, NODE)
+    (tmp_path / "last-good.json").write_bytes(b"\xff")
+    memory = loaded(tmp_path)
+    memory.keep(LastGood(), TEXTS, NODE)
+    assert loaded(tmp_path).last_good == LastGood()
+    assert (tmp_path / "last-good.json").read_bytes() != b"\xff"
+
+
+async def test_a_refused_write_is_repeated_although_no_file_changes(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.static_config.actor.DISK_RETRY_SECONDS", 0.05)
+    node = Node(tmp_path)
+    path = node.write("a", GOOD)
+    disk.refuses = lambda name: len(disk.writes) <= 3
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        assert await trio.to_thread.run_sync(disk.holds_all.wait, DEADLINE, abandon_on_cancel=True)
+    assert known(loaded(node.settings.state_dir)) == (LastGood({str(path): GOOD}), LastGood({str(path): GOOD}), NODE)
