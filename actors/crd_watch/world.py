@@ -24,12 +24,12 @@ from .crowd import Crowd
 from .decoding import api_node, is_behind, password, whole
 from .retrying import Condition
 from .stores import KindStore, SingleStore
-from .tracks import Track
+from .tracks import GRACE_SECONDS, Track
 
 #: As many as one underlay has neighbours: each costs a connection.
 MOST_SECRETS: Final = 128
-#: How long the rest waits for a Secret that the server fails to give.
-FAILING_SECONDS: Final = 10.0
+#: How long the rest waits for a Secret that the server fails to give: no longer than until the server counts as away.
+FAILING_SECONDS: Final = GRACE_SECONDS
 _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -85,12 +85,19 @@ class World:
 
     @property
     def down_times(self) -> list[float]:
-        """When each of the streams broke that are broken."""
-        return [track.down_since for track in self.all_tracks() if track.down_since is not None]
+        """When each of the streams broke that are broken.
+
+        A Secret that was given up is told by itself: that the server cannot read it does not make the server away.
+        """
+        return [track.down_since for track in self._broken() if track.down_since is not None]
 
     def heard_at(self) -> float:
         """Return until when all of this was known to be true (Unix seconds)."""
-        return min((track.heard_at for track in self.all_tracks() if track.down_since is not None), default=0.0)
+        return min((track.heard_at for track in self._broken()), default=0.0)
+
+    def _broken(self) -> Iterator[Track]:
+        given_up = {track for track in self.secrets.values() if _is_given_up(track)}
+        yield from (track for track in self.all_tracks() if track.down_since is not None and track not in given_up)
 
     def stir(self) -> None:
         """Wake those who look."""
@@ -175,7 +182,7 @@ class World:
 def _is_given_up(track: Track) -> bool:
     """Whether the server answers, and what it says will not change soon: no right, or a store that it cannot read."""
     failing_since = track.down_since if track.condition is Condition.FAILING else None
-    failing = failing_since is not None and trio.current_time() - failing_since >= FAILING_SECONDS
+    failing = failing_since is not None and trio.current_time() >= failing_since + FAILING_SECONDS
     return failing or track.condition is Condition.REFUSED
 
 

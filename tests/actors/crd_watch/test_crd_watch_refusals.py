@@ -193,8 +193,33 @@ async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment
     snapshot = await bench.names("red", "green", "blue", "fabric")
     assert trio.current_time() - begin >= 10
     assert snapshot.secrets == {}
+    # And that Secret alone: the server is there, and all the rest is followed and told.
+    await trio.sleep(300)
+    bench.server.put_kind(Kind.L3VNI, "pink")
+    await bench.names("red", "green", "blue", "fabric", "pink", seconds=1)
+    await trio.sleep(300)
+    assert all(snapshot.live for snapshot in bench.published)
+    assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list secrets")
     bench.server.start()
     await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
+
+
+async def test_a_secret_that_cannot_be_read_any_more_stays_and_keeps_nobody_from_reporting(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    bench.server.put_secret("bgp", "x")
+    bench.server.put_kind(Kind.UNDERLAY, "fabric", {"neighbors": [{"passwordSecret": "bgp"}]}, namespace=SYSTEM)
+    await followed(bench)
+    bench.server.trouble = failing(error_for(500, "InternalError", "failed to decrypt"), "", "secrets")
+    bench.server.break_watches()
+    await trio.sleep(300)
+    assert bench.ctx.facts["state"] == "watching"
+    assert str(bench.ctx.facts["failing"]).endswith("secrets")
+    assert all(snapshot.live for snapshot in bench.published)
+    assert bench.published[-1].secrets == {(SYSTEM, "bgp"): Secret("x")}
+    bench.server.put_secret("bgp", "y")
+    bench.server.start()
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("y")}, seconds=50)
 
 
 async def test_credentials_that_are_refused_are_tried_slowly_until_there_are_others(
