@@ -22,7 +22,7 @@ from supervisor.atomic_file import remove_stale, write_atomic
 from supervisor.faults import DependencyFault
 from supervisor.logs import get_logger
 
-from .driver import FrrDriver
+from .driver import FrrDriver, daemons_for
 from .removals import additions, corrections, passes, residue
 from .render import RenderedConfig
 from .running import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
@@ -77,7 +77,7 @@ class Applier:
                 return FrrOutcome(desired, applied=False, error=f"cannot write FRR's configuration: {reason}")
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        await self._driver.wake()
+        await self._driver.wake(daemons_for(rendered.text))
         await self._judge(rendered)
         wanted = self._acceptable(rendered)
         seen = _Seen.compare(await self._driver.running(), intended(wanted))

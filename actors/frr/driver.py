@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+import trio
+
 from actors.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
 from supervisor.atomic_file import write_atomic
 from supervisor.subprocesses import CommandTimeout, Completed, run_command
 
+from .grammar import scan
 from .redaction import redact
 from .unwedging import Unwedger
 
@@ -25,8 +28,15 @@ CHECK_SECONDS: Final = 30.0
 LOAD_SECONDS: Final = 60.0
 RELOAD_SECONDS: Final = 300.0
 
-#: The daemons that our configurations talk to; FRR counts as absent without all of them.
-DAEMONS: Final = frozenset({"zebra", "mgmtd", "bgpd", "bfdd", "staticd"})
+#: The daemons that every configuration talks to, and all that ours may talk to.
+ESSENTIAL: Final = frozenset({"zebra", "mgmtd", "bgpd"})
+DAEMONS: Final = ESSENTIAL | {"bfdd", "staticd"}
+#: How long a daemon is waited for that may just be starting, in seconds, and between two looks. FRR's start script
+#: starts one after the other within moments, and mgmtd locks its datastores while it greets one (:mod:`.unwedging`).
+LATECOMER_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 0.5
+
+_STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
 
 #: What vtysh says while it works, rather than about what went wrong.
 _PROGRESS: Final = (
@@ -43,8 +53,11 @@ _PROGRESS: Final = (
 class FrrDriver(Protocol):
     """What applying a configuration needs. Every method has a deadline and raises ``DependencyFault`` beyond it."""
 
-    async def wake(self) -> None:
-        """Return when all daemons accept commands; raise :class:`~actors.vtysh.FrrUnavailable` when one does not."""
+    async def wake(self, needed: frozenset[str]) -> None:
+        """Return when daemons accept commands; raise :class:`~actors.vtysh.FrrUnavailable` when a needed one does not.
+
+        Others are not waited for, but for a moment while FRR starts.
+        """
 
     async def running(self) -> str:
         """Return the running configuration, secrets included."""
@@ -73,13 +86,28 @@ class ReloadDriver:
         self._bindir = str(settings.vtysh.parent)
         self._pathspace = settings.frr_pathspace
         self._directory = settings.run_dir / "frr"
+        #: Daemons that have been waited for in vain.
+        self._given_up: frozenset[str] = frozenset()
         self._unwedger = Unwedger(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
 
-    async def wake(self) -> None:
+    async def wake(self, needed: frozenset[str]) -> None:
         """Ask for the daemons that vtysh reaches."""
-        missing = DAEMONS - await self._vtysh.daemons()
-        if missing:
-            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(missing))}")
+        absent = await self._absent()
+        with trio.move_on_after(LATECOMER_SECONDS):
+            while not absent <= self._given_up:
+                await trio.sleep(LOOK_SECONDS)
+                absent = await self._absent()
+        self._given_up = absent
+        if absent & needed:
+            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(absent & needed))}")
+
+    async def _absent(self) -> frozenset[str]:
+        try:
+            return DAEMONS - await self._vtysh.daemons()
+        except FrrUnavailable:
+            # Whoever comes next is a new FRR, of which nothing is known.
+            self._given_up = frozenset()
+            raise
 
     async def running(self) -> str:
         """Ask all daemons at once."""
@@ -134,6 +162,21 @@ class ReloadDriver:
         for entry in self._directory.iterdir():
             if not entry.is_dir():
                 entry.unlink(missing_ok=True)
+
+
+def daemons_for(text: str) -> frozenset[str]:
+    """Return the daemons without which FRR would not run a configuration: those that none of its lines is for may go.
+
+    Sent without its daemon, a line of a raw snippet would count as refused, and the snippet as no good.
+    """
+    needed = set(ESSENTIAL)
+    for line in scan(text):
+        words = f" {line.text}".partition(" description ")[0].split()
+        if "bfd" in words:
+            needed.add("bfdd")
+        if tuple(words[:2]) in _STATIC_ROUTES or "static-sids" in words:
+            needed.add("staticd")
+    return frozenset(needed)
 
 
 def _complaints(done: Completed) -> str:

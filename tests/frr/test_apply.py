@@ -225,11 +225,30 @@ async def test_an_absent_frr_is_an_outcome_and_its_return_is_enough(frr: FrrInst
     await bench.applied(BASIC)
 
 
-async def test_one_missing_daemon_is_named(frr: FrrInstance, bench: Bench) -> None:
+async def test_a_missing_daemon_that_the_configuration_uses_is_named(frr: FrrInstance, bench: Bench) -> None:
     frr.kill("bfdd")
-    outcome = await bench.apply(BASIC)
+    outcome = await bench.apply(CASES["bfd_profile"])
     assert not outcome.applied
     assert "bfdd" in outcome.error
+
+
+async def test_missing_daemons_that_the_configuration_does_not_use_are_no_obstacle(
+    frr: FrrInstance, bench: Bench
+) -> None:
+    frr.kill("bfdd")
+    frr.kill("staticd")
+    await bench.applied(BASIC)
+    await bench.applied(TWO)
+    await bench.applied(CASES["empty"])
+    frr.start("bfdd", "staticd")
+    assert not (await bench.applied(CASES["empty"])).changed
+
+
+async def test_a_description_that_sounds_like_an_absent_daemon_is_just_text(bench: Bench) -> None:
+    words = "neighbor 192.168.11.2 description bgpd is not running"
+    described = replace(BASIC, raw_frr=(raw("words", f"router bgp 64514\n {words}\nexit"),))
+    assert not (await bench.applied(described)).failures
+    assert words in await bench.driver.running()
 
 
 @pytest.fixture

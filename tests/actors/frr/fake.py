@@ -21,6 +21,7 @@ class FakeFrr:
         self.deaf = False
         self.calls: list[str] = []
         self.sent: list[str] = []
+        self.needed: frozenset[str] = frozenset()
         self.writers = 0
         self.most_writers = 0
 
@@ -50,8 +51,9 @@ class FakeFrr:
         for other in [other for other in self._entries if other == entry or other[0][: len(inside)] == inside]:
             del self._entries[other]
 
-    async def wake(self) -> None:
+    async def wake(self, needed: frozenset[str]) -> None:
         self.calls.append("wake")
+        self.needed = needed
         if self.hangs:
             await trio.sleep_forever()
         if self.away:

@@ -1,4 +1,4 @@
-"""What the driver leaves behind, whatever becomes of the programs that it starts."""
+"""Which daemons the driver insists on, and what it leaves behind, whatever becomes of the programs that it starts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from actors.frr import driver
-from actors.frr.driver import ReloadDriver
+from actors.frr.apply import Applier
+from actors.frr.driver import DAEMONS, ESSENTIAL, LATECOMER_SECONDS, ReloadDriver, daemons_for
+from actors.frr.render import render
+from actors.vtysh import FrrUnavailable, Vtysh
+from config.desired import Bfd, DesiredState
 from config.settings import Settings
 from supervisor.subprocesses import CommandMissing, CommandTimeout
+
+from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
+from .fake import FakeFrr
 
 SECRET = "router bgp 64514\n neighbor 10.0.0.1 password hush\n"
 
@@ -85,3 +93,95 @@ async def test_what_a_killed_process_left_behind_goes_with_the_next_call(tmp_pat
     await ReloadDriver(settings(tmp_path, "exit 0")).refusal("hostname x\n")
     assert left_behind(tmp_path) == []
     assert directory.stat().st_mode & 0o777 == 0o700
+
+
+class Starting(Vtysh):
+    """Reaches one set of daemons after the other, a look each, and the last one for ever; nobody answers for None."""
+
+    def __init__(self, *looks: frozenset[str] | None) -> None:
+        super().__init__(vtysh="/nonexistent", pathspace="p")
+        self.looks = list(looks)
+        self.asked = 0
+
+    async def daemons(self) -> frozenset[str]:
+        await trio.lowlevel.checkpoint()
+        self.asked += 1
+        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if found is None:
+            raise FrrUnavailable("nobody answers")
+        return found
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> ReloadDriver:
+    return ReloadDriver(settings(tmp_path, "exit 0"))
+
+
+async def waits(one: ReloadDriver, needed: frozenset[str]) -> float:
+    """Return how long it takes until FRR may be configured, in virtual seconds."""
+    began = trio.current_time()
+    await one.wake(needed)
+    return trio.current_time() - began
+
+
+async def test_an_frr_with_all_daemons_is_not_waited_for(one: ReloadDriver, autojump_clock: MockClock) -> None:
+    one._vtysh = Starting(DAEMONS)
+    assert await waits(one, DAEMONS) == 0.0
+
+
+async def test_a_daemon_that_nobody_needs_holds_nothing_up_but_the_first_look(
+    one: ReloadDriver, autojump_clock: MockClock
+) -> None:
+    one._vtysh = Starting(DAEMONS - {"bfdd", "staticd"})
+    assert await waits(one, ESSENTIAL) == LATECOMER_SECONDS
+    assert await waits(one, ESSENTIAL) == 0.0
+
+
+async def test_a_daemon_that_is_just_starting_is_waited_for(one: ReloadDriver, autojump_clock: MockClock) -> None:
+    one._vtysh = Starting(frozenset({"mgmtd"}), ESSENTIAL, DAEMONS)
+    assert 0.0 < await waits(one, ESSENTIAL) < LATECOMER_SECONDS
+
+
+@pytest.mark.parametrize("absent", sorted(DAEMONS))
+async def test_a_needed_daemon_that_is_away_is_named(absent: str, one: ReloadDriver, autojump_clock: MockClock) -> None:
+    one._vtysh = Starting(DAEMONS - {absent})
+    for _ in range(2):
+        with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
+            await one.wake(ESSENTIAL | {absent})
+
+
+async def test_a_new_frr_gets_its_moment_again(one: ReloadDriver, autojump_clock: MockClock) -> None:
+    one._vtysh = Starting(ESSENTIAL)
+    await waits(one, ESSENTIAL)
+    one._vtysh = Starting(None, ESSENTIAL)
+    with pytest.raises(FrrUnavailable):
+        await one.wake(ESSENTIAL)
+    assert await waits(one, ESSENTIAL) == LATECOMER_SECONDS
+
+
+BFD = state(underlay=underlay(neighbor(bfd=Bfd())))
+
+
+@pytest.mark.parametrize(
+    ("desired", "beyond"),
+    [
+        (CASES["empty"], set()),
+        (CASES["basic"], set()),
+        (CASES["raw"], set()),
+        (CASES["bfd_profile"], {"bfdd"}),
+        (BFD, {"bfdd"}),
+        (state(raw_frr=(raw("a", "ip route 10.0.0.0/8 192.0.2.1"),)), {"staticd"}),
+        (state(raw_frr=(raw("a", "vrf red\n ipv6 route 2001:db8::/32 Null0\nexit-vrf"),)), {"staticd"}),
+        (state(raw_frr=(raw("a", "router ospf\n bfd default\n"),)), {"bfdd"}),
+        (state(raw_frr=(raw("a", "interface eth0\n description ip route and bfd\n"),)), set()),
+    ],
+)
+async def test_only_the_daemons_that_a_configuration_uses_are_needed(desired: DesiredState, beyond: set[str]) -> None:
+    rendered = render(desired, hostname=HOSTNAME)
+    assert daemons_for(rendered.text) == ESSENTIAL | beyond
+
+
+async def test_applying_asks_for_what_the_configuration_uses(tmp_path: Path) -> None:
+    frr = FakeFrr()
+    await Applier(frr, tmp_path / "frr.conf").apply(BFD, render(BFD, hostname=HOSTNAME))
+    assert frr.needed == ESSENTIAL | {"bfdd"}
