@@ -226,12 +226,12 @@ class DesiredPassthrough:
 
 @dataclass(frozen=True, slots=True)
 class DesiredRawFRR:
-    """A user's verbatim FRR snippet; lower priority first."""
+    """A user's verbatim FRR snippet, which may hold secrets; lower priority first."""
 
     resource: ResourceId
     origin: Origin = field(compare=False)
     priority: int
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
