@@ -12,6 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from . import events
 from .logs import get_logger
 
 LOG = get_logger("files")
@@ -51,7 +52,8 @@ def remove_stale(path: Path) -> None:
                 entry.unlink(missing_ok=True)
     except OSError as error:
         # They are in nobody's way: each has a name of its own.
-        LOG.warning("cannot remove what an interrupted write left behind", file=path, error=error)
+        message = "cannot remove what an interrupted write left behind"
+        LOG.warning(message, message_id=events.LEFTOVER, file=path, error=error)
 
 
 def _is_token(text: str) -> bool:

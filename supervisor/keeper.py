@@ -233,7 +233,8 @@ class Keeper:
             await self._bell.until(lambda: run.ended)  # noqa: B023 - awaited before the next turn
             other.incarnation = None
             if run.error is not None:
-                LOG.warning(f"{other.name} failed while being stopped: {summarize(run.error)}")
+                message = f"{other.name} failed while being stopped: {summarize(run.error)}"
+                LOG.warning(message, message_id=events.CHILD_FAILED_STOPPING)
             never = other.spec.restart is Restart.TEMPORARY
             self._set(other, ChildState.FAILED if never else ChildState.STOPPED)
 

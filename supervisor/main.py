@@ -46,7 +46,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
 def usable(problems: tuple[Problem, ...]) -> bool:
     """Log the settings' problems; return whether the daemon can run with them."""
     for problem in problems:
-        (LOG.error if errors([problem]) else LOG.warning)(str(problem))
+        (LOG.error if errors([problem]) else LOG.warning)(str(problem), message_id=events.SETTINGS_PROBLEM)
     return not errors(problems)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import trio
 
+from . import events
 from .channel import Latest
 from .child import ChildSpec, ChildState, ChildStatus
 from .faults import EXIT_BUG, EXIT_OK, exit_code_of, summarize
@@ -82,7 +83,8 @@ class Supervisor:
             ending = self._ending or await self._keep_until_the_end(bodies)
             stuck = await self._shut_down()
             if stuck:
-                LOG.error("children abandoned: they do not end", children=", ".join(stuck))
+                names = ", ".join(stuck)
+                LOG.error("children abandoned: they do not end", message_id=events.CHILD_HANGS, children=names)
                 self._abandon(ending.exit_code)
         return ending
 
@@ -164,7 +166,8 @@ class Supervisor:
         key = f"{child.name}/{child.number}"
         if key not in self._reported_stuck:
             self._reported_stuck.add(key)
-            LOG.error(f"{child.name} does not end although it was cancelled", incarnation=child.number)
+            message = f"{child.name} does not end although it was cancelled"
+            LOG.error(message, message_id=events.CHILD_HANGS, incarnation=child.number)
             if child.spec.critical:
                 self._escalate(child, None, "does not end although it was cancelled")
 
@@ -182,7 +185,8 @@ class Supervisor:
                 stuck.append(child.name)
                 continue
             if run.error is not None:
-                LOG.warning(f"{child.name} failed while being stopped: {summarize(run.error)}")
+                message = f"{child.name} failed while being stopped: {summarize(run.error)}"
+                LOG.warning(message, message_id=events.CHILD_FAILED_STOPPING)
             child.incarnation, child.state = None, ChildState.STOPPED
             self._publish()
         return stuck

@@ -167,4 +167,9 @@ def _log_outcome(outcome: FrrOutcome) -> None:
     else:
         log.info("FRR already runs the desired configuration", generation=generation)
     for failure in outcome.failures:
-        log.warning(failure.message, resource=str(failure.resource), origin=str(failure.origin))
+        log.warning(
+            failure.message,
+            message_id=events.FRR_REFUSED,
+            resource=str(failure.resource),
+            origin=str(failure.origin),
+        )

@@ -31,6 +31,7 @@ from typing import Final
 import trio
 
 from actors.vtysh import Vtysh
+from supervisor import events
 from supervisor.faults import DependencyFault
 from supervisor.logs import get_logger
 from supervisor.subprocesses import CommandTimeout
@@ -122,7 +123,9 @@ class Unwedger:
             return
         if sight.patience is None:
             if sight != before:
-                log.warning("another session holds FRR's configuration lock", sessions=", ".join(sight.owners))
+                sessions = ", ".join(sight.owners)
+                message = "another session holds FRR's configuration lock"
+                log.warning(message, message_id=events.FRR_LOCKED, sessions=sessions)
         elif sight.patience > 0.0:
             if trio.current_time() - self._since >= sight.patience:
                 self._end(sight)
@@ -174,14 +177,16 @@ class Unwedger:
         self._sight = None
         pid = self._pid()
         if pid is None or pid != sight.pid:
-            log.warning("mgmtd does not accept configuration, and its process cannot be told", file=self._pid_file)
+            message = "mgmtd does not accept configuration, and its process cannot be told"
+            log.warning(message, message_id=events.FRR_STAYS_LOCKED, file=self._pid_file)
             return
         reason = "its configuration is locked for good" if sight.refused else "it does not answer any more"
-        log.warning("ending mgmtd, so that watchfrr starts a new one", pid=pid, reason=reason)
+        message = "ending mgmtd, so that watchfrr starts a new one"
+        log.warning(message, message_id=events.FRR_UNLOCKED, pid=pid, reason=reason)
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError as error:
-            log.warning("mgmtd cannot be ended", pid=pid, error=error)
+            log.warning("mgmtd cannot be ended", message_id=events.FRR_STAYS_LOCKED, pid=pid, error=error)
 
     def _pid(self) -> int | None:
         """Return the process that the PID file names, if it really is mgmtd."""

@@ -12,6 +12,7 @@ import trio
 
 from config.settings import Settings
 from config.status import Status
+from supervisor import events
 from supervisor.atomic_file import remove_stale, write_atomic
 from supervisor.logs import get_logger
 
@@ -65,7 +66,8 @@ class _File:
             await trio.to_thread.run_sync(lambda: write_atomic(self._path, text, mode=self._mode))
         except OSError as error:
             if not self._failing:
-                LOG.warning(f"{self._path} cannot be written: {error.strerror}")
+                message = f"{self._path} cannot be written: {error.strerror}"
+                LOG.warning(message, message_id=events.STATUS_UNWRITTEN)
             self._failing = True
         else:
             self._failing = False

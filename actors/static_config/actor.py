@@ -109,9 +109,14 @@ def tell_changes(before: Reading, after: Reading) -> None:
         told("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
     if after.trial is not None and after.trial != before.trial:
         names = ",".join((*after.trial.changed, *after.trial.removed))
-        log.warning(f"in force instead of the files: {after.trial}", files=names, trial=after.trial.id)
+        log.warning(
+            f"in force instead of the files: {after.trial}",
+            message_id=events.TRIAL_IN_FORCE,
+            files=names,
+            trial=after.trial.id,
+        )
     elif after.trial is None and before.trial is not None:
-        log.info("the trial is over; the files are in force", trial=before.trial.id)
+        log.info("the trial is over; the files are in force", message_id=events.TRIAL_OVER, trial=before.trial.id)
 
 
 def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresses) -> Reading:

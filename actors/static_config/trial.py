@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from supervisor import events
 from supervisor.atomic_file import write_atomic
 from supervisor.logs import get_logger
 
@@ -34,6 +35,7 @@ log = get_logger("static_config")
 _VERSION: Final = 1
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ACCEPTED_FILE: Final = "trial-accepted.json"
+_REVERTED: Final = "the trial is reverted; the files are in force again"
 NOT_CONFIRMED: Final = "it was not confirmed in time"
 RESTARTED: Final = "the machine was restarted before it was confirmed"
 
@@ -265,13 +267,14 @@ def current_trial(journal: Journal) -> Trial | None:
         while (trial := journal.load()) is not None and journal.left(trial) <= 0:
             reason = journal.why_over(trial)
             if journal.revert(trial, reason):
-                log.warning("the trial is reverted; the files are in force again", reason=reason, trial=trial.id)
+                log.warning(_REVERTED, message_id=events.TRIAL_REVERTED, reason=reason, trial=trial.id)
     except TrialDamagedError as error:
-        log.warning("the trial is reverted; the files are in force again", reason=error)
+        log.warning(_REVERTED, message_id=events.TRIAL_REVERTED, reason=error)
         _discard(journal)
         return None
     except OSError as error:
-        log.warning("the trial's journal is not usable; the files are in force", file=journal.open_file, error=error)
+        message = "the trial's journal is not usable; the files are in force"
+        log.warning(message, message_id=events.TRIAL_DAMAGED, file=journal.open_file, error=error)
         return None
     return trial
 
@@ -280,4 +283,5 @@ def _discard(journal: Journal) -> None:
     try:
         journal.discard_damaged()
     except OSError as error:
-        log.warning("the damaged trial cannot be removed", file=journal.open_file, error=error)
+        message = "the damaged trial cannot be removed"
+        log.warning(message, message_id=events.TRIAL_DAMAGED, file=journal.open_file, error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from actors.static_config.trial import (
 )
 from config.provenance import Kind, Severity, errors
 from config.reports import StaticSnapshot
+from tests.actors.explained import explained
 from tests.actors.static_config.test_static_config_actor import GOOD, RED, Node, kinds
 
 SECONDS = 60.0
@@ -227,13 +229,15 @@ async def test_a_trial_is_in_force_instead_of_the_files_and_says_so(node: Node, 
         assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
 
 
-async def test_a_trial_ends_by_itself(node: Node, trying: Trying) -> None:
+async def test_a_trial_ends_by_itself(node: Node, trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
     async with node.alive() as snapshots:
         before = await snapshots.receive()
         trying.begin(GOOD + RED, seconds=1.0)
         assert kinds(await snapshots.receive()) == BOTH
         assert await snapshots.receive() == before
     assert NOT_CONFIRMED in str(trying.journal.last())
+    assert explained(caplog.records) == ["TRIAL_IN_FORCE", "TRIAL_REVERTED", "TRIAL_OVER"]
 
 
 async def test_a_reload_keeps_the_trial(node: Node, trying: Trying) -> None:
