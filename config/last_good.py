@@ -1,7 +1,8 @@
-"""The last good text of every configuration file, kept so that a broken edit takes nothing out of force.
+"""The last good content of every configuration file, kept so that a broken edit takes nothing out of force.
 
 Texts rather than results are kept: they are read anew by whatever version of the program runs, and nothing that was
-derived from them can grow stale. They may hold passwords, so whoever stores them does so with mode 0600.
+derived from them can grow stale. With them go the passwords of the password files that they refer to. Whoever stores
+this does so with mode 0600.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from .desired import Secret
+
 #: Grows when the stored form changes its meaning; an unknown version counts as nothing stored.
 _VERSION: Final = 1
-_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_SECRETS: Final[Mapping[str, Secret]] = MappingProxyType({})
 
 
 class LastGoodError(ValueError):
@@ -24,18 +28,26 @@ class LastGoodError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LastGood:
-    """``texts`` by file path. Equal values need no new write."""
+    """``texts`` by file path, ``secrets`` by the path of the password file. Equal values need no new write."""
 
-    texts: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+    texts: Mapping[str, str] = field(default_factory=lambda: _NO_TEXTS, repr=False)
+    secrets: Mapping[str, Secret] = field(default_factory=lambda: _NO_SECRETS, repr=False)
 
-    def with_texts(self, texts: Mapping[str, str]) -> LastGood:
-        """Return a value that knows exactly these files."""
-        return self if dict(texts) == dict(self.texts) else LastGood(MappingProxyType(dict(texts)))
+    def with_texts(self, texts: Mapping[str, str], secrets: Mapping[str, Secret] = _NO_SECRETS) -> LastGood:
+        """Return a value that knows exactly these files and these passwords."""
+        new = LastGood(MappingProxyType(dict(texts)), MappingProxyType(dict(secrets)))
+        return self if new == self else new
 
 
 def to_json(last_good: LastGood) -> str:
-    """Return the value as text, the same for equal values. It may hold passwords."""
-    return json.dumps({"version": _VERSION, "files": dict(sorted(last_good.texts.items()))}, indent=1) + "\n"
+    """Return the value as text, the same for equal values. It holds passwords."""
+    document = {
+        "version": _VERSION,
+        "files": dict(sorted(last_good.texts.items())),
+        # The key says to whoever collects texts that its value is a secret.
+        "secrets": [{"path": path, "password": one.reveal()} for path, one in sorted(last_good.secrets.items())],
+    }
+    return json.dumps(document, indent=1) + "\n"
 
 
 def from_json(text: str) -> LastGood:
@@ -49,7 +61,17 @@ def from_json(text: str) -> LastGood:
     files = stored.get("files")
     if not isinstance(files, dict) or not all(_is_text(one) for item in files.items() for one in item):
         raise LastGoodError("its files are not texts by path")
-    return LastGood(MappingProxyType(dict(files)))
+    return LastGood(MappingProxyType(dict(files)), MappingProxyType(_secrets(stored.get("secrets", []))))
+
+
+def _secrets(stored: Any) -> dict[str, Secret]:
+    """Return the stored passwords; versions that knew none stored none."""
+    if not isinstance(stored, list) or not all(isinstance(one, dict) for one in stored):
+        raise LastGoodError("its secrets are not a list of objects")
+    pairs = [(one.get("path"), one.get("password")) for one in stored]
+    if not all(_is_text(part) for pair in pairs for part in pair):
+        raise LastGoodError("its secrets are not texts by path")
+    return {path: Secret(password) for path, password in pairs}
 
 
 def read_texts(path: Path) -> LastGood:

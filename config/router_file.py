@@ -17,7 +17,7 @@ from .models import Underlay
 from .provenance import Kind, Problem, Reason, Severity
 from .reports import Resource
 from .schema import case_match, case_warning, known_keys, suggestion, validate
-from .secret_files import SecretUnusableError, open_to_others, read_secret
+from .secret_files import Passwords, SecretUnusableError, open_to_others
 from .unusable import Unusable, passthrough_families
 from .yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml
 
@@ -27,6 +27,7 @@ _L3VPN_KEY: Final = "l3vpns"
 _KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY)
 #: What an unusable underlay means for the node.
 _UNDERLAY_IN_FORCE: Final = "everything stays as it was"
+_LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,19 @@ class _Context:
     node_name: str
     namespace: str
     mode: int
+    passwords: Passwords
 
 
 def parse_router_file(
-    content: bytes, path: Path, node_name: str, *, namespace: str = "openperouter-system", mode: int = 0o600
+    content: bytes,
+    path: Path,
+    node_name: str,
+    *,
+    namespace: str = "openperouter-system",
+    mode: int = 0o600,
+    passwords: Passwords | None = None,
 ) -> FileContent:
-    """Parse a file's bytes; never raises. Reads the password files that its underlays refer to.
+    """Parse a file's bytes; never raises. Reads the password files that its underlays refer to, with ``passwords``.
 
     ``mode`` are the file's permission bits, for a warning about passwords that others can read.
     """
@@ -81,7 +89,7 @@ def parse_router_file(
     sections = _sections(data, document, problems)
     if any(problem.severity is Severity.ERROR for problem in problems):
         return FileContent(path, problems=tuple(problems), usable=False)
-    context = _Context(document, path, node_name, namespace, mode)
+    context = _Context(document, path, node_name, namespace, mode, passwords or Passwords())
     entries = tuple(_entries(sections, context, problems))
     return FileContent(path, entries, tuple(problems))
 
@@ -159,14 +167,15 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
 
 
 def _attributed(problem: Problem, kind: Kind, name: str) -> Problem:
-    broken_underlay = kind is Kind.UNDERLAY and problem.severity is Severity.ERROR
+    broken_underlay = kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
     return replace(problem, kind=kind, name=name, in_force=_UNDERLAY_IN_FORCE if broken_underlay else problem.in_force)
 
 
 def _with_passwords(spec: Underlay, path: FieldPath, context: _Context) -> tuple[Underlay | Unusable, list[Problem]]:
-    """Replace references to password files by the passwords."""
+    """Replace references to password files by the passwords: by the last good one when a file cannot be used."""
     problems: list[Problem] = []
     passwords: dict[int, Secret] = {}
+    lacking = False
     for index, neighbor in enumerate(spec.neighbors):
         place = (*path, "neighbors", index, "passwordSecret")
         if neighbor.password is not None and (warning := open_to_others(context.path, context.mode)):
@@ -174,13 +183,20 @@ def _with_passwords(spec: Underlay, path: FieldPath, context: _Context) -> tuple
         if neighbor.password_secret is None:
             continue
         try:
-            passwords[index], warning = read_secret(context.path.parent, neighbor.password_secret)
+            passwords[index], warning = context.passwords.read(context.path.parent, neighbor.password_secret)
         except SecretUnusableError as error:
-            problems.append(_secret_problem(str(error), Severity.ERROR, place, context))
+            problem = _secret_problem(str(error), Severity.ERROR, place, context)
+            kept = context.passwords.kept(context.path.parent, neighbor.password_secret)
+            if kept is None:
+                lacking = True
+            else:
+                passwords[index] = kept
+                problem = replace(problem, in_force=_LAST_GOOD_KEPT)
+            problems.append(problem)
             continue
         if warning:
             problems.append(_secret_problem(warning, Severity.WARNING, place, context))
-    if any(problem.severity is Severity.ERROR for problem in problems):
+    if lacking:
         return Unusable(), problems
     return spec.with_passwords(passwords), problems
 

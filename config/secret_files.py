@@ -7,6 +7,8 @@ content ever gets into a message.
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +27,42 @@ class SecretUnusableError(ValueError):
     """The password cannot be had; the text names the file and says why, never what is in it."""
 
 
+@dataclass(slots=True)
+class Passwords:
+    """Reads password files, and collects what was read for who remembers it; ``known`` are the last good ones.
+
+    Both are by the path of the password file.
+    """
+
+    known: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+    used: dict[str, Secret] = field(default_factory=dict, repr=False)
+
+    def read(self, directory: Path, name: str) -> tuple[Secret, str]:
+        """Return what :func:`read_secret` does. Raises :class:`SecretUnusableError`."""
+        secret, warning = read_secret(directory, name)
+        self.used[str(secret_path(directory, name))] = secret
+        return secret, warning
+
+    def kept(self, directory: Path, name: str) -> Secret | None:
+        """Return the last good password instead of one that cannot be read; None when none is known."""
+        path = str(secret_path(directory, name))
+        secret = self.known.get(path)
+        if secret is not None:
+            self.used[path] = secret
+        return secret
+
+
+def secret_path(directory: Path, name: str) -> Path:
+    """Return where the password called ``name`` is, for the configuration files in ``directory``."""
+    return directory / SECRETS_DIRECTORY / name
+
+
 def read_secret(directory: Path, name: str) -> tuple[Secret, str]:
     """Return the password called ``name`` and a warning about its file's mode, empty when there is none.
 
     One line end is not part of the password. Raises :class:`SecretUnusableError`.
     """
-    path = directory / SECRETS_DIRECTORY / name
+    path = secret_path(directory, name)
     try:
         content, mode = read_bounded(path, _MAX_BYTES)
     except FileNotFoundError:

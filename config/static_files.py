@@ -1,7 +1,8 @@
 """Reads the directory of router configuration files into one complete value.
 
 Complete means: never less than what is known. A file that is broken contributes its last good content, a directory that
-cannot be read contributes that of all its files, and both say so. Only a file or directory that is verifiably not there
+cannot be read contributes that of all its files, a password file that cannot be used its last good password, and all of
+them say so. Only a file or directory that is verifiably not there
 contributes nothing.
 """
 
@@ -18,6 +19,7 @@ from .last_good import LastGood
 from .provenance import Kind, Origin, Problem, Reason
 from .reports import Resource
 from .router_file import FileContent, parse_router_file
+from .secret_files import Passwords
 from .unusable import UnknownContent
 from .yaml_reader import MAX_BYTES
 
@@ -49,7 +51,7 @@ def read_directory(
     path: Path, node_name: str, previous: LastGood, *, namespace: str = "openperouter-system"
 ) -> StaticRead:
     """Read ``openpe_*.yaml`` in lexical order; never raises. A directory that does not exist has no files."""
-    reader = _Reader(node_name, namespace, previous)
+    reader = _Reader(node_name, namespace, previous, Passwords(previous.secrets))
     problems: list[Problem] = []
     try:
         names = [name for name in list_directory(path) if name.startswith(PREFIX) and name.endswith(SUFFIX)]
@@ -66,8 +68,11 @@ def read_directory(
 def read_remembered(
     path: Path, node_name: str, remembered: LastGood, *, namespace: str = "openperouter-system"
 ) -> StaticRead:
-    """Return what the remembered texts of the files in ``path`` say, whatever the files say now."""
-    reader = _Reader(node_name, namespace, remembered)
+    """Return what the remembered texts of the files in ``path`` say, whatever the files say now.
+
+    Password files are read all the same; a remembered password counts where its file cannot be used.
+    """
+    reader = _Reader(node_name, namespace, remembered, Passwords(remembered.secrets))
     known = sorted(text_path for text_path in remembered.texts if Path(text_path).parent == path)
     return _assemble([reader.kept(Path(text_path)) for text_path in known], [], reader)
 
@@ -81,7 +86,7 @@ def _assemble(files: list[_File], problems: list[Problem], reader: _Reader) -> S
         if file.unknown:
             resources.append(reader.placeholder(file.content.path))
     texts = {str(file.content.path): file.text for file in files if file.text is not None}
-    return StaticRead(tuple(resources), tuple(problems), reader.previous.with_texts(texts))
+    return StaticRead(tuple(resources), tuple(problems), reader.previous.with_texts(texts, reader.passwords.used))
 
 
 def _word(path: Path) -> str:
@@ -96,6 +101,7 @@ class _Reader:
     node_name: str
     namespace: str
     previous: LastGood
+    passwords: Passwords
 
     def read_all(self, paths: Iterable[Path]) -> Iterator[_File]:
         """Read the files that are there; one that vanished since it was listed is skipped."""
@@ -114,7 +120,7 @@ class _Reader:
             return self._broken(path, (Problem(message, Origin(str(path)), reason=Reason.FILE_INVALID),))
         except UnreadableFileError as error:
             return self._broken(path, (error.problem(),))
-        parsed = parse_router_file(content, path, self.node_name, namespace=self.namespace, mode=mode)
+        parsed = self._parse(content, path, mode)
         if not parsed.usable:
             return self._broken(path, parsed.problems)
         return _File(parsed, content.decode("utf-8"))
@@ -132,9 +138,14 @@ class _Reader:
     def kept(self, path: Path) -> _File:
         """Return the last good content of a file, which must be known."""
         text = self.previous.texts[str(path)]
-        parsed = parse_router_file(text.encode("utf-8"), path, self.node_name, namespace=self.namespace)
+        parsed = self._parse(text.encode("utf-8"), path)
         # A newer version may refuse what an older one took; then the file's content is unknown after all.
         return _File(parsed, text, unknown=not parsed.usable)
+
+    def _parse(self, content: bytes, path: Path, mode: int = 0o600) -> FileContent:
+        return parse_router_file(
+            content, path, self.node_name, namespace=self.namespace, mode=mode, passwords=self.passwords
+        )
 
     def placeholder(self, path: Path) -> Resource:
         """Return the underlay that may be in a file of unknown content."""

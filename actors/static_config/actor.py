@@ -125,7 +125,7 @@ def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresse
     name = who.node.name if who.node else socket.gethostname()
     trial = current_trial(memory.journal)
     files = read_directory(settings.configs_dir, name, memory.last_good, namespace=settings.namespace)
-    tried = read_trial(settings, trial, name) if trial else None
+    tried = read_trial(settings, trial, name, memory) if trial else None
     node = who.node or unidentified(who, (tried or files).resources)
     if node is None:
         memory.keep(files.last_good, memory.in_force, who.node)
@@ -141,9 +141,9 @@ def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresse
     return Reading(snapshot, who.waiting_for, trial)
 
 
-def read_trial(settings: Settings, trial: Trial, node_name: str) -> StaticRead:
+def read_trial(settings: Settings, trial: Trial, node_name: str, memory: Memory) -> StaticRead:
     """Return what the texts on trial say, as if they were in their place."""
-    texts = LastGood().with_texts(trial.texts)
+    texts = LastGood().with_texts(trial.texts, memory.last_good.secrets)
     return read_remembered(settings.configs_dir, node_name, texts, namespace=settings.namespace)
 
 

@@ -8,25 +8,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.desired import Secret
 from config.last_good import LastGood, LastGoodError, from_json, read_texts, to_json
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 _TEXTS = st.dictionaries(_TEXT, _TEXT, max_size=4)
 
 
-@given(_TEXTS)
-def test_what_is_stored_comes_back(texts: dict[str, str]) -> None:
-    assert from_json(to_json(LastGood(texts))).texts == texts
+@given(_TEXTS, _TEXTS)
+def test_what_is_stored_comes_back(texts: dict[str, str], passwords: dict[str, str]) -> None:
+    value = LastGood(texts, {path: Secret(password) for path, password in passwords.items()})
+    assert from_json(to_json(value)) == value
+
+
+def test_a_store_of_an_earlier_version_has_no_passwords() -> None:
+    assert from_json('{"version": 1, "files": {"a": "1"}}') == LastGood({"a": "1"})
 
 
 def test_equal_values_are_stored_alike() -> None:
+    a, b = Secret("1"), Secret("2")
+    assert to_json(LastGood({}, {"a": a, "b": b})) == to_json(LastGood({}, {"b": b, "a": a}))
     assert to_json(LastGood({"a": "1", "b": "2"})) == to_json(LastGood({"b": "2", "a": "1"}))
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", '{"version": 2, "files": {}}', '{"version": 1}', '{"version": 1, "files": {"a": 1}}',
-     '{"version": 1, "files": []}', '{"version": 1, "files": {"a": "\\ud800"}}', "[" * 100_000],
+     '{"version": 1, "files": []}', '{"version": 1, "files": {"a": "\\ud800"}}',
+     '{"version": 1, "files": {}, "secrets": {}}', '{"version": 1, "files": {}, "secrets": [3]}',
+     '{"version": 1, "files": {}, "secrets": [{"path": "a"}]}', "[" * 100_000],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(LastGoodError):
@@ -34,7 +44,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_texts_show_up_in_no_message() -> None:
-    assert "s3cret" not in repr(LastGood({"f": "password: s3cret"}))
+    assert "s3cret" not in repr(LastGood({"f": "password: s3cret"}, {"g": Secret("s3cret")}))
 
 
 def test_unchanged_texts_give_the_same_value() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from config import static_files
+from config.desired import Secret
 from config.files import UnreadableFileError
 from config.last_good import LastGood, from_json, to_json
 from config.provenance import Kind
@@ -183,3 +184,45 @@ def test_the_same_name_from_two_files_stays_apart(tmp_path: Path) -> None:
 def test_no_text_of_a_file_shows_in_the_reading(tmp_path: Path) -> None:
     write(tmp_path, a=UNDERLAY_FILE.replace("address: 192.168.11.2", "address: 192.168.11.2\n        password: s3cret"))
     assert "s3cret" not in repr(read(tmp_path))
+
+
+WITH_SECRET = UNDERLAY_FILE.replace("address: 192.168.11.2", "address: 192.168.11.2\n        passwordSecret: fabric")
+
+
+def secret_file(directory: Path, text: str = "s3cret") -> Path:
+    path = directory / "secrets" / "fabric"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_password_file_that_breaks_keeps_the_last_good_password_over_a_restart(tmp_path: Path) -> None:
+    write(tmp_path, a=WITH_SECRET)
+    path = secret_file(tmp_path)
+    stored = to_json(read(tmp_path).last_good)
+    for damage in (lambda: path.write_text("s3 cret"), path.unlink):
+        damage()
+        found = read_directory(tmp_path, "node", from_json(stored))
+        assert [resource.spec.neighbors[0].password for resource in found.resources] == [Secret("s3cret")]
+        (problem,) = found.problems
+        assert (problem.severity, problem.in_force) == ("error", "the last good password stays in force")
+        assert str(path) in problem.message
+        stored = to_json(found.last_good)
+    secret_file(tmp_path, "n3wer")
+    mended = read_directory(tmp_path, "node", from_json(stored))
+    assert mended.resources[0].spec.neighbors[0].password == Secret("n3wer")
+    assert mended.problems == ()
+
+
+def test_a_password_is_remembered_only_while_a_file_refers_to_it(tmp_path: Path) -> None:
+    write(tmp_path, a=WITH_SECRET)
+    path = secret_file(tmp_path)
+    good = read(tmp_path)
+    assert dict(good.last_good.secrets) == {str(path): Secret("s3cret")}
+    assert "s3cret" not in repr(good)
+    write(tmp_path, a="x: [")
+    broken = read(tmp_path, good)
+    assert broken.last_good == good.last_good
+    write(tmp_path, a=UNDERLAY_FILE)
+    assert dict(read(tmp_path, broken).last_good.secrets) == {}

@@ -13,7 +13,7 @@ import trio
 
 from actors.static_config.actor import run
 from config.desired import IPInterface
-from config.provenance import Kind
+from config.provenance import Kind, errors
 from config.reports import StaticSnapshot
 from config.settings import Settings
 from supervisor.actor import ActorContext
@@ -142,6 +142,41 @@ async def test_an_unusable_underlay_keeps_everything_as_it_was_over_a_restart(no
         kept = await snapshots.receive()
     assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
     assert any("asn" in problem.field and "stays as it was" in problem.in_force for problem in kept.problems)
+
+
+@pytest.mark.parametrize("broken", ["s3 cret", None], ids=["bad", "missing"])
+async def test_a_broken_password_file_keeps_the_router_over_a_restart(node: Node, broken: str | None) -> None:
+    node.write("a", GOOD.replace("address: 192.0.2.1", "address: 192.0.2.1, passwordSecret: fabric"))
+    secret = node.settings.configs_dir / "secrets" / "fabric"
+    secret.parent.mkdir()
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    async with node.alive() as snapshots:
+        good = await snapshots.receive()
+    if broken is None:
+        secret.unlink()
+    else:
+        secret.write_text(broken)
+    async with node.alive() as snapshots:
+        kept = await snapshots.receive()
+    assert kept.resources == good.resources
+    assert [str(secret) in problem.message for problem in errors(kept.problems)] == [True]
+
+
+async def test_passwords_in_force_outlive_a_broken_underlay_and_a_broken_password_file(node: Node) -> None:
+    text = GOOD.replace("address: 192.0.2.1", "address: 192.0.2.1, passwordSecret: fabric")
+    path = node.write("a", text)
+    secret = node.settings.configs_dir / "secrets" / "fabric"
+    secret.parent.mkdir()
+    secret.write_text("s3cret")
+    async with node.alive() as snapshots:
+        good = await snapshots.receive()
+        path.write_text(text.replace("64514", "0"))
+        await snapshots.receive()
+    secret.unlink()
+    async with node.alive() as snapshots:
+        kept = await snapshots.receive()
+    assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
 
 
 async def test_a_mended_underlay_comes_into_force_with_all_that_waited(node: Node) -> None:

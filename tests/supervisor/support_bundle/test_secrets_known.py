@@ -102,7 +102,8 @@ def test_every_place_is_looked_at(settings: Settings) -> None:
     (configs / "openpe_good.yaml~").write_text("password: in-backup\n")
     (configs / "secrets" / "fabric").write_text("in-password-file\n")
     texts = {str(configs / "openpe_old.yaml"): "password: in-memory\n"}
-    (settings.state_dir / "last-good.json").write_text(to_json(LastGood(texts)))
+    passwords = {str(configs / "secrets" / "gone"): Secret('in-"remembered"-file')}
+    (settings.state_dir / "last-good.json").write_text(to_json(LastGood(texts, passwords)))
     (settings.state_dir / "trial.json").write_text(trial("in-trial"))
     (settings.state_dir / "trial-accepted.json").write_text(trial('in-"accepted"-trial'))
     (settings.state_dir / "before-trial" / "1234").mkdir(parents=True)
@@ -121,6 +122,7 @@ def test_every_place_is_looked_at(settings: Settings) -> None:
         "in-backup",
         "in-password-file",
         "in-memory",
+        'in-"remembered"-file',
         "in-underlay-object",
         "in-snippet-object",
         'in-"secret"-object',
