@@ -12,11 +12,13 @@ from typing import Final
 HIDDEN: Final = "********"
 
 #: Words after which FRR's grammar has a secret, in any daemon: BGP and IS-IS passwords, OSPF and RIP keys, key chains,
-#: TCP-MD5 and TCP-AO, OSPFv3's hashes, NHRP, VRRP, SNMP and vty passwords. IS-IS domain and area passwords have a hyphen.
+#: TCP-MD5 and TCP-AO, OSPFv3's hashes, NHRP, VRRP, SNMP and vty passwords. IS-IS domain and area passwords carry a
+#: hyphen.
 _INTRODUCES_SECRET: Final = re.compile(
     r"(?P<before>(?:^|[\s\"'-])(?:password|passwd|secret|key-string|key-chain-secret|authentication-key"
-    r"|authentication[ \t]+string|message-digest-key \S+ md5|md5|hmac-\S+|clear|(?:nhrp|vrrp[ \t]+\S+)[ \t]+authentication"
-    r"|community|tcp-md5-auth|tcp-ao[ \t]+key|hash-algo[ \t]+\S+[ \t]+key)[ \t]+)"
+    r"|authentication[ \t]+string|message-digest-key \S+ md5|md5|hmac-\S+|clear"
+    r"|(?:nhrp|vrrp[ \t]+\S+)[ \t]+authentication|community"
+    r"|tcp-md5-auth|tcp-ao[ \t]+key|hash-algo[ \t]+\S+[ \t]+key)[ \t]+)"
     r"(?P<secret>\S[^\n]*)",
     re.IGNORECASE,
 )
