@@ -228,7 +228,7 @@ class _Duties:
         def witness(one: ApiObject, claim: Claim) -> None:
             events.tell(claimed(one, claim))
 
-        conditions = ConditionsDuty(suppressor, wall=wall, chance=chance, telling=telling, witness=witness)
+        conditions = ConditionsDuty(suppressor, crowd, wall=wall, chance=chance, telling=telling, witness=witness)
         others = (NodeIndexDuty(events.tell, crowd, chance), CrowdDuty(crowd, chance))
         made = cls(node, NodeStatusDuty(wall, crowd, chance), conditions, events, others, {})
         made.pauses = {duty.name: Pause(chance) for duty in made.all()}

@@ -20,10 +20,14 @@ from .limits import Pause, TokenBucket
 from .node_status import path_of
 from .suppressing import LONGEST_CHECK_SECONDS, Intent, Subject, Suppressor, Task
 from .telling import Telling
+from .waiting import Crowd
 
-#: Writes at once, and then one in so many seconds, of one node.
+#: Writes at once, and then one in N/100 seconds, of one of N nodes, but one in so many seconds at least. The hundredth
+#: follows the first after 0.8 s on one node (80 times 0.01 s), 8 s on ten, 80 s on a hundred, 160 s on two hundred and
+#: more. There hardly any node has so much to say: of an object that all know, two or three speak (:mod:`.waiting`), so
+#: a hundred objects are some 300 attempts of all nodes together.
 BURST: Final = 20
-PERIOD: Final = 2.0
+LONGEST_PERIOD: Final = 2.0
 #: How long an object is left alone that the server refuses to change, seconds.
 REFUSED_SECONDS: Final = 600.0
 
@@ -42,15 +46,16 @@ class ConditionsDuty:
     def __init__(
         self,
         suppressor: Suppressor,
+        crowd: Crowd,
         *,
         wall: Callable[[], float],
         chance: Callable[[], float],
         telling: Telling,
         witness: Witness,
     ) -> None:
-        self._suppressor = suppressor
+        self._suppressor, self._crowd = suppressor, crowd
         self._wall, self._chance, self._telling, self._witness = wall, chance, telling, witness
-        self._bucket = TokenBucket(BURST, PERIOD)
+        self._bucket = TokenBucket(BURST, crowd.pace(LONGEST_PERIOD))
         self._pauses: dict[Kind, Pause] = {}
         self._namespace = ""
         self.writes = 0
@@ -58,6 +63,7 @@ class ConditionsDuty:
     def see(self, scene: Scene, now: float) -> None:
         """Hear what is claimed and compare it with this node's verdicts."""
         self._namespace = scene.namespace
+        self._bucket.pace(self._crowd.pace(LONGEST_PERIOD), now)
         subjects = tuple(_subjects(scene))
         self._suppressor.look(subjects, now)
         self._telling.forget(_ONE, {_subject(subject.object) for subject in subjects})

@@ -32,6 +32,11 @@ class TokenBucket:
         """Return when the next one may go, ``now`` at the earliest."""
         return max(now, self._full_at - (self.burst - 1) * self.period)
 
+    def pace(self, period: float, now: float) -> None:
+        """Go on with another period: as many as before are left of the burst."""
+        self._full_at = now + max(0.0, self._full_at - now) / self.period * period
+        self.period = period
+
     def take(self, now: float) -> None:
         """Note that one went."""
         self._full_at = max(self._full_at, now) + self.period

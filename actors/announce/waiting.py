@@ -63,6 +63,10 @@ class Crowd:
         if abs(math.log(nodes / self.nodes)) >= _OTHER_SIZE:
             self.nodes = nodes
 
+    def pace(self, longest: float) -> float:
+        """Return the seconds between two writes of one node: all together keep to the rate, or each to ``longest``."""
+        return min(longest, self.nodes / RATE)
+
     def spread(self, chance: float) -> float:
         """Return this node's place in a row of all of them, in seconds; ``chance`` is random in [0, 1)."""
         return chance * (self.nodes - 1) / RATE

@@ -213,8 +213,15 @@ async def claims_are_checked(stage: Stage) -> None:
 
 
 async def tell_conditions(stage: Stage, there: ApiObject) -> None:
-    suppressor = Suppressor(stage.node.name, Crowd(1), middling)
-    duty = ConditionsDuty(suppressor, wall=lambda: LATER, chance=middling, telling=Telling(), witness=lambda *_: None)
+    crowd = Crowd(1)
+    duty = ConditionsDuty(
+        Suppressor(stage.node.name, crowd, middling),
+        crowd,
+        wall=lambda: LATER,
+        chance=middling,
+        telling=Telling(),
+        witness=lambda *_: None,
+    )
     await let(stage, duty, there)
 
 

@@ -149,6 +149,21 @@ async def test_the_nodes_own_trouble_is_an_event_of_the_node(
         assert kinds == ["FrrConfiguration"]
 
 
+async def test_a_hundred_objects_are_ready_before_kubectl_wait_gives_up(
+    server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
+) -> None:
+    assert crds
+    async with kube(server.admin) as admin, cluster(admin, namespace, tmp_path) as nodes:
+        for number in range(100):
+            await nodes.create(f"net-{number}", 100 + number)
+
+        async def ready() -> bool:
+            listed = (await admin.get(nodes.collection))["items"]
+            return all("conditions" in one.get("status", {}) for one in listed)
+
+        await until("all are ready", ready, seconds=30)
+
+
 @both_versions
 @pytest.mark.parametrize("letter", ["x", "ü", "…"])
 async def test_the_longest_note_is_taken(server: ClusterServer, namespace: str, letter: str) -> None:

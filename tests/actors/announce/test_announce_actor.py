@@ -189,6 +189,34 @@ async def test_while_the_server_is_away_nothing_is_sent(autojump_clock: MockCloc
     assert len(bench.server.requests) > requests
 
 
+@pytest.mark.parametrize(("nodes", "seconds"), [(1, 10), (10, 20)])
+async def test_a_hundred_objects_are_ready_soon_in_a_small_cluster(
+    autojump_clock: MockClock, bench: Bench, nodes: int, seconds: float
+) -> None:
+    """Nobody waits longer than ``kubectl wait`` does, half a minute, though this node alone speaks of all of them."""
+    for number in range(1, nodes):
+        bench.server.objects[path_of(NAMESPACE, f"node-{number}")] = {"metadata": {}}
+    objects = [cr(f"net-{number}") for number in range(100)]
+    bench.has(*objects)
+    bench.connected()
+    bench.settle(state(*objects))
+    bench.watch(*objects)
+    await trio.sleep(seconds)
+    assert sum(bool(conditions(bench, one)) for one in objects) == 100
+
+
+async def test_in_a_large_cluster_a_node_writes_slowly(autojump_clock: MockClock, bench: Bench) -> None:
+    for number in range(300):
+        bench.server.objects[path_of(NAMESPACE, f"node-{number}")] = {"metadata": {}}
+    objects = [cr(f"net-{number}") for number in range(100)]
+    bench.has(*objects)
+    bench.connected()
+    bench.settle(state(*objects))
+    bench.watch(*objects)
+    await trio.sleep(60)
+    assert 20 < sum(bool(conditions(bench, one)) for one in objects) <= 20 + 60 / 2
+
+
 async def test_a_failure_that_is_over_is_taken_back_and_told(autojump_clock: MockClock, bench: Bench) -> None:
     await told(bench, RED, desired=state(problems=(refused(RED),)))
     assert conditions(bench, RED)["Ready"]["status"] == "False"

@@ -45,3 +45,7 @@ def test_everybody_has_a_place_in_the_row() -> None:
     assert 49 < crowd.spread(0.999999) < 50
     assert Crowd(1).spread(0.9) == 0.0
     assert Crowd(301).spread(0.5) == 150 / RATE
+
+
+def test_a_node_writes_as_often_as_all_of_them_may() -> None:
+    assert [Crowd(nodes).pace(2.0) for nodes in (1, 10, 100, 200, 5000)] == [0.01, 0.1, 1.0, 2.0, 2.0]

@@ -29,6 +29,19 @@ def test_a_rested_bucket_is_full_again_and_not_more() -> None:
     assert bucket.due(1000.0) == 1010.0
 
 
+def test_another_pace_leaves_the_burst_as_it_is() -> None:
+    bucket = TokenBucket(3, 10.0)
+    for _ in range(4):
+        bucket.take(100.0)
+    assert bucket.due(100.0) == 120.0
+    bucket.pace(0.1, 100.0)
+    assert bucket.due(100.0) == pytest.approx(100.2)
+    bucket.pace(10.0, 100.0)
+    assert bucket.due(100.0) == pytest.approx(120.0)
+    bucket.pace(5.0, 1000.0)
+    assert bucket.due(1000.0) == 1000.0
+
+
 @given(st.lists(st.floats(0, 50), max_size=60))
 def test_no_window_of_time_sees_more_than_it_may(gaps: list[float]) -> None:
     bucket, now, taken = TokenBucket(5, 7.0), 0.0, []
