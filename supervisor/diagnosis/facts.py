@@ -95,13 +95,16 @@ class ManagersFacts:
 
     ``networkd`` has the keys of networkd's [Network] section; ``networkd_changed`` is when a file of it last changed,
     Unix seconds; ``unmanaged`` whether a ``.network`` file keeps networkd off our devices; ``network_manager`` whether
-    NetworkManager is told so.
+    NetworkManager is told so; ``link`` whether udev leaves their hardware addresses alone, ``rules`` whether it keeps
+    the name of a card that comes back.
     """
 
     networkd: Mapping[str, str] = field(default_factory=dict)
     networkd_changed: float = 0.0
     unmanaged: bool = False
     network_manager: bool = False
+    link: bool = False
+    rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)

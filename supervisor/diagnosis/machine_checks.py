@@ -159,4 +159,20 @@ def network_manager(facts: Facts) -> Iterator[Finding]:
         )
 
 
-CHECKS = (kernel, clock, disk, files, trial, networkd, network_manager)
+def udev(facts: Facts) -> Iterator[Finding]:
+    """Does udev leave the addresses and names of our devices alone?"""
+    found = facts.managers
+    if found is None:
+        return
+    cure = "restore /usr/lib/{} (reinstall the package), then udevadm control --reload"
+    if not found.link:
+        message = "no .link file keeps udev from changing the hardware addresses of the router's devices on this host"
+        yield warning("udev", message, cure.format("systemd/network/10-openperouter.link"))
+    if not found.rules:
+        message = "no udev rule keeps the name of a network card that comes back from the router"
+        yield warning("udev", message, cure.format("udev/rules.d/70-openperouter.rules"))
+    if found.link and found.rules:
+        yield ok("udev", "udev is told to leave the router's devices alone")
+
+
+CHECKS = (kernel, clock, disk, files, trial, networkd, network_manager, udev)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from actors.kube.loading import kubeconfig_path
+from actors.netlink.objects import NIC_GROUP
 from config.settings import Settings
 
 from ..cli.keeping import SAVED
@@ -103,7 +104,7 @@ def _number(text: str) -> int:
 
 
 async def managers() -> ManagersFacts:
-    """Read what networkd and NetworkManager are told."""
+    """Read what networkd, NetworkManager and udev are told."""
     done = await run_command(("systemd-analyze", "cat-config", "systemd/networkd.conf"), seconds=ASK_SECONDS)
     names = re.findall(r"^# (/\S+)$", done.stdout, re.MULTILINE)
     changed = max((_changed(Path(name)) for name in names), default=0.0)
@@ -112,6 +113,8 @@ async def managers() -> ManagersFacts:
         networkd_changed=changed,
         unmanaged=_mentions("systemd/network", ".network", "host-e-*"),
         network_manager=_mentions("NetworkManager/conf.d", ".conf", "host-e-*"),
+        link=_mentions("systemd/network", ".link", "host-e-*"),
+        rules=_mentions("udev/rules.d", ".rules", f'ATTR{{netdev_group}}=="{NIC_GROUP}"'),
     )
 
 

@@ -160,6 +160,8 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "NetworkManager",
         "openperouter.conf",
     ),
+    "udev gives addresses": (but("managers", link=False), "udev", Level.WARNING, ".link", "10-openperouter.link"),
+    "udev gives names": (but("managers", rules=False), "udev", Level.WARNING, "udev rule", "70-openperouter.rules"),
     "FRR too old": (but("frr", version="10.2.1"), "frr-version", Level.ERROR, "10.2.1", "10.3"),
     "no reload program": (but("frr", reload=False), "frr-programs", Level.ERROR, "frr-reload.py", "frr-pythontools"),
     "no vtysh": (but("frr", vtysh=False), "frr-programs", Level.ERROR, "vtysh", "apt install frr"),
@@ -367,7 +369,7 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
 def test_a_well_machine_has_no_complaint_and_every_check_says_so() -> None:
     assert complaints(WELL) == []
     topics = {finding.topic for finding in examine(WELL)}
-    assert topics >= {"kernel", "clock", "disk", "files", "networkd", "network-manager"}
+    assert topics >= {"kernel", "clock", "disk", "files", "networkd", "network-manager", "udev"}
     assert topics >= {"frr-version", "frr-daemons", "frr-unit", "frr-running", "frr-conf"}
     assert topics >= {"netns", "configuration", "underlay", "mtu", "sysctls", "daemon"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from config.settings import Settings
 from supervisor.cli.client import NotRunningError
 from supervisor.diagnosis import frr_probes, machine_probes, probe, router_probes
 from supervisor.lock import single_instance
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -174,6 +177,27 @@ async def test_a_file_that_is_shadowed_says_nothing(
         directory.mkdir(parents=True, exist_ok=True)
         (directory / file).write_text(text)
     assert (await machine_probes.managers()).unmanaged is kept_off
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in place of the file system's root, with what the package tells other programs."""
+    subprocess.run(["sh", CHECKOUT / "packaging/networkd/install.sh", tmp_path / "root"], check=True)
+    monkeypatch.setattr(machine_probes, "_ROOTS", (tmp_path / "root/etc", tmp_path / "root/usr/lib"))
+    return tmp_path / "root"
+
+
+async def test_what_the_package_tells_other_programs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
+    program(tmp_path, monkeypatch, "systemd-analyze", "")
+    told = await machine_probes.managers()
+    assert (told.network_manager, told.link, told.rules) == (True, True, True)
+    for shadow in ("systemd/network/10-openperouter.link", "udev/rules.d/70-openperouter.rules"):
+        (root / "etc" / shadow).parent.mkdir(parents=True)
+        (root / "etc" / shadow).symlink_to("/dev/null")
+    told = await machine_probes.managers()
+    assert (told.network_manager, told.link, told.rules) == (True, False, False)
 
 
 def test_modes_and_owners_are_read(nowhere: Settings, tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ WELL = Facts(
         networkd_changed=1000.0,
         unmanaged=True,
         network_manager=True,
+        link=True,
+        rules=True,
     ),
     files=(
         FileFact("/etc/openperouter/openperouter.yaml", 0o644),
