@@ -1,12 +1,13 @@
 """Carrying a plan out: dull on purpose.
 
-A step that the kernel refuses fails its resource and what depends on it, and only that; everything else goes on. What
-the kernel refused to take away belongs to no resource and makes the pass incomplete.
+A step that the kernel refuses fails its resource and what depends on it, and only that; everything else goes on, the
+rest of a unit too if the step was not vital to it. What the kernel refused to take away belongs to no resource and
+makes the pass incomplete.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from config.desired import ResourceFailure, ResourceId
 from config.provenance import Kind, Origin, Reason
@@ -33,21 +34,28 @@ class Applied:
 class _Progress:
     model: KernelModel
     failures: dict[ResourceId, ResourceFailure]
+    #: Units whose rest makes no sense, and units of which something is missing.
     broken: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
     writes: int = 0
 
     def skips(self, step: Step) -> bool:
         """Say whether a step is pointless now: its own unit broke, or what it hangs on did."""
         parents = self.model.parents.get(step.resource, ()) if step.resource is not None else ()
-        return (bool(step.unit) and step.unit in self.broken) or any(parent in self.failures for parent in parents)
+        stopped = self.broken | self.partial if step.completes else self.broken
+        return (bool(step.unit) and step.unit in stopped) or any(parent in self.failures for parent in parents)
 
     def fail(self, step: Step, message: str) -> None:
-        self.broken.add(step.unit)
+        (self.broken if step.vital else self.partial).add(step.unit)
         if step.resource is None:
             self.errors.append(message)
             return
         reason = Reason.UNDERLAY_FAILED if step.resource.kind is Kind.UNDERLAY else Reason.OVERLAY_ATTACHMENT_FAILED
+        known = self.failures.get(step.resource)
+        if known is not None and not step.vital:
+            # One does not follow from the other: each has to be mended.
+            self.failures[step.resource] = replace(known, message=f"{known.message}; {message}")
         self._record(step.resource, reason, message)
 
     def spread(self) -> None:
@@ -74,6 +82,5 @@ def apply_plan(plan: Plan, model: KernelModel, kernel: Kernel) -> Applied:
         else:
             progress.writes += step.writes_kernel
     progress.spread()
-    known = {failure.resource for failure in plan.failures}
-    found = tuple(failure for resource, failure in progress.failures.items() if resource not in known)
-    return Applied(progress.writes, found, tuple(progress.errors), refused=bool(progress.broken))
+    found = tuple(failure for failure in progress.failures.values() if failure not in plan.failures)
+    return Applied(progress.writes, found, tuple(progress.errors), refused=bool(progress.broken or progress.partial))

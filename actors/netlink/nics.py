@@ -26,6 +26,7 @@ from .objects import (
     NicRecord,
     Observed,
     SavedRoute,
+    in_order,
 )
 from .operations import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, Step
 
@@ -140,8 +141,9 @@ def _merged(fresh: NicRecord, old: NicRecord | None) -> NicRecord:
         fresh,
         up=fresh.up or old.up,
         addresses=fresh.addresses + tuple(a for a in old.addresses if a.interface not in known),
-        routes=fresh.routes
-        + tuple(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes),
+        routes=in_order(
+            (*fresh.routes, *(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes))
+        ),
     )
 
 
@@ -155,7 +157,7 @@ def record_of(link: Link, addresses: tuple[Address, ...], routes: tuple[SavedRou
         address for address in addresses if address.interface.version == 4 or not address.flags & IFA_F_TEMPORARY
     )
     return NicRecord(
-        link.name, phase, link.mtu, link.mac, link.up, kept, routes, link.altnames, link.master, link.group
+        link.name, phase, link.mtu, link.mac, link.up, kept, in_order(routes), link.altnames, link.master, link.group
     )
 
 
@@ -178,6 +180,7 @@ def _give_addresses(
                 label=address.label,
                 resource=resource,
                 unit=f"nic {name}",
+                vital=namespace is Namespace.ROUTER,
             )
 
 
@@ -220,7 +223,10 @@ def _make_whole(record: NicRecord, observed: Observed, resource: ResourceId | No
 def _restore_steps(
     record: NicRecord, link: Link, present: frozenset[IPInterface], resource: ResourceId | None
 ) -> Iterator[Step]:
-    """Yield addresses, what the link was, then routes (a gateway needs its address), then the end of the record."""
+    """Yield addresses, what the link was, then routes (a gateway needs its address), then the end of the record.
+
+    What is refused keeps nothing back but the record's end: what was there before is not lost.
+    """
     unit = f"nic {record.name}"
     # Of a card whose journal was lost we only know the group that the router gave it.
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
@@ -240,7 +246,8 @@ def _restore_steps(
         yield change
     for altname in record.altnames:
         if altname not in link.altnames:
-            yield AddAltname(record.name, altname, resource=resource, unit=unit)
-    for route in record.routes:
-        yield AddRoute(record.name, route, resource=resource, unit=unit)
+            yield AddAltname(record.name, altname, resource=resource, unit=unit, vital=False)
+    # Sorted again: an older version wrote them as the kernel dumps them.
+    for route in in_order(record.routes):
+        yield AddRoute(record.name, route, resource=resource, unit=unit, vital=False)
     yield ForgetNic(record.name, resource=resource, unit=unit)

@@ -6,7 +6,7 @@ upstream's (reference 4.1, 12); the groups 4243 and 4244 and the two protocol nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_interface
@@ -127,6 +127,15 @@ class SavedRoute:
     type: int = 1
     flags: int = 0
     mtu: int = 0
+
+
+def in_order(routes: Iterable[SavedRoute]) -> tuple[SavedRoute, ...]:
+    """Return routes so that each can be made after those before it: the ways to gateways, then what is behind them.
+
+    The kernel dumps a default first, and refuses it while its gateway is not reached directly; one that is ``onlink``
+    as well, if it is found behind another card. A gateway is never behind a gateway.
+    """
+    return tuple(sorted(routes, key=lambda route: bool(route.gateway)))
 
 
 class NicPhase(StrEnum):

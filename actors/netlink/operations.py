@@ -2,7 +2,7 @@
 
 Nothing here acts. A plan is a list of these; ``kernel`` carries them out for real and the tests' fake carries them out
 in memory, and both must refuse the same things. ``unit`` groups steps that make no sense without one another: when one
-of a unit fails, the rest of that unit is skipped.
+of a unit fails, the rest of that unit is skipped, unless the step says otherwise.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from .objects import LinkKind, Namespace, NicRecord, SavedRoute, Vxlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What every operation has: whom it is for (None: a removal of what nobody wants any more) and its unit."""
+    """What every operation has: whom it is for (None: a removal of what nobody wants any more) and its unit.
+
+    When a step that is not ``vital`` is refused, the rest of its unit goes on, but for a step that ``completes`` it.
+    """
 
     resource: ResourceId | None = None
     unit: str = ""
+    vital: bool = True
 
     #: Whether it writes to the kernel, rather than to our own state.
     writes_kernel = True
+    #: Whether it says that all of its unit was done.
+    completes = False
 
     @property
     def text(self) -> str:
@@ -265,6 +271,7 @@ class ForgetNic(Step):
 
     name: str
     writes_kernel = False
+    completes = True
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ HERE: Final = Path(__file__).resolve().parent
 #: Installed beside the private modules; in a checkout two folders below them.
 sys.path.insert(0, str(HERE if (HERE / "actors").is_dir() else HERE.parents[1]))
 
-from actors.netlink.objects import NIC_GROUP, OUR_GROUPS, Address, NicRecord, SavedRoute, usual_broadcast  # noqa: E402
+from actors.netlink.objects import NIC_GROUP, OUR_GROUPS, Address, NicRecord, SavedRoute, in_order, usual_broadcast  # noqa: E402
 from actors.netlink.state_files import BOOT_ID, StateFiles  # noqa: E402
 from config.desired import Family  # noqa: E402
 from config.settings import load_settings  # noqa: E402
@@ -84,7 +84,7 @@ def restoring(record: NicRecord) -> Iterator[str]:
     yield f"link set dev {name} mtu {record.mtu} group {group} {state}"
     for altname in record.altnames:
         yield f"link property add dev {name} altname {quote(altname)}"
-    for route in record.routes:
+    for route in in_order(record.routes):
         yield route_command(name, route)
 
 

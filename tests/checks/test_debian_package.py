@@ -242,8 +242,8 @@ def test_a_card_gets_its_addresses_before_its_routes() -> None:
         "-6 address add 2001:db8::5/64 dev eth1 scope 0 nodad noprefixroute",
         "link set dev eth1 mtu 9000 group 0 up",
         "link property add dev eth1 altname enp1s0",
-        "-4 route add 0.0.0.0/0 dev eth1 table 254 via 192.0.2.1 proto 3 scope 0 onlink",
         "-6 route add ::/0 dev eth1 table 100 proto 3",
+        "-4 route add 0.0.0.0/0 dev eth1 table 254 via 192.0.2.1 proto 3 scope 0 onlink",
     ]
 
 

@@ -230,6 +230,17 @@ def a_route_needs_its_nic_up(kernel: Kernel) -> None:
     assert refused(kernel, AddRoute(NIC, route)) in {errno.ENETDOWN, errno.ENETUNREACH}
 
 
+def a_gateway_needs_a_way_to_it_first(kernel: Kernel) -> None:
+    kernel.apply(AddAddress(HOST, NIC, ip_interface("10.0.0.5/32"), marked=False))
+    kernel.apply(ChangeLink(HOST, NIC, up=True))
+    way = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+    default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
+    assert refused(kernel, AddRoute(NIC, default)) in {errno.ENETUNREACH, errno.EINVAL}
+    kernel.apply(AddRoute(NIC, way))
+    kernel.apply(AddRoute(NIC, default))
+    kernel.apply(AddRoute(NIC, SavedRoute(Family.IPV4, "10.1.0.0/16", 254, gateway="172.31.0.1", flags=4)))
+
+
 def state_is_kept(kernel: Kernel) -> None:
     record = NicRecord(NIC, NicPhase.MOVING, 1500, "02:00:00:00:00:01", up=True)
     kernel.apply(SaveNic(record))
@@ -254,5 +265,6 @@ CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     sysctls_are_read_and_written_in_the_router,
     a_moved_nic_loses_addresses_and_routes_and_is_down,
     a_route_needs_its_nic_up,
+    a_gateway_needs_a_way_to_it_first,
     state_is_kept,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from copy import deepcopy
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
 
 from actors.netlink.model import ROUTER_SYSCTLS
 from actors.netlink.objects import (
@@ -233,8 +234,16 @@ class FakeKernel:
         if not self._link(Namespace.HOST, step.link).up:
             raise KernelRefusal(errno.ENETDOWN)
         routes = self.routes.setdefault(step.link, [])
+        if step.route.gateway and not step.route.flags and not self._reaches(step.link, step.route.gateway):
+            raise KernelRefusal(errno.ENETUNREACH)
         if step.route not in routes:
             routes.append(step.route)
+
+    def _reaches(self, nic: str, gateway: str) -> bool:
+        """Say whether a gateway is in a subnet of a NIC, or has a route of its own."""
+        near = [address.interface.network for address in self._addresses(Namespace.HOST, nic)]
+        near += [ip_network(route.destination) for route in self.routes[nic] if not route.gateway]
+        return any(ip_address(gateway) in network for network in near)
 
     def fingerprint(self) -> object:
         """Return the state without what may differ between equal histories: indices and random MACs."""

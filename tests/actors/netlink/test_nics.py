@@ -7,8 +7,9 @@ from ipaddress import ip_interface
 
 import pytest
 
+from actors.netlink.converging import converge
 from actors.netlink.nics import IFA_F_TEMPORARY, record_of
-from actors.netlink.objects import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase
+from actors.netlink.objects import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
 from actors.netlink.operations import ChangeLink, MoveLink, Step
 from actors.netlink.planning import plan, wish_for
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
@@ -110,6 +111,71 @@ def test_a_mac_that_was_changed_on_the_way_is_changed_back() -> None:
 def test_a_card_that_was_down_comes_back_down_and_in_its_group() -> None:
     (change,) = returned(Link(1, "eth1", group=7))
     assert (change.up, change.group) == (None, 7)
+
+
+WAY = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+DEFAULT = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
+LOST = replace(DEFAULT, destination="10.7.0.0/16", gateway="203.0.113.1")
+HOSTED = Link(1, "eth1", up=True)
+
+
+def coming_back(*routes: SavedRoute) -> FakeKernel:
+    """Return a kernel that has a provider's card in the router, with these routes in the journal."""
+    kernel = FakeKernel()
+    kernel.add(Namespace.ROUTER, replace(HOSTED, group=NIC_GROUP))
+    record = record_of(HOSTED, (Address(ip_interface("10.0.0.5/32")),), (), NicPhase.INSIDE)
+    kernel.journal["eth1"] = replace(record, routes=routes, altnames=("enp1s0",))
+    return kernel
+
+
+def test_the_way_to_a_gateway_is_saved_before_what_is_behind_it() -> None:
+    assert record_of(HOSTED, (), (DEFAULT, WAY), NicPhase.MOVING).routes == (WAY, DEFAULT)
+
+
+def test_an_older_journals_routes_come_back_in_an_order_that_works() -> None:
+    kernel = coming_back(DEFAULT, WAY)
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.journal == {}
+
+
+def test_a_refused_route_is_named_and_the_record_stays_but_all_else_comes_back() -> None:
+    kernel = coming_back(LOST, WAY, DEFAULT)
+    result = converge(without_underlay(state()), kernel, {})
+    [error] = result.errors
+    assert error.startswith("host: add route 10.7.0.0/16 via 203.0.113.1 dev eth1 table 254: ")
+    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.journal["eth1"].phase is NicPhase.RESTORING
+    kernel.routes["eth1"].append(replace(WAY, destination="203.0.113.1/32"))
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert LOST in kernel.routes["eth1"]
+    assert kernel.journal == {}
+
+
+def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() -> None:
+    kernel = coming_back(WAY)
+    kernel.apply(MoveLink("eth1", Namespace.ROUTER, Namespace.HOST))
+    kernel.fail = {"host: add address 10.0.0.5/32 to eth1", "host: add altname enp1s0 to eth1"}
+    assert {
+        error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel, {}).errors
+    } == kernel.fail
+    assert kernel.routes["eth1"] == [WAY]
+    assert "eth1" in kernel.journal
+
+
+def test_all_refused_routes_of_a_card_that_is_swapped_are_named() -> None:
+    kernel = coming_back(LOST, replace(LOST, destination="10.8.0.0/16"))
+    kernel.add(Namespace.HOST, Link(2, "toswitch1"))
+    [failure] = converge(state(), kernel, {}).failures
+    assert "10.7.0.0/16" in failure.message
+    assert "10.8.0.0/16" in failure.message
+    assert (Namespace.ROUTER, "toswitch1") in kernel.links
+
+
+def test_a_card_that_cannot_move_is_given_nothing() -> None:
+    kernel = coming_back(WAY)
+    kernel.fail = {"router: move eth1 to host"}
+    assert len(converge(without_underlay(state()), kernel, {}).errors) == 1
 
 
 def test_a_leased_address_is_kept_and_a_privacy_address_is_not() -> None:
