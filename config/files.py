@@ -56,9 +56,23 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
 def list_directory(path: Path) -> list[str]:
     """Return a directory's entries, sorted; none when it does not exist. Else raises :class:`UnreadableFileError`."""
     try:
-        return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths, are wanted
+        return scan_directory(path)
     except FileNotFoundError:
         return []
+
+
+def scan_directory(path: Path) -> list[str]:
+    """Return a directory's entries, sorted.
+
+    Raises FileNotFoundError when there is no such directory, :class:`UnreadableFileError` for every other failure, a
+    symbolic link to nowhere among them: what it should lead to may only be away for a moment.
+    """
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths, are wanted
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise UnreadableFileError(path, "is a symbolic link to a directory that does not exist") from None
+        raise
     except OSError as error:
         raise UnreadableFileError(path, describe(error)) from None
 

@@ -2,8 +2,8 @@
 
 Complete means: never less than what is known. A file that is broken contributes its last good content, a directory that
 cannot be read contributes that of all its files, a password file that cannot be used its last good password, and all of
-them say so. Only a file or directory that is verifiably not there
-contributes nothing.
+them say so. Only a file that is verifiably not there contributes nothing. A directory that is not there may be one
+whose file system is not mounted: if it had files, they count until somebody confirms that they are gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from .entries import resource_name, unique_names
-from .files import UnreadableFileError, list_directory, read_bounded
+from .files import UnreadableFileError, read_bounded, scan_directory
 from .last_good import LastGood
 from .provenance import Kind, Origin, Problem, Reason
 from .reports import Resource
@@ -27,6 +27,7 @@ PREFIX: Final = "openpe_"
 SUFFIX: Final = ".yaml"
 _KEPT: Final = "its last good content stays in force"
 _NOTHING: Final = "no good content of it is known"
+_ABSENT: Final = "does not exist any more; make it again, or reload to confirm that its files are to go out of force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,40 @@ class _File:
 
 
 def read_directory(
-    path: Path, node_name: str, previous: LastGood, *, namespace: str = "openperouter-system"
+    path: Path,
+    node_name: str,
+    previous: LastGood,
+    *,
+    namespace: str = "openperouter-system",
+    absence_confirmed: bool = False,
 ) -> StaticRead:
-    """Read ``openpe_*.yaml`` in lexical order; never raises. A directory that does not exist has no files."""
+    """Read ``openpe_*.yaml`` in lexical order; never raises.
+
+    A directory that does not exist has no files when none were known in it, or with ``absence_confirmed``.
+    """
     reader = _Reader(node_name, namespace, previous, Passwords(previous.secrets))
     problems: list[Problem] = []
+    known = sorted(text_path for text_path in previous.texts if Path(text_path).parent == path)
     try:
-        names = [name for name in list_directory(path) if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+        names = _names(path, absence_confirmed=absence_confirmed or not known)
         files = list(reader.read_all(path / name for name in names))
     except UnreadableFileError as error:
-        known = sorted(text_path for text_path in previous.texts if Path(text_path).parent == path)
         problems.append(error.problem(in_force=f"the last good content of {len(known)} files stays in force"))
         files = [reader.kept(Path(text_path)) for text_path in known]
         if not files:
             files = [_File(FileContent(path, usable=False), None, unknown=True)]
     return _assemble(files, problems, reader)
+
+
+def _names(path: Path, *, absence_confirmed: bool) -> list[str]:
+    """Return the names of the router files in a directory. Raises :class:`UnreadableFileError`."""
+    try:
+        names = scan_directory(path)
+    except FileNotFoundError:
+        if not absence_confirmed:
+            raise UnreadableFileError(path, _ABSENT) from None
+        return []
+    return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
 
 
 def read_remembered(

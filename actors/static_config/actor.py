@@ -66,9 +66,10 @@ async def run(
     before = Reading(None)
     while True:
         reload_id = max(reload_id, reload.take() or 0)
+        asked = Asked(reload_id, out.peek())
         seen = look(settings)
         with ctx.working("reading the configuration files", READ_SECONDS):
-            reading = await trio.to_thread.run_sync(read, settings, memory, reload_id, addresses)
+            reading = await trio.to_thread.run_sync(read, settings, memory, asked, addresses)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
         tell_changes(before, reading)
@@ -79,6 +80,19 @@ async def run(
         before = reading
         with ctx.idle():
             await wait_for_work(settings, seen, reload, reading.seconds(memory))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Why there is a reading: ``reload_id`` is the newest request, ``previous`` what was published last."""
+
+    reload_id: int
+    previous: StaticSnapshot | None
+
+    @property
+    def is_reload(self) -> bool:
+        """Whether somebody who could see what was published has asked; a restarted actor finds old requests again."""
+        return self.previous is not None and self.reload_id > self.previous.reload_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +133,18 @@ def tell_changes(before: Reading, after: Reading) -> None:
         log.info("the trial is over; the files are in force", message_id=events.TRIAL_OVER, trial=before.trial.id)
 
 
-def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresses) -> Reading:
+def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses) -> Reading:
     """Read everything once."""
     who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
     name = who.node.name if who.node else socket.gethostname()
     trial = current_trial(memory.journal)
-    files = read_directory(settings.configs_dir, name, memory.last_good, namespace=settings.namespace)
+    files = read_directory(
+        settings.configs_dir,
+        name,
+        memory.last_good,
+        namespace=settings.namespace,
+        absence_confirmed=asked.is_reload,
+    )
     tried = read_trial(settings, trial, name, memory) if trial else None
     node = who.node or unidentified(who, (tried or files).resources)
     if node is None:
@@ -137,7 +157,7 @@ def read(settings: Settings, memory: Memory, reload_id: int, addresses: Addresse
     # A machine on which nothing is configured yet lacks nothing.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
     problems = () if untouched else (*who.problems, *chosen.problems)
-    snapshot = StaticSnapshot(node, chosen.resources, problems, reload_id, on_trial=trial is not None)
+    snapshot = StaticSnapshot(node, chosen.resources, problems, asked.reload_id, on_trial=trial is not None)
     return Reading(snapshot, who.waiting_for, trial)
 
 

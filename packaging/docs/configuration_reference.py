@@ -42,7 +42,9 @@ everything without touching anything and exits with 78 when there is an error.
 A router file has these top-level keys, each optional: `underlays`, `l3vnis`, `l2vnis` and `rawfrrconfigs` (lists), and `bgppassthrough` (one
 object). Entries of `l3vnis` and `l2vnis` may carry a `name` beside the fields below; other entries refer to them by it.
 
-A file that cannot be read or parsed keeps its last good content in force. An entry that breaks a rule is left out, together with what depends
+A file that cannot be read or parsed keeps its last good content in force, and so do a password file and the directory: a
+directory that is not there at all may be one whose file system is not mounted, so its files stay in force, over restarts too, until
+`systemctl reload openperouter` (or `openperouter reload`) confirms that they are gone. A file that is removed goes out of force at once. An entry that breaks a rule is left out, together with what depends
 on it; everything else is applied. While no underlay is usable nothing changes at all.
 """
 

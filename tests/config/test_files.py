@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.files import UnreadableFileError, list_directory, read_bounded
+from config.files import UnreadableFileError, list_directory, read_bounded, scan_directory
 
 
 def test_content_and_mode_are_read(tmp_path: Path) -> None:
@@ -27,6 +27,8 @@ def test_absence_is_not_failure(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "none", 1)
     assert list_directory(tmp_path / "none") == []
+    with pytest.raises(FileNotFoundError):
+        scan_directory(tmp_path / "none")
 
 
 def test_a_fifo_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
@@ -48,3 +50,10 @@ def test_a_loop_of_links_is_told_in_the_systems_words(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError, match="cannot be read: Too many levels of symbolic links") as caught:
         read_bounded(tmp_path / "loop", 1)
     assert str(caught.value.problem().origin) == str(tmp_path / "loop")
+
+
+def test_a_link_to_a_directory_that_does_not_exist_is_failure_not_absence(tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to("nowhere")
+    for look in (list_directory, scan_directory):
+        with pytest.raises(UnreadableFileError, match="symbolic link to a directory that does not exist"):
+            look(tmp_path / "configs")

@@ -129,11 +129,46 @@ def test_a_directory_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, mon
     def fail(path: Path) -> list[str]:
         raise UnreadableFileError(path, "cannot be read: Input/output error")
 
-    monkeypatch.setattr(static_files, "list_directory", fail)
+    monkeypatch.setattr(static_files, "scan_directory", fail)
     kept = read(tmp_path, good)
     assert specs(kept) == GOOD
     assert kept.last_good is good.last_good
     assert kept.problems[0].in_force == "the last good content of 2 files stays in force"
+
+
+def test_a_directory_that_is_gone_keeps_its_files_until_that_is_confirmed(tmp_path: Path) -> None:
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    write(configs, a=UNDERLAY_FILE, b=RED_FILE)
+    good = read(configs)
+    configs.rename(tmp_path / "elsewhere")
+    gone = read(configs, good)
+    assert specs(gone) == GOOD
+    assert gone.last_good == good.last_good
+    (problem,) = gone.problems
+    assert (problem.origin.path, problem.severity) == (str(configs), "error")
+    assert "reload to confirm" in problem.message
+    assert problem.in_force == "the last good content of 2 files stays in force"
+    confirmed = read_directory(configs, "node", gone.last_good, absence_confirmed=True)
+    assert (confirmed.resources, confirmed.problems, dict(confirmed.last_good.texts)) == ((), (), {})
+
+
+@pytest.mark.parametrize("absence_confirmed", [False, True])
+def test_a_directory_behind_a_link_to_nowhere_is_never_an_absent_one(tmp_path: Path, absence_confirmed: bool) -> None:
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    write(configs, a=UNDERLAY_FILE, b=RED_FILE)
+    good = read(configs)
+    configs.rename(tmp_path / "elsewhere")
+    configs.symlink_to("nowhere")
+    assert specs(read_directory(configs, "node", good.last_good, absence_confirmed=absence_confirmed)) == GOOD
+
+
+def test_an_emptied_directory_is_an_intention(tmp_path: Path) -> None:
+    write(tmp_path, a=UNDERLAY_FILE)
+    good = read(tmp_path)
+    (tmp_path / "openpe_a.yaml").unlink()
+    assert (read(tmp_path, good).resources, read(tmp_path, good).problems) == ((), ())
 
 
 def placeholder(found: StaticRead) -> list[Resource]:

@@ -66,9 +66,10 @@ class Node:
         )
 
     @asynccontextmanager
-    async def alive(self) -> AsyncIterator[LatestReader[StaticSnapshot]]:
-        """One life of the actor; gives a reader that has seen nothing of it."""
-        self.out = Latest("static")
+    async def alive(self, *, keep_channels: bool = False) -> AsyncIterator[LatestReader[StaticSnapshot]]:
+        """One life of the actor, or only of an incarnation of it; gives a reader that has seen nothing of it."""
+        if not keep_channels:
+            self.out = Latest("static")
         with trio.fail_after(DEADLINE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.live)
@@ -115,6 +116,34 @@ async def test_a_replaced_directory_is_read_anew(node: Node) -> None:
         node.write("a", GOOD + RED)
         while kinds(await snapshots.receive()) != [Kind.UNDERLAY, Kind.L3VNI]:
             pass
+
+
+async def test_a_directory_that_vanishes_stays_in_force_over_a_restart_until_a_reload(node: Node) -> None:
+    node.write("a", GOOD)
+    configs = node.settings.configs_dir
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        configs.rename(configs.with_name("elsewhere"))
+        vanished = await snapshots.receive()
+    async with node.alive() as snapshots:
+        restarted = await snapshots.receive()
+        node.reload.set(1)
+        confirmed = await snapshots.receive()
+    for kept in (vanished, restarted):
+        assert kinds(kept) == [Kind.UNDERLAY]
+        assert [problem.origin.path for problem in errors(kept.problems)] == [str(configs)]
+    assert (confirmed.resources, confirmed.problems, confirmed.reload_id) == ((), (), 1)
+
+
+async def test_a_reload_before_the_actor_was_restarted_confirms_nothing(node: Node) -> None:
+    node.write("a", GOOD)
+    node.reload.set(1)
+    async with node.alive() as snapshots:
+        assert (await snapshots.receive()).reload_id == 1
+    node.settings.configs_dir.rename(node.settings.configs_dir.with_name("elsewhere"))
+    async with node.alive(keep_channels=True) as snapshots:
+        await snapshots.receive()
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
 
 
 async def test_a_broken_file_keeps_its_last_good_content_over_a_restart(node: Node) -> None:
