@@ -9,6 +9,10 @@ from .model import KernelModel, WantedLink
 from .objects import CONDEMNED_GROUP, OWNED_GROUP, Link, LinkKind, Namespace, NamespaceView, Observed
 from .operations import AddAddress, ChangeLink, CreateLink, DisableAddressGeneration, RemoveAddress, Step, veth_ends
 
+#: IFALIASZ less the final zero (linux/if.h), in bytes; a resource's name is ASCII.
+LONGEST_ALIAS = 255
+_ALIAS = "openperouter: "
+
 Key = tuple[Namespace, str]
 #: Names, and whether they may be deleted by group.
 Victims = tuple[Namespace, tuple[str, ...], bool]
@@ -125,7 +129,7 @@ def link_steps(wanted: WantedLink, remaining: Survivors) -> Iterator[Step]:
         found = _newborn(wanted)
     if wanted.addr_gen_none and found.addr_gen_none is False:
         yield DisableAddressGeneration(wanted.name, resource=resource, unit=unit)
-    change = _difference(wanted, found, created=created)
+    change = _difference(wanted, found)
     if not change.empty:
         yield change
     yield from _address_steps(wanted, remaining.observed, created=created)
@@ -144,22 +148,45 @@ def _newborn(wanted: WantedLink) -> Link:
     )
 
 
-def _difference(wanted: WantedLink, found: Link, *, created: bool) -> ChangeLink:
+def _difference(wanted: WantedLink, found: Link) -> ChangeLink:
     """Return the one message that makes a device right; empty when it is."""
+    alias = _alias(wanted)
     return ChangeLink(
         wanted.namespace,
         wanted.name,
-        master=wanted.master if found.master != wanted.master else None,
+        master=_other_master(wanted, found),
         mtu=wanted.mtu if wanted.mtu is not None and found.mtu != wanted.mtu else None,
         mac=wanted.mac if wanted.mac is not None and found.mac != wanted.mac else None,
         # A condemned device that is wanted again must leave the group that is deleted as a whole.
         group=OWNED_GROUP if found.group != OWNED_GROUP else None,
         neigh_suppress=True if wanted.neigh_suppress and not found.neigh_suppress else None,
-        alias=f"openperouter: {wanted.resource}" if created else None,
+        # Somebody else's words on a device of ours stay.
+        alias=alias if found.alias != alias and (not found.alias or found.alias.startswith(_ALIAS)) else None,
         up=True if not found.up else None,
         resource=wanted.resource,
         unit=str(wanted.resource),
     )
+
+
+def _other_master(wanted: WantedLink, found: Link) -> str | None:
+    """Return the master that a device needs, empty for none, or None when it can stay where it is.
+
+    A host may attach the end of a veth that it was given: to a VRF of its own, to a bridge. The alias, written together
+    with the master, remembers what was our doing, over restarts too.
+    """
+    if wanted.master is None:
+        return "" if found.master and found.alias.endswith(_attached(found.master)) else None
+    return wanted.master if found.master != wanted.master else None
+
+
+def _alias(wanted: WantedLink) -> str:
+    """Return whom a device is for, and where we attach a veth's host end."""
+    attached = _attached(wanted.master) if wanted.peer is not None and wanted.master else ""
+    return f"{_ALIAS}{wanted.resource}"[: LONGEST_ALIAS - len(attached)] + attached
+
+
+def _attached(master: str) -> str:
+    return f", put into {master}"
 
 
 def _address_steps(wanted: WantedLink, observed: Observed, *, created: bool) -> Iterator[Step]:
@@ -186,4 +213,4 @@ def _address_steps(wanted: WantedLink, observed: Observed, *, created: bool) -> 
 def _loses_ipv6(wanted: WantedLink, observed: Observed) -> bool:
     """Say whether the plan moves an existing device to another VRF, upon which the kernel drops its IPv6 addresses."""
     found = observed.view(wanted.namespace).links.get(wanted.name)
-    return found is not None and found.master != wanted.master
+    return found is not None and _other_master(wanted, found) is not None

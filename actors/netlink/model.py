@@ -58,6 +58,8 @@ ROUTER_SYSCTLS = (
 class WantedLink:
     """One device that should exist, up. None leaves an attribute to the kernel; ``master`` empty means: of nobody.
 
+    ``master`` None leaves the device to whoever attaches it somewhere: only what we have attached ourselves is undone.
+
     ``addresses`` None leaves them alone. ``peer`` is set on a veth's host end and names the end in the router.
     """
 
@@ -65,7 +67,7 @@ class WantedLink:
     name: str
     kind: LinkKind
     resource: ResourceId
-    master: str = ""
+    master: str | None = ""
     peer: str | None = None
     mtu: int | None = None
     mac: str | None = None
@@ -205,7 +207,9 @@ def _l3vni_links(
         pairs = vni.session.addresses
         host, router, size = host_veth(vni.vni), router_veth(vni.vni), veth_mtu(mtu, vni.vtep)
         inside, outside = tuple(pair.router for pair in pairs), tuple(pair.host for pair in pairs)
-        yield WantedLink(Namespace.HOST, host, LinkKind.VETH, vni.resource, peer=router, mtu=size, addresses=outside)
+        yield WantedLink(
+            Namespace.HOST, host, LinkKind.VETH, vni.resource, master=None, peer=router, mtu=size, addresses=outside
+        )
         yield WantedLink(
             Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=vni.vrf, mtu=size, addresses=inside
         )
@@ -215,12 +219,12 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     gateway = gateway_mac(vni.vni) if vni.gateways else None
     yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
     host, router = host_veth(vni.vni), router_veth(vni.vni)
-    master = ""
+    master: str | None = None
     if vni.host_master is HostMasterKind.MANAGED_BRIDGE:
         master = host_bridge(vni.vni)
         yield WantedLink(Namespace.HOST, master, LinkKind.BRIDGE, vni.resource)
     elif vni.host_master is HostMasterKind.EXTERNAL_BRIDGE:
-        master = vni.bridge or ""
+        master = vni.bridge
     size = veth_mtu(mtu, vni.vtep)
     # No addresses of ours on either end, but those of an L3VNI that had this number before must go.
     yield WantedLink(
@@ -240,6 +244,7 @@ def _passthrough_links(passthrough: DesiredPassthrough) -> Iterator[WantedLink]:
         PASSTHROUGH_HOST,
         LinkKind.VETH,
         resource,
+        master=None,
         peer=PASSTHROUGH_ROUTER,
         addresses=tuple(pair.host for pair in pairs),
     )

@@ -65,7 +65,7 @@ class Link:
     """One device as the kernel has it. ``kind`` is empty for hardware, ``master`` for a free device.
 
     ``peer_index`` is IFLA_LINK: of a veth, the other end's index. ``addr_gen_none`` None means that the kernel did not
-    say.
+    say. ``alias`` is free text: of our devices, whom they are for.
     """
 
     index: int
@@ -82,6 +82,7 @@ class Link:
     addr_gen_none: bool | None = False
     peer_index: int = 0
     altnames: tuple[str, ...] = ()
+    alias: str = ""
 
     @property
     def ours(self) -> bool:

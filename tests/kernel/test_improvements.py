@@ -64,6 +64,27 @@ def test_switching_the_host_master_undoes_the_old_one(node: Node) -> None:
     assert node.link("host-e-110", router=False)["master"] == "br-hs-110"
 
 
+def test_the_host_may_put_its_end_of_a_session_into_a_vrf_of_its_own(node: Node) -> None:
+    node.converge(demo())
+    before = node.addresses("host-e-100", router=False)
+    ip("link", "add", "tenant", "type", "vrf", "table", "1234")
+    ip("link", "set", "tenant", "up")
+    ip("link", "set", "host-e-100", "master", "tenant")
+    node.converge(demo())
+    assert node.link("host-e-100", router=False)["master"] == "tenant"
+    assert node.addresses("host-e-100", router=False) == before
+    assert node.converge(demo()).writes == 0
+
+
+def test_a_segment_without_host_master_may_be_attached_by_hand_and_stays_so(node: Node) -> None:
+    none = state(l2vnis=(l2vni(vrf=None, master=HostMasterKind.NONE),))
+    node.converge(none)
+    ip("link", "add", "br0", "type", "bridge")
+    ip("link", "set", "host-e-110", "master", "br0")
+    assert node.converge(none).writes == 0
+    assert node.link("host-e-110", router=False)["master"] == "br0"
+
+
 @pytest.mark.parametrize("kind", [None, "dummy"])
 def test_an_external_bridge_must_exist_and_be_a_bridge(node: Node, kind: str | None) -> None:
     if kind is not None:

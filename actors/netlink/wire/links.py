@@ -65,6 +65,7 @@ def _link(message: Any, names: dict[int, str]) -> Link:
         addr_gen_none=_addr_gen_none(message),
         peer_index=message.get_attr("IFLA_LINK") or 0,
         altnames=tuple(value for key, value in properties["attrs"] if key == "IFLA_ALT_IFNAME") if properties else (),
+        alias=message.get_attr("IFLA_IFALIAS") or "",
     )
 
 

@@ -123,6 +123,7 @@ def one_change_sets_all_attributes(kernel: Kernel) -> None:
     assert vxlan is not None
     assert bridge is not None
     assert (vxlan.master, vxlan.neigh_suppress, vxlan.addr_gen_none, vxlan.up) == ("br-pe-100", True, True, True)
+    assert (vxlan.alias, bridge.alias) == ("x", "")
     assert (bridge.mac, bridge.up, bridge.master) == ("00:f3:00:00:00:65", True, "")
     kernel.apply(ChangeLink(ROUTER, "vni100", master=""))
     vxlan = link(kernel, ROUTER, "vni100")

@@ -182,6 +182,7 @@ class FakeKernel:
         if step.master:
             self._link(step.namespace, step.master)
         plain = {"mtu": step.mtu, "mac": step.mac, "group": step.group, "master": step.master, "up": step.up}
+        plain["alias"] = step.alias
         self._update(key, **{field: value for field, value in plain.items() if value is not None})
         if step.master is not None and step.master != old.master and old.up:
             self._drop_ipv6(key)

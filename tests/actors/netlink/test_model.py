@@ -49,7 +49,7 @@ def test_an_l2vni_has_its_gateway_on_the_bridge_and_no_addresses_on_its_veth() -
 
 def test_the_veth_follows_the_host_master() -> None:
     none = links(model_of(state(l2vnis=(l2vni(vrf=None, master=HostMasterKind.NONE),))))
-    assert none["host-e-110"].master == ""
+    assert none["host-e-110"].master is None
     assert "br-hs-110" not in none
     external = model_of(state(l2vnis=(l2vni(vrf=None, master=HostMasterKind.EXTERNAL_BRIDGE, bridge="br0"),)))
     assert links(external)["host-e-110"].master == "br0"
@@ -68,6 +68,11 @@ def test_without_an_underlay_nothing_is_wanted() -> None:
 def test_the_passthrough_leaves_its_mtu_alone() -> None:
     found = links(model_of(demo()))
     assert (found["pt-host"].mtu, found["pt-ns"].mtu, found["pt-ns"].master) == (None, None, "")
+
+
+def test_what_the_host_does_with_a_session_is_left_to_it() -> None:
+    found = links(model_of(demo()))
+    assert (found["pt-host"].master, found["host-e-100"].master) == (None, None)
 
 
 def test_two_l3vnis_in_one_vrf_make_it_once_and_the_second_hangs_on_the_first() -> None:
