@@ -10,6 +10,7 @@ time until the last node watches again is given as a multiple of the server's ow
 from __future__ import annotations
 
 import argparse
+import logging
 import tempfile
 import time
 from collections import Counter
@@ -202,6 +203,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of quiet")
     options = parser.parse_args()
+    logging.disable(logging.WARNING)  # every node says that its server is away
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         root = Path(name)
         configs = root / "configs"
