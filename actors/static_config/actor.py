@@ -10,14 +10,13 @@ remembered as last good or as in force: what comes back after it is what was the
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import trio
 
 from config.last_good import LastGood
 from config.provenance import Origin, Problem, Reason, Severity, errors
-from config.reports import NodeIdentity, Resource, StaticSnapshot
+from config.reports import NodeIdentity, StaticSnapshot
 from config.resolve import resolve
 from config.secret_files import SECRETS_DIRECTORY
 from config.settings import Settings
@@ -56,8 +55,8 @@ async def run(
 ) -> None:
     """Publish a snapshot at start, after each settled change, and for each reload request.
 
-    Raises :class:`ConfigFault` when there is something to configure but nothing tells, or ever told, which node this
-    is.
+    Raises :class:`ConfigFault` when nothing was published yet, there is something to configure, and nothing tells, or
+    ever told, which node this is: such a start can never work, a running router goes on as it is.
     """
     memory = Memory(settings.state_dir)
     memory.load()
@@ -97,7 +96,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one look at everything gave: ``snapshot`` is None while an interface is missing that may still appear."""
+    """What one look at everything gave.
+
+    ``snapshot`` is None at a start while an interface is missing that may still appear: READY would be too early.
+    """
 
     snapshot: StaticSnapshot | None
     waiting_for: str = ""
@@ -146,10 +148,11 @@ def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses)
         absence_confirmed=asked.is_reload,
     )
     tried = read_trial(settings, trial, name, memory) if trial else None
-    node = who.node or unidentified(who, (tried or files).resources)
-    if node is None:
-        memory.keep(files.last_good, memory.in_force, who.node)
-        return Reading(None, who.waiting_for, trial)
+    if who.node is None and (tried or files).resources:
+        memory.keep(files.last_good, memory.in_force, None)
+        return Reading(unidentified(who, tried or files, asked), who.waiting_for, trial)
+    # Who has nothing to configure needs no identity.
+    node = who.node or NodeIdentity(name, 0)
     chosen, kept = settle_underlay(settings, files, node, memory)
     if trial and tried:
         chosen, kept = settle_trial(trial, tried, chosen, node, memory), memory.in_force
@@ -199,10 +202,14 @@ def settle_underlay(
     return replace(kept, problems=told), memory.in_force
 
 
-def unidentified(who: Identification, resources: Sequence[Resource]) -> NodeIdentity | None:
-    """Return a stand-in identity where none is needed, None where one may still be found; raise otherwise."""
-    if not resources:
-        return NodeIdentity(socket.gethostname(), 0)
+def unidentified(who: Identification, files: StaticRead, asked: Asked) -> StaticSnapshot | None:
+    """Return what to publish while nothing tells which node this is: what was published last, with the problems of now.
+
+    At a start there is no such thing: None while an interface may still appear, else raises :class:`ConfigFault`.
+    """
+    if asked.previous is not None:
+        told = (replace(one, in_force=one.in_force or IN_FORCE) if errors([one]) else one for one in who.problems)
+        return replace(asked.previous, problems=(*told, *files.problems), reload_id=asked.reload_id)
     if who.waiting_for:
         return None
     raise ConfigFault("no node index: " + "; ".join(str(problem) for problem in errors(who.problems)))

@@ -56,13 +56,17 @@ class Node:
         path.write_text(text)
         return path
 
+    def look_up(self, interface: str) -> Sequence[IPInterface]:
+        """Ask for its addresses as they are at that moment."""
+        return self.addresses(interface)
+
     async def live(self) -> None:
         await run(
             ActorContext("static_config"),
             settings=self.settings,
             reload=self.reload.reader(),
             out=self.out,
-            addresses=self.addresses,
+            addresses=self.look_up,
         )
 
     @asynccontextmanager
@@ -291,6 +295,54 @@ async def test_a_configuration_without_any_identity_is_a_configuration_fault(nod
     node.settings.node_config_file.unlink()
     with pytest.raises(ConfigFault, match=r"node-config\.yaml"):
         await node.live()
+
+
+async def test_a_running_daemon_waits_for_an_identity_that_comes_after_the_files(node: Node) -> None:
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.write("a", GOOD)
+        waiting = await snapshots.receive()
+        node.identify("nodeIndex: {index: 3}\n")
+        identified = await snapshots.receive()
+    assert waiting.resources == ()
+    (problem,) = errors(waiting.problems)
+    assert problem.origin.path == str(node.settings.node_config_file)
+    assert problem.in_force == "everything stays as it was last configured"
+    assert (identified.node.index, kinds(identified), identified.problems) == (3, [Kind.UNDERLAY], ())
+
+
+async def test_a_restarted_actor_waits_for_an_identity_as_well(node: Node) -> None:
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+    node.write("a", GOOD)
+    async with node.alive(keep_channels=True) as snapshots:
+        while not errors((waiting := await snapshots.receive()).problems):
+            pass
+    assert waiting.resources == ()
+
+
+async def test_an_idle_daemon_says_that_it_waits_for_an_interface_and_answers_a_reload(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.static_config.actor.INTERFACE_SECONDS", 0.05)
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.identify("nodeIndex: {interfaceName: eth9}\n")
+        node.write("a", GOOD)
+        while not errors((waiting := await snapshots.receive()).problems):
+            pass
+        node.reload.set(1)
+        while (answer := await snapshots.receive()).reload_id < 1:
+            pass
+        node.addresses = lambda name: (IPv4Interface("192.0.2.9/24"),)
+        while not kinds(late := await snapshots.receive()):
+            pass
+    assert (waiting.resources, answer.resources) == ((), ())
+    assert ["eth9" in problem.message for problem in errors(answer.problems)] == [True]
+    assert (late.node.index, late.problems) == (9, ())
 
 
 async def test_an_interface_that_comes_late_gives_the_index_then(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
