@@ -129,9 +129,31 @@ class ApiObject:
         return Origin(namespace=self.namespace, name=self.name, resource_version=version, generation=self.generation)
 
 
+class Hindrance(StrEnum):
+    """Why a server that answers does not say what there is: no right, no such kind, or it cannot read it itself."""
+
+    REFUSED = "refused"
+    MISSING = "not installed"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class NotFollowed:
+    """Objects of which nothing new is heard since ``since`` (Unix seconds) although the server answers.
+
+    ``resource`` is their plural. ``listed``: what a snapshot has of them is what the server said last; without it the
+    server has not said once what there is, so a snapshot has none of them, which does not mean that there are none.
+    """
+
+    resource: str
+    why: Hindrance
+    since: float
+    listed: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class ApiSnapshot:
-    """Everything the API server says about this node, complete.
+    """Everything the API server says about this node, complete but for what it does not say (``not_followed``).
 
     ``objects``: those whose node selector selects this node, or cannot be read; ``mirrored``: what this node itself
     wrote there (proven), whatever its labels say now; ``secrets``: the passwords that ``objects`` refer to, by
@@ -147,6 +169,19 @@ class ApiSnapshot:
     node_status: Mapping[str, Any] | None = None
     synced_at: float = 0.0
     live: bool = False
+    not_followed: tuple[NotFollowed, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[NotFollowed, ...]:
+        """Return what may be otherwise on the server: all that is not followed but kinds of which there was nothing."""
+        there = {PLURALS[one.kind] for one in (*self.objects, *self.mirrored)}
+        return tuple(one for one in self.not_followed if one.why is not Hindrance.MISSING or one.resource in there)
+
+    @property
+    def unlisted(self) -> frozenset[Kind]:
+        """Return the kinds of which the server has not said once what there is."""
+        never = {one.resource for one in self.not_followed if not one.listed}
+        return frozenset(kind for kind, plural in PLURALS.items() if plural in never)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import trio
 
-from config.api import ApiSnapshot
+from config.api import NODE_STATUS_PLURAL, ApiSnapshot
 from config.api_memory import ApiMemory, essence
 from config.desired import DesiredState
 from config.provenance import Problem
@@ -27,6 +27,7 @@ from supervisor.channel import Latest, LatestReader, wait_any
 from supervisor.logs import get_logger
 
 from .deciding import Known, decide
+from .keeping import with_kept
 from .memory import REFRESH_SECONDS, Keeper
 
 log = get_logger("desired")
@@ -56,7 +57,7 @@ async def run(
     keeper = Keeper(settings.state_dir)
     with ctx.working("reading what is remembered of the API", DISK_SECONDS):
         memory = await trio.to_thread.run_sync(keeper.load, static.node.name)
-    known = Known(static, api.take(), memory.snapshot, memory.standing)
+    known = Known(static, newest(api, memory.snapshot), memory.snapshot, memory.standing)
     if known.api is None and memory.snapshot is not None:
         log.info("goes on from what is remembered of the API", objects=len(memory.snapshot.objects))
     while True:
@@ -69,12 +70,21 @@ async def run(
         await keep(ctx, keeper, known, clock)
         with ctx.idle(), trio.move_on_after(REFRESH_SECONDS if is_followed(known) else math.inf):
             await wait_any(snapshots, api)
-        known = replace(known, static=snapshots.take() or known.static, api=api.take() or known.api)
+        static = snapshots.take() or known.static
+        known = replace(known, static=static, api=newest(api, known.accepted) or known.api)
+
+
+def newest(api: LatestReader[ApiSnapshot], accepted: ApiSnapshot | None) -> ApiSnapshot | None:
+    """Return the API's newest snapshot, None when there is no newer one."""
+    snapshot = api.take()
+    return with_kept(snapshot, accepted) if snapshot is not None else None
 
 
 def is_followed(known: Known) -> bool:
-    """Whether what was accepted last is what the server says at this moment."""
-    return known.api is not None and known.api.live and known.accepted is known.api
+    """Whether what was accepted last is what the server says at this moment, all of it."""
+    if known.api is None or not known.api.live or known.accepted is not known.api:
+        return False
+    return all(one.resource == NODE_STATUS_PLURAL for one in known.api.doubts)
 
 
 async def keep(ctx: ActorContext, keeper: Keeper, known: Known, clock: Callable[[], float]) -> None:

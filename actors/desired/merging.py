@@ -9,6 +9,8 @@ from config.api_objects import read_objects
 from config.provenance import Problem
 from config.reports import Resource, StaticSnapshot
 
+from .keeping import kept_problems
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -31,4 +33,4 @@ def merge(static: StaticSnapshot, api: ApiSnapshot | None, namespace: str) -> Me
     mirrors = {resource.origin for resource in objects if resource.id in written}
     others = tuple(resource for resource in objects if resource.id not in written)
     told = tuple(problem for problem in problems if problem.origin not in mirrors)
-    return Merged((*static.resources, *others), (*static.problems, *told))
+    return Merged((*static.resources, *others), (*static.problems, *told, *kept_problems(api)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,9 +15,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.desired.actor import run
 from actors.desired.memory import REFRESH_SECONDS
-from config.api import ApiSnapshot
+from config.api import ApiObject, ApiSnapshot, Hindrance, NotFollowed
 from config.api_memory import ApiMemory, from_json, to_json
 from config.desired import DesiredState, Secret
+from config.provenance import Kind, Severity
 from config.reports import NodeIdentity, StaticSnapshot
 from config.settings import Settings
 from supervisor.actor import ActorContext
@@ -152,6 +154,76 @@ async def test_what_the_server_says_replaces_what_is_remembered(bench: Bench, nu
     second.api.set(cluster(api_l3vni("green", 3)))
     await second.settles(lambda: second.remembers() == ["green"])
     assert second.vrfs() == ["green"]
+
+
+def remembering(bench: Bench, *names: str) -> bool:
+    return bench.file.exists() and bench.remembers() == list(names)
+
+
+def unlisted(*plurals: str, why: Hindrance = Hindrance.MISSING) -> tuple[NotFollowed, ...]:
+    return tuple(NotFollowed(plural, why, 1100.0, listed=False) for plural in plurals)
+
+
+@pytest.mark.parametrize("why", [Hindrance.MISSING, Hindrance.REFUSED])
+async def test_a_kind_that_a_server_does_not_list_after_a_restart_stays_until_it_does(
+    bench: Bench, nursery: trio.Nursery, why: Hindrance
+) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2), ApiObject(Kind.L2VNI, "tenant", "segment", spec={"vni": 3})))
+    await run_until(bench, partial(remembering, bench, "blue", "segment"))
+    true_at = bench.moment()
+    # Two lives, since what is kept has to be kept on disk as well.
+    for name, vni in (("green", 4), ("pink", 5)):
+        bench = reborn(bench)
+        bench.static.set(files(underlay()))
+        silent = replace(cluster(api_l3vni(name, vni), synced_at=1e12), not_followed=unlisted("l2vnis", why=why))
+        bench.api.set(silent)
+        await run_until(bench, partial(remembering, bench, name, "segment"))
+        assert (bench.vrfs(), [one.vni for one in bench.published().l2vnis]) == ([name], [3])
+        [told] = bench.published().problems
+        assert told.severity is Severity.WARNING
+        assert str(why) in told.message
+        # It is no younger than what is oldest in it.
+        assert bench.moment() == true_at
+    nursery.start_soon(bench.life)
+    bench.api.set(cluster(api_l3vni("pink", 5), synced_at=4000.0))
+    await bench.settles(lambda: bench.remembers() == ["pink"])
+    assert bench.published().l2vnis == ()
+    assert bench.published().problems == ()
+
+
+async def test_an_underlay_that_is_kept_has_its_password(bench: Bench) -> None:
+    neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
+    bench.static.set(files())
+    secrets = MappingProxyType({(OWN, "fabric"): Secret(PASSWORD)})
+    bench.api.set(replace(cluster(api_underlay(neighbors=neighbors)), secrets=secrets))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(files())
+    second.api.set(replace(cluster(api_l3vni("blue", 2)), not_followed=unlisted("underlays")))
+    await run_until(second, lambda: second.remembers() == ["fabric", "blue"])
+    fabric = second.published().underlay
+    assert fabric is not None
+    assert fabric.neighbors[0].password == Secret(PASSWORD)
+    assert second.vrfs() == ["blue"]
+
+
+async def test_what_is_not_followed_does_not_grow_younger_in_memory(
+    bench: Bench, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    def hearing(*plurals: str) -> ApiSnapshot:
+        silent = tuple(NotFollowed(plural, Hindrance.REFUSED, 1100.0) for plural in plurals)
+        return replace(cluster(api_l3vni("blue", 2), synced_at=4000.0), not_followed=silent)
+
+    bench.static.set(files(underlay()))
+    bench.api.set(hearing("l3vnis"))
+    nursery.start_soon(bench.life)
+    await bench.remembers_moment(lambda moment: moment == 4000.0)
+    await trio.sleep(5 * REFRESH_SECONDS)
+    assert bench.moment() == 4000.0
+    # Of reports nothing is remembered.
+    bench.api.set(hearing("routernodeconfigurationstatuses"))
+    await bench.remembers_moment(lambda moment: moment > 5000.0)
 
 
 async def test_a_snapshot_without_a_usable_underlay_is_not_remembered(bench: Bench, nursery: trio.Nursery) -> None:
