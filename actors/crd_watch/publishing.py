@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from config.api import ApiSnapshot
+from config.api import ApiSnapshot, NotFollowed
 from supervisor import events
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
@@ -45,13 +45,14 @@ class Publisher:
         self._waiting_for = ""
         self._settling = Settling()
         self._edits = 0
+        self._unheard: tuple[NotFollowed, ...] = ()
         #: Since when there has been no world that could be lost.
         self._alone_since = trio.current_time()
 
     def follow(self, world: World | None, waiting_for: str = "") -> None:
         """Publish what is in this world from now on; ``waiting_for`` is what it takes to look for news of it."""
         if world is not self._world:
-            self._world, self._settling, self._edits = world, Settling(), 0
+            self._world, self._settling, self._edits, self._unheard = world, Settling(), 0, ()
         self._waiting_for = waiting_for
         self._changes.set(None)
 
@@ -84,8 +85,9 @@ class Publisher:
         """Return when what has changed is to be told."""
         if self._world is None:
             return math.inf
-        self._settling.saw(now, self._world.edits - self._edits)
-        self._edits = self._world.edits
+        unheard = self._world.not_followed()
+        self._settling.saw(now, self._world.edits - self._edits + (unheard != self._unheard))
+        self._edits, self._unheard = self._world.edits, unheard
         return self._settling.due(calm=calm)
 
     def _publish_away(self) -> None:
@@ -110,8 +112,9 @@ class Publisher:
 
     def _synced_at(self, *, live: bool) -> float:
         """Return until when the content is known to be true."""
-        if live:
-            return time.time()
         last = self._out.peek()
         known = last.synced_at if last is not None else 0.0
+        if live:
+            doubted_at = self._world.doubted_at() if self._world is not None else math.inf
+            return min(time.time(), max(known, doubted_at))
         return max(known, self._world.heard_at() if self._world is not None else 0.0)

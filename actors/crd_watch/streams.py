@@ -56,7 +56,6 @@ class Stream:
         self._chance = chance
         self._failures = 0
         self._suffered: type[ApiError] | None = None
-        self._trouble: Condition | None = None
 
     async def run(self) -> None:
         """Go on until cancelled. Raises only what is a bug."""
@@ -173,8 +172,6 @@ class Stream:
             self._up(reaction.condition)
         else:
             self._down(reaction.condition)
-        if reaction.condition is Condition.MISSING:
-            self._take_missing()
         self._world.stir()
         if reaction.closes_gate:
             self._gate.close()
@@ -184,24 +181,18 @@ class Stream:
         else:
             await trio.sleep(reaction.seconds)
 
-    def _take_missing(self) -> None:
-        """A kind that was never there has no objects. One that was has those that we know of: nobody deleted them."""
-        store = self._track.store
-        if not store.known:
-            store.replace(store.fresh())
-            self._world.take_in(self._track)
-
     def _tell(self, reaction: Reaction, error: ApiError) -> None:
         track = self._track
         condition = reaction.condition
-        if condition is self._trouble or condition not in _TOLD or isinstance(error, ThrottledError):
+        if condition is track.told or condition not in _TOLD or isinstance(error, ThrottledError):
             LOG.debug("a stream goes on", resource=track.resource, condition=condition, error=summarize(error))
             return
-        self._trouble = condition
+        track.told = condition
         fields = {"message_id": _TOLD[condition], "resource": track.resource, "verb": track.verb}
         fields["error"] = summarize(error)
         if condition is not Condition.MISSING:
-            LOG.warning(f"the API server's objects cannot be read: {condition}", **fields)
+            in_force = "what is known of them" if track.store.known else "what is remembered of them"
+            LOG.warning(f"the API server's objects cannot be read: {condition}", **fields, in_force=in_force)
         elif track.store.empty:
             LOG.info("a kind is not installed on the API server", **fields)
         else:
@@ -209,14 +200,15 @@ class Stream:
 
     def _recovered(self) -> None:
         """Tell that a trouble is over: that of a kind that was missing with its list, others with the watch."""
-        if self._trouble is Condition.MISSING or (self._trouble is not None and self._track.verb == "watch"):
+        told = self._track.told
+        if told is Condition.MISSING or (told is not None and self._track.verb == "watch"):
             LOG.info(
                 "the API server's objects can be read again",
                 message_id=events.API_OBJECTS_READABLE,
                 resource=self._track.resource,
-                was=self._trouble,
+                was=told,
             )
-            self._trouble = None
+            self._track.told = None
 
     def _up(self, condition: Condition) -> None:
         """Say that the server is there for this track; where it was not that is worth telling, whatever it says."""

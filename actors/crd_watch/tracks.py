@@ -6,6 +6,7 @@ were.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,20 @@ from typing import Final
 
 import trio
 
+from config.api import Hindrance
+
 from .retrying import Condition
 from .stores import Store
 
 #: A stream that is taken up again within so many seconds was never away: a server restarts in less.
 GRACE_SECONDS: Final = 10.0
+#: After so many seconds of failing the server is believed to mean it.
+FAILING_SECONDS: Final = GRACE_SECONDS
+_HINDRANCES: Final = {
+    Condition.REFUSED: Hindrance.REFUSED,
+    Condition.MISSING: Hindrance.MISSING,
+    Condition.FAILING: Hindrance.FAILING,
+}
 
 
 @dataclass(eq=False)
@@ -28,6 +38,8 @@ class Track:
     ``version`` None: a list is needed; so it is with ``recheck``, which remembers how far the server was.
     ``down_since`` (trio's clock) None: the server is there for it, as far as it goes for us.
     ``heard_at`` (Unix seconds): when the server last said something about it, 0 for never.
+    ``hindrance``: why nothing new is heard of it, since ``hindered_at`` (Unix seconds), until a watch is open again.
+    ``told``: the trouble that the log has last told of.
     """
 
     resource: str
@@ -41,6 +53,9 @@ class Track:
     verb: str = "list"
     down_since: float | None = field(default_factory=trio.current_time)
     heard_at: float = 0.0
+    hindrance: Hindrance | None = None
+    hindered_at: float = 0.0
+    told: Condition | None = None
     _scope: trio.CancelScope | None = None
 
     @property
@@ -53,15 +68,32 @@ class Track:
         """Whether the whole content is known, by the node's present labels."""
         return self.store.known and not self.store.stale
 
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing new will be heard soon: no right, no such kind, or objects that the server cannot read."""
+        if self.hindrance is not Hindrance.FAILING:
+            return self.hindrance is not None
+        return self.down_since is not None and trio.current_time() >= self.down_since + FAILING_SECONDS
+
     def up(self, condition: Condition = Condition.WATCHING) -> None:
         """Say that changes arrive as they happen, or that the server is there and says that none will."""
-        self.condition, self.down_since = condition, None
+        self.down_since = None
+        self._turn(condition)
 
     def down(self, condition: Condition) -> None:
         """Say that changes may be missed from now on."""
-        self.condition = condition
+        self._turn(condition)
         if self.down_since is None:
             self.down_since = trio.current_time()
+
+    def _turn(self, condition: Condition) -> None:
+        self.condition = condition
+        if condition is Condition.WATCHING:
+            self.hindrance = None
+        elif condition in _HINDRANCES:
+            if self.hindrance is None:
+                self.hindered_at = time.time()
+            self.hindrance = _HINDRANCES[condition]
 
     def postpone(self, seconds: float) -> None:
         """Say that it catches up in so many seconds, when its turn comes: until then the server is not away for it."""

@@ -7,29 +7,37 @@ objects say which Secrets are of interest.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 import trio
 
 from actors.kube.client import Json
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiObject, ApiSnapshot
+from config.api import (
+    API_VERSION,
+    NODE_STATUS_PLURAL,
+    PLURALS,
+    ApiNode,
+    ApiObject,
+    ApiSnapshot,
+    Hindrance,
+    NotFollowed,
+)
 from config.desired import Secret
 from config.provenance import Kind
 from supervisor.channel import Latest
 
 from .crowd import Crowd
 from .decoding import api_node, is_behind, password, whole
-from .retrying import Condition
 from .stores import KindStore, SingleStore
-from .tracks import GRACE_SECONDS, Track
+from .tracks import Track
 
 #: As many as one underlay has neighbours: each costs a connection.
 MOST_SECRETS: Final = 128
-#: How long the rest waits for a Secret that the server fails to give: no longer than until the server counts as away.
-FAILING_SECONDS: Final = GRACE_SECONDS
 _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -77,11 +85,28 @@ class World:
     def complete(self) -> bool:
         """Whether a snapshot may be told.
 
-        A Secret that cannot be read does not hold up everything else: it is left out, which is not the same as None.
+        What the server does not say holds up nothing else for long: what it has said of it before stays, also where the
+        node's new labels would choose others, and what it never said is left out and told as such. But for the Node: as
+        long as its labels are not known nothing can be chosen.
         """
-        return all(track.settled for track in self.tracks) and all(
-            track.settled or _is_given_up(track) for track in self.secrets.values()
-        )
+        others = (track for track in self.all_tracks() if track is not self.node)
+        return self.node.settled and all(track.settled or self._is_left_out(track) for track in others)
+
+    def _is_left_out(self, track: Track) -> bool:
+        # A server that fails is expected to do better; a Secret has only its underlay waiting for it.
+        lasting = track.hindrance is not Hindrance.FAILING or track.store.known or track in self.secrets.values()
+        return track.given_up and lasting
+
+    def not_followed(self) -> tuple[NotFollowed, ...]:
+        """Return of what nothing new is heard although the server answers, each resource once."""
+        found: dict[str, NotFollowed] = {}
+        for track in self.all_tracks():
+            if track.given_up and track.hindrance is not None:
+                one = NotFollowed(track.resource, track.hindrance, track.hindered_at, track.store.known)
+                other = found.get(track.resource, one)
+                since, listed = min(one.since, other.since), one.listed and other.listed
+                found[track.resource] = replace(other, since=since, listed=listed)
+        return tuple(found[resource] for resource in sorted(found))
 
     @property
     def down_times(self) -> list[float]:
@@ -93,10 +118,20 @@ class World:
 
     def heard_at(self) -> float:
         """Return until when all of this was known to be true (Unix seconds)."""
-        return min((track.heard_at for track in self._broken()), default=0.0)
+        return min((track.heard_at for track in self._broken() if track.heard_at), default=0.0)
+
+    def doubted_at(self) -> float:
+        """Return from when on content is in doubt that the server says no more (Unix seconds), infinity for none."""
+        doubted = (
+            track
+            for track in self.all_tracks()
+            if track.given_up and track.store.known and track.resource != NODE_STATUS_PLURAL
+            if track.hindrance is not Hindrance.MISSING or not track.store.empty
+        )
+        return min((track.heard_at for track in doubted), default=math.inf)
 
     def _broken(self) -> Iterator[Track]:
-        given_up = {track for track in self.secrets.values() if _is_given_up(track)}
+        given_up = {track for track in self.secrets.values() if track.given_up}
         yield from (track for track in self.all_tracks() if track.down_since is not None and track not in given_up)
 
     def stir(self) -> None:
@@ -136,6 +171,7 @@ class World:
             node_status=self._status.value,
             synced_at=synced_at,
             live=live,
+            not_followed=self.not_followed(),
         )
 
     def counts(self) -> tuple[int, int]:
@@ -177,13 +213,6 @@ class World:
 
     def _read(self, name: str) -> bool:
         return self._passwords[name].known
-
-
-def _is_given_up(track: Track) -> bool:
-    """Whether the server answers, and what it says will not change soon: no right, or a store that it cannot read."""
-    failing_since = track.down_since if track.condition is Condition.FAILING else None
-    failing = failing_since is not None and trio.current_time() >= failing_since + FAILING_SECONDS
-    return failing or track.condition is Condition.REFUSED
 
 
 def _password_secrets(spec: Any) -> Iterator[str]:

@@ -123,7 +123,7 @@ def content(snapshot: ApiSnapshot) -> dict[tuple[str, str], str]:
 def check(bench: Bench) -> None:
     last = bench.published[-1]
     assert content(last) == expected(bench.server)
-    assert last.live
+    assert (last.live, last.not_followed) == (True, ())
     assert bench.ctx.facts["state"] == "watching"
     assert last.secrets == {(SYSTEM, "bgp"): Secret(_password(bench.server))}
     versions: dict[tuple[str, str], int] = {}

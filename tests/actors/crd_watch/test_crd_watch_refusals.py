@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.kube.errors import UnreachableError, error_for
+from actors.kube.errors import ApiError, UnreachableError, error_for
+from config.api import ApiSnapshot, Hindrance
 from config.desired import Secret
 from config.provenance import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
@@ -43,7 +45,9 @@ async def test_kinds_that_are_not_installed_are_none_and_told(
     assert bench.ctx.facts["not_installed"] == "l2vnis, routernodeconfigurationstatuses"
     assert bench.ctx.facts["state"] == "watching"
     assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
-    assert len(bench.published) == 1
+    [snapshot] = bench.published
+    missing = [(plural, Hindrance.MISSING, False) for plural in ("l2vnis", "routernodeconfigurationstatuses")]
+    assert (unheard(snapshot), snapshot.unlisted, snapshot.doubts) == (missing, frozenset({Kind.L2VNI}), ())
     bench.server.start()
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "blue", "pink", seconds=100)
@@ -84,7 +88,10 @@ async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
     bench.server.trouble = failing(not_found(), "", "l2vnis")
     bench.server.break_watches()
     await trio.sleep(300)
-    assert len(bench.published) == 1
+    assert [(unheard(snapshot), len(snapshot.doubts), len(snapshot.objects)) for snapshot in bench.published] == [
+        ([], 0, 4),
+        ([("l2vnis", Hindrance.MISSING, True)], 1, 4),
+    ]
     assert bench.ctx.facts["not_installed"] == "l2vnis"
     [record] = caplog.records
     assert "stay in force" in record.getMessage()
@@ -108,23 +115,91 @@ async def test_what_answers_not_found_to_everything_is_no_api_server(autojump_cl
     assert {len(snapshot.objects) for snapshot in bench.published} == {3}
 
 
-async def test_nothing_is_told_before_everything_may_be_read(
+async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """As on a node with a new version in a cluster whose roles are still those of the old one."""
     bench.server.trouble = failing(forbidden("list", "l2vnis"), "list", "l2vnis")
+    bench.server.put_kind(Kind.L2VNI, "pink")
     bench.begin()
+    snapshot = await bench.names("red", "green", "blue", seconds=5)
+    assert (snapshot.live, unheard(snapshot)) == (True, [("l2vnis", Hindrance.REFUSED, False)])
+    # What there is of it is not known; that is not "none".
+    assert snapshot.unlisted == {Kind.L2VNI}
+    assert snapshot.doubts == snapshot.not_followed
     await trio.sleep(300)
-    assert bench.published == []
-    assert bench.ctx.facts["refused"] == "list l2vnis"
-    assert bench.ctx.facts["state"] == "listing"
+    assert len(bench.published) == 1
+    assert (bench.ctx.facts["refused"], bench.ctx.facts["state"]) == ("list l2vnis", "watching")
     assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
+    # Other credentials are no reason to tell it again.
+    bench.say_access(bench.server.credentials("renewed"))
+    await trio.sleep(100)
     [record] = caplog.records
     fields = record.__dict__["fields"]
     assert (fields["verb"], fields["resource"]) == ("list", "l2vnis")
     assert "cannot list" in fields["error"]
     assert explained([record]) == ["API_FORBIDDEN"]
     bench.server.start()
+    snapshot = await bench.names("red", "green", "blue", "pink", seconds=100)
+    assert (await bench.until(lambda snapshot: not snapshot.not_followed)).unlisted == frozenset()
+
+
+@pytest.mark.parametrize("resource", ["nodes", "l3vnis"])
+async def test_without_the_node_or_an_answer_nothing_is_told(
+    autojump_clock: MockClock, bench: Bench, resource: str
+) -> None:
+    refused = forbidden("list", "nodes") if resource == "nodes" else error_for(500, "InternalError", "etcd")
+    bench.server.trouble = failing(refused, "list", resource)
+    bench.begin()
+    await trio.sleep(300)
+    assert bench.published == []
+    assert bench.ctx.facts["state"] == "listing"
+    bench.server.start()
     await bench.names("red", "green", "blue", seconds=100)
+
+
+def unheard(snapshot: ApiSnapshot) -> list[tuple[str, Hindrance, bool]]:
+    return [(one.resource, one.why, one.listed) for one in snapshot.not_followed]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (forbidden("list", "l2vnis"), Hindrance.REFUSED),
+        (not_found(), Hindrance.MISSING),
+        (error_for(500, "InternalError", "conversion webhook failed"), Hindrance.FAILING),
+    ],
+)
+async def test_a_kind_of_which_nothing_is_heard_freezes_no_other_when_labels_change(
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ApiError, why: Hindrance
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1e9 + trio.current_time())
+    bench.server.put_kind(Kind.L2VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
+    bench.server.put_node(zone="a")
+    await followed(bench)
+    bench.server.trouble = failing(error, "", "l2vnis")
+    bench.server.break_watches()
+    await trio.sleep(60)
+    heard_at = 1e9 + 60
+    bench.server.put_node(zone="b")
+    bench.server.put_kind(Kind.L3VNI, "pink")
+    bench.server.delete_kind(Kind.L3VNI, "blue")
+    snapshot = await bench.names("red", "green", "pink", "zoned", seconds=30)
+    assert snapshot.labels["zone"] == "b"
+    assert unheard(snapshot) == [("l2vnis", why, True)]
+    [one] = snapshot.doubts
+    assert 1e9 <= one.since < heard_at
+    # It is live, as the server is there, and does not say that all of it was true just now.
+    assert snapshot.live is (why is not Hindrance.FAILING)
+    assert snapshot.synced_at < heard_at
+    await trio.sleep(3600)
+    bench.server.put_kind(Kind.L3VNI, "teal")
+    assert (await bench.names("red", "green", "pink", "teal", "zoned", seconds=30)).synced_at < heard_at
+    bench.server.start()
+    snapshot = await bench.names("red", "green", "pink", "teal", seconds=100)
+    snapshot = await bench.until(lambda snapshot: not snapshot.not_followed)
+    assert snapshot.live
+    assert time.time() - snapshot.synced_at <= 1
 
 
 async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock: MockClock, bench: Bench) -> None:
@@ -132,7 +207,7 @@ async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock
     bench.server.trouble = failing(forbidden("watch", "l3vnis"), "", "l3vnis")
     bench.server.break_watches()
     await trio.sleep(300)
-    assert len(bench.published) == 1
+    assert [unheard(snapshot) for snapshot in bench.published] == [[], [("l3vnis", Hindrance.REFUSED, True)]]
     assert bench.ctx.facts["refused"] == "watch l3vnis"
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "blue", "pink", seconds=1)
@@ -199,6 +274,7 @@ async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment
     await bench.names("red", "green", "blue", "fabric", "pink", seconds=1)
     await trio.sleep(300)
     assert all(snapshot.live for snapshot in bench.published)
+    assert unheard(bench.published[-1]) == [("secrets", Hindrance.FAILING, False)]
     assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list secrets")
     bench.server.start()
     await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
