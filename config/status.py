@@ -84,7 +84,8 @@ class ApiStatus:
     while nobody has looked; ``detail`` says why it is not reachable. ``objects`` count on this node, ``mirrored`` are
     those that it wrote itself; ``source`` is where they are known from: ``server``, ``memory`` (of an earlier life) or
     ``none``. ``live``: they are what the server says now; else they were last known to be true
-    ``snapshot_age_seconds`` ago.
+    ``snapshot_age_seconds`` ago. ``not_followed`` says of which objects nothing new is heard although the server
+    answers, why, and since when.
     """
 
     reach: str = ""
@@ -95,6 +96,7 @@ class ApiStatus:
     live: bool = False
     objects: int = 0
     mirrored: int = 0
+    not_followed: tuple[str, ...] = field(default=(), metadata=TEXTS)
     snapshot_age_seconds: float = field(default=0.0, metadata=VOLATILE)
 
 

@@ -35,6 +35,7 @@ def api_status(
             live=api.live,
             objects=len(api.objects),
             mirrored=len(api.mirrored),
+            not_followed=tuple(f"{one.resource} ({one.why} since {_moment(one.since)})" for one in api.doubts),
             snapshot_age_seconds=0.0 if api.live else _age(api.synced_at, now),
         )
     if remembered is not None:
@@ -48,7 +49,12 @@ def _age(moment: float, now: float) -> float:
 
 
 def api_remarks(status: ApiStatus, now: float) -> Iterator[str]:
-    """Yield what somebody should know of a server that is away for long; the text stays the same while it is."""
+    """Yield what somebody should know of a server that is away for long, or that does not say everything.
+
+    The text stays the same while it is so.
+    """
+    for what in status.not_followed if status.live else ():
+        yield f"of the API's {what} nothing new is heard: what is known of them stays in force"
     away = status.reach not in {"", ApiReach.REACHABLE}
     if status.live or now - status.since < LONG_SECONDS or not (status.server or status.source != "none"):
         return

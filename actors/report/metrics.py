@@ -97,6 +97,9 @@ def _api(status: Status) -> Iterator[Metric]:
     yield _one("api_reachable", "Whether an API server answers.", api.reach == _REACHABLE)
     yield _one("api_followed", "Whether the objects are what the server says now.", api.live)
     yield _one("api_objects", "Objects of the API that count on this node.", api.objects)
+    yield _one(
+        "api_not_followed", "Kinds of objects of which an answering server says nothing new.", len(api.not_followed)
+    )
     if api.source != "none":
         moment = status.updated_at - api.snapshot_age_seconds
         yield _one("api_snapshot_timestamp_seconds", "Until when the API's objects are known to be true.", moment)

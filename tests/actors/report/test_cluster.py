@@ -8,7 +8,7 @@ import pytest
 
 from actors.report.cluster import LONG_SECONDS, api_remarks, api_status
 from actors.report.composing import compose
-from config.api import ApiAccess, ApiCredentials, ApiObject, ApiReach, ApiSnapshot
+from config.api import ApiAccess, ApiCredentials, ApiObject, ApiReach, ApiSnapshot, Hindrance, NotFollowed
 from config.desired import RememberedApi, Secret
 from config.provenance import Kind
 from config.status import ApiStatus, Status
@@ -91,6 +91,26 @@ def test_a_server_that_answers_and_cannot_be_followed_is_remarked_upon(api: ApiS
     remarks = list(api_remarks(status, NOW))
     assert len(remarks) == told
     assert all("crd_watch" in remark for remark in remarks)
+
+
+def test_what_a_server_does_not_say_is_remarked_upon_and_degrades_nothing() -> None:
+    silent = (
+        NotFollowed("l2vnis", Hindrance.MISSING, 1960.0),
+        NotFollowed("l3vnis", Hindrance.REFUSED, 1960.0),
+        NotFollowed("secrets", Hindrance.FAILING, 1990.0, listed=False),
+    )
+    status = compose(
+        replace(inputs(), access=access(ApiReach.REACHABLE), api=replace(SNAPSHOT, not_followed=silent)), NOW
+    )
+    # Of the kind that is not installed there is nothing, so nothing can be missed.
+    assert status.remarks == (
+        "of the API's l3vnis (refused since 1970-01-01T00:32:40Z) nothing new is heard: "
+        "what is known of them stays in force",
+        "of the API's secrets (failing since 1970-01-01T00:33:10Z) nothing new is heard: "
+        "what is known of them stays in force",
+    )
+    assert (status.phase, status.ready, status.notes) == ("running", True, ())
+    assert Status.from_json(status.to_json()) == status
 
 
 def test_the_age_alone_is_no_news() -> None:

@@ -96,6 +96,11 @@ def test_the_api_has_its_reach_and_the_moment_of_what_is_known(
     assert value(status, "api_snapshot_timestamp_seconds") == moment
 
 
+def test_what_is_not_followed_is_counted() -> None:
+    silent = ApiStatus("reachable", source="server", live=True, not_followed=("l2vnis (refused)", "secrets (failing)"))
+    assert [value(Status(api=api), "api_not_followed") for api in (ApiStatus(), silent)] == [0, 2]
+
+
 @given(st.text(), st.text(alphabet='\\"\n{},= #'))
 def test_no_name_breaks_the_format(one: str, other: str) -> None:
     status = Status(actors=(ActorStatus(one, restarts=1),), daemons={other: True}, version=other)
