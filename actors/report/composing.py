@@ -125,11 +125,14 @@ def _failures(inputs: Inputs) -> tuple[ResourceFailure, ...]:
 
 
 def _notes(inputs: Inputs) -> Iterator[str]:
-    """Yield what is wrong with no single resource: a stage that fails, daemons that are gone, actors that restart.
+    """Yield what is wrong with no single resource.
+
+    An identity that is late, a stage that fails, daemons that are gone, actors that restart.
 
     Of stages that fail only the first is named: the kernel's turn comes after FRR's, and FRR that does not answer one
     actor does not answer the other.
     """
+    yield from _waiting(inputs)
     failing = next(_failing_stages(inputs), None)
     if failing is not None:
         yield failing[1]
@@ -140,6 +143,13 @@ def _notes(inputs: Inputs) -> Iterator[str]:
     for child in inputs.children:
         if child.state in TROUBLED:
             yield f"actor {child.name} is in {child.state}: {child.last_error or 'no reason known'}"
+
+
+def _waiting(inputs: Inputs) -> Iterator[str]:
+    """Yield what a start waits for that has no files' contribution yet; later that is a problem of the files."""
+    for child in inputs.children if inputs.snapshot is None else ():
+        if child.name == "static_config" and (interface := child.facts.get("waiting_for")):
+            yield f"interface {interface}, from which the node's index derives, is absent or has no address"
 
 
 def _failing_stages(inputs: Inputs) -> Iterator[tuple[int, str]]:

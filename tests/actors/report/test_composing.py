@@ -120,6 +120,13 @@ def test_the_summary_of_a_degraded_router_also_says_what_works() -> None:
     assert status.summary.endswith("everything else in force: 1 session up (1 down), 2 VNIs, generation 4")
 
 
+def test_a_start_that_waits_for_the_interface_of_the_index_says_so() -> None:
+    waiting = ActorStatus("static_config", "running", facts={"waiting_for": "eth9"})
+    status = of(Inputs(PROCESS, children=(waiting,)))
+    assert status.phase == "starting"
+    assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index derives")
+
+
 def test_a_warning_is_shown_and_does_not_degrade() -> None:
     status = of(inputs(problems=(WARNING,)))
     assert status.phase == "running"
