@@ -125,6 +125,19 @@ async def test_a_nic_that_appears_later_is_taken(node: Node) -> None:
         assert "toswitch9" in node.names()
 
 
+async def test_a_node_with_one_of_two_nics_works_and_takes_the_other_when_it_appears(node: Node) -> None:
+    async with running(node) as run:
+        run.applied_in_frr(replace(demo(), underlay=underlay(Node.NIC, "toswitch9")))
+        outcome = await run.outcome()
+        assert (outcome.applied, outcome.error) == (True, "")
+        assert ["toswitch9" in failure.message for failure in outcome.failures] == [True]
+        assert "vni100" in node.names()
+        node.add_nic("toswitch9", "leaf9")
+        while outcome.failures:
+            outcome = await run.outcome()
+        assert {Node.NIC, "toswitch9"} <= set(node.names())
+
+
 async def test_a_namespace_that_dies_is_missed_and_one_that_returns_is_configured(node: Node) -> None:
     async with running(node) as run:
         run.applied_in_frr(state())
