@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -46,6 +46,9 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DIGEST: Final = 10
 #: The last line of a snippet that is longer with its secrets hidden than an object may hold: a comment to FRR.
 _CUT: Final = "! the rest does not fit in here"
+#: The longest name of an API object (RFC 1123 subdomain).
+_MAX_NAME: Final = 253
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _POSITION: Final = re.compile(r"(?::[0-9]+)+$")
 _MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
     {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
@@ -53,12 +56,12 @@ _MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
 
 
 def mirror_of(
-    resource: Resource, node_name: str, node: ApiNode, proof: str, l3vnis: Collection[str] = frozenset()
+    resource: Resource, node_name: str, node: ApiNode, proof: str, l3vnis: Mapping[str, str] = _NO_NAMES
 ) -> ApiObject:
     """Return the object that shows a valid resource from a file; it has neither uid nor resource version.
 
     ``node`` is the Node that owns it and that it selects, ``proof`` what tells it from a forgery, ``l3vnis`` the names
-    of the files' L3VNIs.
+    of the files' L3VNIs, each with that of its mirror.
     """
     withheld = ", ".join(_withheld(resource.spec))
     annotations = {PROOF_ANNOTATION: proof, FILE_ANNOTATION: _place(resource.origin)}
@@ -109,6 +112,18 @@ def label_value(text: str) -> str:
     return f"{plain}-{digest}" if plain else digest
 
 
+def other_name(name: str, node_name: str) -> str:
+    """Return what the mirror is called whose own name is taken: "static-a-b-c" is b-c of node a, and c of node a-b."""
+    digest = hashlib.sha256(f"{node_name}\n{name}".encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST]
+    return f"{name[: _MAX_NAME - _DIGEST - 1].rstrip('-.')}-{digest}"
+
+
+def plain_name(name: str, node_name: str) -> str:
+    """Return the name of the resource whose mirror has this one, which is the same as a rule."""
+    plain = name[: -_DIGEST - 1]
+    return plain if plain and other_name(plain, node_name) == name else name
+
+
 def file_of(mirror: ApiObject) -> str:
     """Return the path of the file that a mirror says it is from; empty when it says none."""
     return _POSITION.sub("", mirror.annotations.get(FILE_ANNOTATION, ""))
@@ -123,7 +138,7 @@ def _selector(node: ApiNode) -> dict[str, Any]:
     return {"matchLabels": {HOSTNAME_LABEL: node.labels.get(HOSTNAME_LABEL) or node.name}}
 
 
-def _shown(resource: Resource, node_name: str, l3vnis: Collection[str]) -> dict[str, Any]:
+def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dict[str, Any]:
     """Return the spec for everybody's eyes, without a node selector."""
     spec = _dump(resource.spec)
     spec.pop("nodeSelector", None)
@@ -138,10 +153,9 @@ def _shown(resource: Resource, node_name: str, l3vnis: Collection[str]) -> dict[
     return spec
 
 
-def _name_of_l3vni(name: str, node_name: str, l3vnis: Collection[str]) -> str:
+def _name_of_l3vni(name: str, node_name: str, l3vnis: Mapping[str, str]) -> str:
     """Return the object's name for what may be a file's short name for it, as :mod:`.validation.domains` finds it."""
-    full = resource_name(node_name, name)
-    return full if full in l3vnis else name
+    return l3vnis.get(resource_name(node_name, name), l3vnis.get(name, name))
 
 
 def _fitting(text: str) -> str:

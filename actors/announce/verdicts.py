@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from config.api import ApiObject
 from config.crd.conditions import FAILED, SUCCESSFUL
 from config.desired import ResourceId
+from config.mirroring import plain_name
 from config.provenance import Kind, Origin, Reason
 
 from .blame import Blame, blames, router_faults
@@ -52,6 +53,7 @@ class _Facts:
     underlay: str
     router: tuple[str, str]
     standing: frozenset[ResourceId]
+    node: str
 
 
 class Judge:
@@ -76,22 +78,23 @@ class Judge:
         return min((end for end in ends if end > now), default=math.inf)
 
     def _verdict(self, one: ApiObject, facts: _Facts, now: float, *, mirror: bool) -> Verdict | None:
-        origin = facts.origins.get(one.id)
+        resource = replace(one.id, name=plain_name(one.name, facts.node)) if mirror else one.id
+        origin = facts.origins.get(resource)
         generation = one.generation if mirror else origin.generation if origin and not origin.path else None
-        known = facts.blamed.get(one.id, ())
+        known = facts.blamed.get(resource, ())
         if blamed := [blame for blame in known if mirror or blame.origin.generation == one.generation]:
             return Verdict(one.generation, False, blamed[0].reason.value, "; ".join(blame.message for blame in blamed))
         if generation == one.generation and origin is not None:
-            return self._of_newest(one, facts, now)
+            return self._of_newest(one, resource in facts.standing, facts, now)
         if facts.underlay:
             told = f"the underlay is not usable, so that nothing changes on this node: {facts.underlay}"
             return Verdict(one.generation, False, Reason.DEPENDENCY_FAILED.value, told)
         return Verdict(generation, None) if generation is not None and not mirror else None
 
-    def _of_newest(self, one: ApiObject, facts: _Facts, now: float) -> Verdict:
+    def _of_newest(self, one: ApiObject, stands: bool, facts: _Facts, now: float) -> Verdict:
         """Judge what takes part in the newest state and is not to blame for anything."""
         key = _Key(one.id, one.uid, one.generation)
-        if one.id in facts.standing:
+        if stands:
             self._proved.add(key)
         if key in self._proved:
             self._since.pop(key, None)
@@ -114,7 +117,7 @@ def _facts(basis: Basis, namespace: str) -> _Facts:
     underlay = next((one[0].message for resource, one in blamed.items() if resource.kind is Kind.UNDERLAY), "")
     origins = origins_of(basis.desired)
     standing = frozenset(_standing(basis, origins)) - blamed.keys()
-    return _Facts(origins, blamed, underlay, _trouble(basis), standing)
+    return _Facts(origins, blamed, underlay, _trouble(basis), standing, basis.desired.node_name)
 
 
 def _standing(basis: Basis, origins: Iterable[ResourceId]) -> Iterator[ResourceId]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,9 +38,9 @@ from supervisor.channel import LatestReader, wait_any
 from supervisor.faults import DependencyFault
 from supervisor.policy import Backoff
 
-from .applying import carry_out
+from .applying import NameTakenError, carry_out
 from .ledger import Ledger
-from .planning import Change, Plan, mirrors, plan
+from .planning import Change, Plan, Renamed, mirrors, plan, renamed
 from .telling import Telling
 
 #: Seconds for reading the key, 32 bytes on a local disk.
@@ -108,7 +108,8 @@ class _Mirror:
     telling: Telling = field(default_factory=Telling)
     server: _Server = field(default_factory=_Server)
     _key: bytes | None = field(default=None, repr=False)
-    _wanted: tuple[StaticSnapshot, ApiNode, dict[ResourceId, ApiObject]] | None = None
+    _taken: set[ResourceId] = field(default_factory=set)
+    _wanted: tuple[StaticSnapshot, ApiNode, Renamed, dict[ResourceId, ApiObject]] | None = None
 
     def learn(self, access: ApiAccess | None, static: StaticSnapshot | None, api: ApiSnapshot | None) -> None:
         """Take in what is new; other credentials are worth an attempt at once."""
@@ -131,7 +132,7 @@ class _Mirror:
         left = [due for change in todo.changes if (due := self._due_at(change)) < math.inf]
         failing = self.ledger.failing(todo.changes)
         self.telling.recovered(failing)
-        self.telling.see_fights(self.ledger.fights())
+        self.telling.see_fights(self.ledger.fights(), todo.rivals)
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
         return max(0.0, min(left, default=math.inf) - trio.current_time())
 
@@ -151,11 +152,13 @@ class _Mirror:
 
     async def _wishes(self, basis: _Basis) -> dict[ResourceId, ApiObject]:
         """Return the mirrors of the files as they are now."""
-        if self._wanted and self._wanted[0] is basis.static and self._wanted[1] == basis.node:
-            return self._wanted[2]
+        self._taken &= {resource.id for resource in basis.static.resources}
+        names = renamed(basis.static, basis.api, self._taken)
+        if self._wanted and self._wanted[0] is basis.static and self._wanted[1:3] == (basis.node, names):
+            return self._wanted[3]
         key = await self._read_key()
-        wanted = mirrors(basis.static, basis.node, lambda resource: proof(key, resource))
-        self._wanted = (basis.static, basis.node, wanted)
+        wanted = mirrors(basis.static, basis.node, lambda resource: proof(key, resource), names)
+        self._wanted = (basis.static, basis.node, names, wanted)
         return wanted
 
     async def _read_key(self) -> bytes:
@@ -181,7 +184,7 @@ class _Mirror:
         try:
             async with self.connect(basis.credentials) as client:
                 for change in sorted(due, key=self.ledger.attempts):
-                    await self._send(client, change, sent)
+                    await self._send(client, change, sent, {resource.id for resource in basis.static.resources})
         except (UnreachableError, CredentialsError, ThrottledError) as error:
             self.server.failed(error)
             self.telling.server_failed(error)
@@ -192,7 +195,9 @@ class _Mirror:
         tried = {change.id for change in due}
         self.telling.failed(pair for pair in self.ledger.failing(todo.changes) if pair[0].id in tried)
 
-    async def _send(self, client: KubeClient, change: Change, sent: list[Change]) -> None:
+    async def _send(
+        self, client: KubeClient, change: Change, sent: list[Change], resources: Collection[ResourceId]
+    ) -> None:
         if self.ledger.due_at(change) > trio.current_time():
             # Others of its sort have failed meanwhile.
             return
@@ -202,7 +207,12 @@ class _Mirror:
         except (UnreachableError, CredentialsError, ThrottledError):
             raise
         except ApiError as error:
-            self.ledger.failed(change, error, trio.current_time(), random.random())  # noqa: S311
+            if isinstance(error, NameTakenError) and change.id in resources:
+                # The next plan has it under a name that no other node can want.
+                self._taken.add(change.id)
+                self.telling.gave_way(change, error)
+            else:
+                self.ledger.failed(change, error, trio.current_time(), random.random())  # noqa: S311
         else:
             self.ledger.sent(change, outcome.answer, outcome.stale, trio.current_time(), random.random())  # noqa: S311
             sent.append(change)

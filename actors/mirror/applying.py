@@ -17,12 +17,16 @@ from config.api import API_VERSION, PLURALS, ApiObject
 from config.mirroring import manifest
 from config.provenance import Kind
 
-from .planning import ABSENT, Change, difference
+from .planning import ABSENT, Change, another_nodes, difference, is_proven
 
 #: The name under which the API server books our changes (managedFields).
 MANAGER: Final = "openperouter-mirror"
 _MANAGED: Final = {"fieldManager": MANAGER}
 _UNPROCESSABLE: Final = 422
+
+
+class NameTakenError(ConflictError):
+    """What has the mirror's name is not to be touched: it is another node's, or would have to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class Outcome:
 async def carry_out(client: KubeClient, change: Change) -> Outcome:
     """Make the change; what was done by somebody else already counts as done. Raises the errors of the client.
 
-    :class:`ConflictError` means that the change was computed from an old state.
+    :class:`ConflictError` means that the change was computed from an old state; :class:`NameTakenError` that the mirror
+    needs another name.
     """
     if change.wanted is None:
         return await _delete(client, change)
@@ -58,7 +63,10 @@ async def _remove(client: KubeClient, observed: ApiObject) -> None:
 
 
 async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
-    """Create the object, or take over one that the snapshot does not show since it selects other nodes."""
+    """Create the object, or take over one that the snapshot does not show since it selects other nodes.
+
+    Another node's object is not taken over.
+    """
     try:
         answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
     except ConflictError:
@@ -71,6 +79,9 @@ async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
 
 
 async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
+    proven = is_proven(observed, wanted)
+    if not proven and (other := another_nodes(observed, wanted)):
+        raise NameTakenError(f"the object {observed.id} is that of the node {other}")
     patch = difference(observed, wanted)
     # A version is never used twice, not even by another object of that name.
     metadata = {**patch.get("metadata", {}), "resourceVersion": observed.resource_version}
@@ -79,6 +90,10 @@ async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) ->
     except InvalidError as error:
         if error.code != _UNPROCESSABLE or not await _would_be_created(client, wanted):
             raise
+        if not proven:
+            # It may be a user's, and only what this node wrote is this node's to delete.
+            why = f"the object {observed.id}, which this node did not write, cannot be changed into the mirror"
+            raise NameTakenError(f"{why}: {error}") from None
         return await _recreate(client, observed, wanted)
     return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version}))
 

@@ -1,25 +1,30 @@
 """What has to change in the API for it to show the files, as a pure function of both.
 
 Three promises. An object that this node cannot prove to have written is never deleted, and only written to when it has
-the identity of a file's resource: then it is the mirror, whoever stripped it. A mirror whose file says nothing usable
-now is left as it was. And what already means the same is not written again, however the server spells it.
+the identity of a file's resource and is no other node's: then it is the mirror, whoever stripped it. A mirror whose
+file says nothing usable now is left as it was. And what already means the same is not written again, however the
+server spells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
-from config.api import SOURCE_LABEL, ApiNode, ApiObject, ApiSnapshot
+from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiNode, ApiObject, ApiSnapshot
 from config.desired import ResourceId
-from config.mirroring import ANNOTATIONS, canonical, file_of, mirror_of
+from config.mirroring import ANNOTATIONS, canonical, file_of, mirror_of, other_name
 from config.provenance import Kind
 from config.reports import StaticSnapshot
 from config.unusable import UnknownContent, Unusable
 
 #: A resource version that says: it is not there.
 ABSENT: Final = ""
+#: The mirrors that do not have the names of their resources.
+Renamed = Mapping[ResourceId, ResourceId]
+_NONE: Final[Renamed] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,39 +59,74 @@ class Change:
 class Plan:
     """The changes in the order in which they can be made, and the ``strangers``: labelled like mirrors, but none.
 
-    ``versions`` are those of all mirrors that are there.
+    ``versions`` are those of all mirrors that are there; ``rivals`` those that another holder of a key has written.
     """
 
     changes: tuple[Change, ...] = ()
     strangers: tuple[ApiObject, ...] = ()
     versions: Mapping[ResourceId, str] = field(default_factory=dict)
+    rivals: frozenset[ResourceId] = frozenset()
 
 
-def mirrors(static: StaticSnapshot, node: ApiNode, prove: Callable[[ResourceId], str]) -> dict[ResourceId, ApiObject]:
+def renamed(static: StaticSnapshot, api: ApiSnapshot, taken: Collection[ResourceId]) -> Renamed:
+    """Return the mirrors that must not have their resources' names, which are ``taken``.
+
+    A mirror that is there keeps the name that it has: another node's object may come and go.
+    """
+    there = {observed.id for observed in api.mirrored}
+    pairs = ((resource.id, _other_id(resource.id, static.node.name)) for resource in static.resources)
+    return {own: other for own, other in pairs if own not in there and (own in taken or other in there)}
+
+
+def mirrors(
+    static: StaticSnapshot, node: ApiNode, prove: Callable[[ResourceId], str], names: Renamed = _NONE
+) -> dict[ResourceId, ApiObject]:
     """Return the object that each valid resource from the files should have; ``prove`` gives its proof."""
-    l3vnis = frozenset(resource.name for resource in static.resources if resource.kind is Kind.L3VNI)
-    return {
-        resource.id: mirror_of(resource, static.node.name, node, prove(resource.id), l3vnis)
-        for resource in static.resources
-        if not isinstance(resource.spec, Unusable | UnknownContent)
-    }
+    usable = [one for one in static.resources if not isinstance(one.spec, Unusable | UnknownContent)]
+    called = [(one, names.get(one.id, one.id).name) for one in usable]
+    l3vnis = {one.name: names.get(one.id, one.id).name for one in static.resources if one.kind is Kind.L3VNI}
+    shown = [replace(one, name=name) for one, name in called]
+    return {one.id: mirror_of(one, static.node.name, node, prove(one.id), l3vnis) for one in shown}
 
 
 def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: ApiSnapshot) -> Plan:
     """Return what has to change for ``api`` to show ``wanted``, which are the mirrors of ``static``."""
     configured = {resource.id for resource in static.resources}
+    # What has no mirror now, since it is not usable, may have one from before, under either name.
+    usable = {resource.id for resource in static.resources if not isinstance(resource.spec, Unusable | UnknownContent)}
+    kept = {name for one in configured - usable for name in (one, _other_id(one, static.node.name))} | wanted.keys()
     unproven = [observed for observed in api.objects if observed.id not in configured]
     taken_back = {observed.id: observed for observed in api.objects if observed.id in wanted}
     there = taken_back | {observed.id: observed for observed in api.mirrored}
     # Deletions come first: what is to be created may use a name or number that they free.
-    gone = (observed for observed in api.mirrored if observed.id not in configured and not _may_be_in(static, observed))
+    gone = (observed for observed in api.mirrored if observed.id not in kept and not _may_be_in(static, observed))
     changes = [Change(observed, None) for observed in gone]
     changes += (Change(there.get(mirror.id), mirror) for mirror in wanted.values())
     return Plan(
         tuple(change for change in changes if not _is_made(change)),
         tuple(observed for observed in unproven if SOURCE_LABEL in observed.labels),
         {key: observed.resource_version for key, observed in there.items()},
+        frozenset(key for key, observed in taken_back.items() if PROOF_ANNOTATION in observed.annotations),
     )
+
+
+def is_proven(observed: ApiObject, wanted: ApiObject) -> bool:
+    """Whether an object has the proof of the mirror of its name, so that this node wrote it."""
+    return observed.annotations.get(PROOF_ANNOTATION) == wanted.annotations[PROOF_ANNOTATION]
+
+
+def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
+    """Return which other node an object says that it is of, by label or owner; empty when it says nothing of that.
+
+    A Node that was made anew has another uid, and is the same node.
+    """
+    label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels[STATIC_NODE_LABEL]
+    if label and label != ours:
+        return label
+    known = {value for owner in wanted.owners for value in (owner.get("name"), owner.get("uid"))}
+    nodes = [owner for owner in observed.owners if owner.get("kind") == "Node"]
+    others = (owner for owner in nodes if known.isdisjoint((owner.get("name"), owner.get("uid"))))
+    return next((str(owner.get("name") or owner.get("uid")) for owner in others), "")
 
 
 def difference(observed: ApiObject, wanted: ApiObject) -> dict[str, Any]:
@@ -120,6 +160,10 @@ def same_content(one: ApiObject, other: ApiObject, wanted: ApiObject) -> bool:
         for each in (one, other)
     )
     return next(contents) == next(contents)
+
+
+def _other_id(resource: ResourceId, node_name: str) -> ResourceId:
+    return replace(resource, name=other_name(resource.name, node_name))
 
 
 def _is_made(change: Change) -> bool:

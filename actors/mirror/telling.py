@@ -18,6 +18,7 @@ from supervisor import events
 from supervisor.logs import get_logger
 from supervisor.repeats import RepeatLimiter
 
+from .applying import NameTakenError
 from .planning import Change
 
 LOG = get_logger("mirror")
@@ -40,6 +41,8 @@ class Telling:
     passes: Counter[str] = field(default_factory=Counter)
     strangers: set[tuple[ResourceId, str]] = field(default_factory=set)
     fought_over: set[ResourceId] = field(default_factory=set)
+    #: Mirrors that were seen with somebody else's proof.
+    rivals: set[ResourceId] = field(default_factory=set)
 
     def written(self, changes: Sequence[Change]) -> None:
         """Say in one line what a pass wrote."""
@@ -77,11 +80,23 @@ class Telling:
             self.repeats.recovered(subject, f"mirrored again: {subject}", message_id=events.MIRROR_WORKS)
             del self.passes[subject]
 
-    def see_fights(self, undone: Collection[ResourceId]) -> None:
+    def gave_way(self, change: Change, error: NameTakenError) -> None:
+        """Say that a mirror gets another name."""
+        LOG.warning(
+            f"not mirrored under its own name, but with a digest in it: {error}",
+            message_id=events.MIRROR_NAME_TAKEN,
+            kind=change.id.kind,
+            namespace=change.id.namespace,
+            name=change.id.name,
+        )
+
+    def see_fights(self, undone: Collection[ResourceId], rivals: Collection[ResourceId] = ()) -> None:
         """Say once of each mirror that somebody keeps undoing what is written, and when that is over."""
+        self.rivals.update(rivals)
         for one in sorted(set(undone) - self.fought_over, key=str):
+            who = "another machine that has this node's name" if one in self.rivals else "somebody"
             LOG.warning(
-                "somebody keeps changing the mirror; it is put back ever more slowly",
+                f"{who} keeps changing the mirror; it is put back ever more slowly",
                 message_id=events.MIRROR_FIGHT,
                 kind=one.kind,
                 namespace=one.namespace,
@@ -90,6 +105,7 @@ class Telling:
         for one in sorted(self.fought_over - set(undone), key=str):
             LOG.info(f"nobody changes the mirror {one} any more", message_id=events.MIRROR_WORKS)
         self.fought_over = set(undone)
+        self.rivals &= self.fought_over | set(rivals)
 
     def see_strangers(self, strangers: Iterable[ApiObject]) -> None:
         """Say once of each object that its label claims what is not so."""

@@ -17,7 +17,7 @@ import trio.testing
 from actors.mirror.applying import MANAGER
 from actors.mirror.planning import difference, mirrors
 from config.api import API_VERSION, PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiNode, ApiReach
-from config.mirroring import manifest
+from config.mirroring import manifest, other_name
 from config.provenance import Kind
 from config.reports import NodeIdentity, Resource, StaticSnapshot
 from config.router_file import parse_router_file
@@ -206,6 +206,38 @@ async def test_a_mirror_that_no_watch_shows_is_taken_back(
         assert PROOF_ANNOTATION in stored[name]["metadata"]["annotations"]
 
 
+async def test_another_nodes_object_is_left_alone(
+    server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
+) -> None:
+    """The mirror of "1-red" of one node has the name of that of "red" of another."""
+    assert crds
+    async with kube(server.admin) as admin, mirroring(admin, namespace, tmp_path) as bench:
+        [name] = full(bench, "red")
+        made = await taken(bench, name, labels={SOURCE_LABEL: "static", STATIC_NODE_LABEL: "other"})
+        bench.write("openpe_a.yaml", RED % POOL)
+        other = other_name(name, bench.node.name)
+        stored = await bench.until(lambda stored: other in stored)
+        assert sorted(stored) == sorted([name, other])
+        assert stored[name] == made
+        assert stored[other]["spec"]["vni"] == 100
+        bench.write("openpe_a.yaml", "l3vnis: []\n")
+        assert await bench.until(lambda stored: other not in stored) == {name: made}
+
+
+async def test_a_users_object_is_not_deleted_for_a_field_that_must_not_change(
+    server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
+) -> None:
+    assert crds
+    async with kube(server.admin) as admin, mirroring(admin, namespace, tmp_path) as bench:
+        [name] = full(bench, "red")
+        session = {"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "198.51.100.0/24"}}
+        made = await taken(bench, name, hostSession=session)
+        bench.write("openpe_a.yaml", RED % POOL)
+        other = other_name(name, bench.node.name)
+        stored = await bench.until(lambda stored: other in stored)
+        assert stored[name] == made
+
+
 @both_versions
 async def test_what_must_not_change_is_deleted_and_created_anew(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
@@ -300,14 +332,15 @@ async def provoke(bench: Bench, verb: str) -> None:
         bench.write("openpe_a.yaml", "l3vnis: []\n")
     else:
         if verb == "get":
-            await taken(bench, *full(bench, "red"))
+            await taken(bench, full(bench, "red")[0])
         bench.write("openpe_a.yaml", RED % POOL)
 
 
-async def taken(bench: Bench, name: str) -> Json:
+async def taken(bench: Bench, name: str, labels: dict[str, str] | None = None, **spec: Any) -> Json:
     """Make an object of that name that no watch for the node shows, since it is for another one."""
-    elsewhere = {"vrf": "mine", "vni": 9, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "other"}}}
-    body = {"apiVersion": API_VERSION, "kind": "L3VNI", "metadata": {"name": name}, "spec": elsewhere}
+    elsewhere = {"vrf": "mine", "vni": 9, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "other"}}} | spec
+    metadata = {"name": name, "labels": labels or {}}
+    body = {"apiVersion": API_VERSION, "kind": "L3VNI", "metadata": metadata, "spec": elsewhere}
     return await bench.admin.create(collection(bench.namespace, Kind.L3VNI), body)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from config.api import ApiNode, ApiObject
 from config.entries import resource_name
-from config.mirroring import canonical, file_of, label_value, manifest, mirror_of
+from config.mirroring import canonical, file_of, label_value, manifest, mirror_of, other_name, plain_name
 from config.models import Underlay
 from config.models.overlays import MAX_RAW_CONFIG
 from config.provenance import Kind, Origin
@@ -27,7 +27,7 @@ NODE = ApiNode("node", "uid-1", {"kubernetes.io/hostname": "node.example"})
 
 
 def mirror(resource: Resource, *, node: ApiNode = NODE, l3vnis: frozenset[str] = frozenset()) -> ApiObject:
-    return mirror_of(resource, "node", node, "proof", l3vnis)
+    return mirror_of(resource, "node", node, "proof", {name: name for name in l3vnis})
 
 
 def without_passwords(spec: Any) -> Any:
@@ -129,6 +129,28 @@ def test_a_routing_domain_from_the_files_goes_by_its_mirrors_name(name: str) -> 
 @pytest.mark.parametrize("names", [frozenset[str](), frozenset({"static-node-blue"}), frozenset({"red"})])
 def test_a_routing_domain_from_elsewhere_keeps_its_name(names: frozenset[str]) -> None:
     assert mirror(l2vni("seg", 5, "red"), l3vnis=names).spec["routingDomain"]["l3vni"]["name"] == "red"
+
+
+@pytest.mark.parametrize("name", ["red", "static-node-red"])
+def test_a_routing_domain_goes_by_its_mirrors_other_name(name: str) -> None:
+    shown = mirror_of(l2vni("seg", 5, name), "node", NODE, "proof", {"static-node-red": "static-node-red-1"})
+    assert shown.spec["routingDomain"]["l3vni"]["name"] == "static-node-red-1"
+
+
+@pytest.mark.parametrize("suffix", ["b", "b" * 63, "b." * 100 + "b"])
+def test_another_name_is_another_and_says_whose_it_is(suffix: str) -> None:
+    name = resource_name("a", suffix)
+    others = {other_name(name, node) for node in ("a", "a-b", "b")}
+    assert len(others | {name}) == 4
+    assert all(re.fullmatch(r"[a-z0-9.-]{1,253}", one) and one[-1] not in "-." for one in others)
+    assert [plain_name(other_name(name, "a"), node) == name for node in ("a", "b")] == [True, False]
+    assert plain_name(name, "a") == name
+
+
+def test_the_longest_name_has_another_one_too() -> None:
+    name = "x" * 253
+    assert len(other_name(name, "a")) == 253
+    assert other_name(name, "a") != other_name(f"{'x' * 252}y", "a")
 
 
 def test_files_are_read_with_the_names_that_mirrors_have() -> None:

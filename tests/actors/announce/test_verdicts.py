@@ -11,10 +11,11 @@ from actors.announce.inputs import Basis
 from actors.announce.verdicts import PATIENCE, Judge, Verdict
 from config.api import ApiObject
 from config.desired import DesiredState
+from config.mirroring import other_name
 from config.provenance import Kind, Origin, Problem, Reason
 from config.reports import FrrOutcome, HealthReport, KernelOutcome, VniHealth
 
-from .examples import NAMESPACE, basis, cr, failure, file_problem, health, refused, snapshot, state
+from .examples import NAMESPACE, NODE, basis, cr, failure, file_problem, health, refused, snapshot, state
 
 RED = cr("red")
 BLUE = cr("blue")
@@ -151,15 +152,17 @@ def test_an_unusable_underlay_is_why_a_newcomer_is_not_in_force() -> None:
     assert judged(RED, of) == Verdict(1, good=True)
 
 
-def test_a_files_mirror_is_judged_by_the_file() -> None:
-    mirror = ApiObject(Kind.L3VNI, NAMESPACE, "static-node-a-red", "u1", "7", generation=4)
-    written = replace(mirror, generation=0)
+@pytest.mark.parametrize("own_name", [True, False])
+def test_a_files_mirror_is_judged_by_the_file(own_name: bool) -> None:
+    written = ApiObject(Kind.L3VNI, NAMESPACE, "static-node-a-red", "u1", "7")
+    name = written.name if own_name else other_name(written.name, NODE.name)
+    mirror = replace(written, name=name, generation=4)
     desired = state(written)
     part = replace(desired.l3vnis[0], origin=Origin("/etc/x/openpe_a.yaml", 3, 1))
     desired = replace(desired, l3vnis=(part,))
     of = basis(desired=desired, api=snapshot(mirrored=(mirror,)))
     assert judged(mirror, of) == Verdict(4, good=True)
-    broken = state(problems=(file_problem(Kind.L3VNI, mirror.name, "vni 100 is taken"),))
+    broken = state(problems=(file_problem(Kind.L3VNI, written.name, "vni 100 is taken"),))
     verdict = judged(mirror, basis(desired=broken, api=snapshot(mirrored=(mirror,))))
     assert verdict is not None
     assert (verdict.generation, verdict.good) == (4, False)

@@ -80,7 +80,7 @@ class FakeServer:
     def snapshot(self, is_ours: Callable[[ApiObject], bool], *, node: ApiNode | None = NODE) -> ApiSnapshot:
         """Return what a watch would have made of it."""
         found = [_parsed(one) for one in self.objects.values()]
-        selected = [one for one in found if not is_ours(one) and _selects(one.spec)]
+        selected = [one for one in found if not is_ours(one) and _selects(one.spec, node or NODE)]
         return ApiSnapshot(node, tuple(selected), tuple(one for one in found if is_ours(one)), live=True)
 
 
@@ -172,9 +172,9 @@ def _check_step(old: Json, new: Json) -> None:
         raise error_for(422, "Invalid", "spec.hostSession.localCIDR: is immutable")
 
 
-def _selects(spec: Json) -> bool:
+def _selects(spec: Json, node: ApiNode) -> bool:
     labels = (spec.get("nodeSelector") or {}).get("matchLabels", {})
-    return all(NODE.labels.get(key) == value for key, value in labels.items())
+    return all(node.labels.get(key) == value for key, value in labels.items())
 
 
 def _parsed(one: Json) -> ApiObject:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ from config.api import (
 )
 from config.desired import Secret
 from config.provenance import Kind
-from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
 from supervisor.faults import DependencyFault
@@ -37,16 +34,6 @@ from tests.config.samples import l2vni, neighbor, passthrough, raw, underlay
 from .bench import ACCESS, NAME, Bench
 from .examples import blue, broken, files, red, unknown
 from .fake import NODE
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with trio.open_nursery() as nursery:
-        bench = Bench(Settings(state_dir=tmp_path, namespace="ns"))
-        nursery.start_soon(bench.start)
-        await bench.settle()
-        yield bench
-        nursery.cancel_scope.cancel()
 
 
 async def test_every_kind_is_mirrored(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from actors.kube.errors import UnreachableError, error_for
 from actors.kube.proof import is_ours, proof
-from actors.mirror.planning import mirrors, plan
+from actors.mirror.planning import mirrors, plan, renamed
 from config.api import SOURCE_LABEL
 from config.settings import Settings
 
@@ -92,7 +92,8 @@ async def take(bench: Bench, name: str, argument: Any) -> None:
 def check(bench: Bench, last: tuple[Any, ...]) -> None:
     static = files(*last)
     snapshot = bench.server.snapshot(lambda one: is_ours(bench.key, one))
-    wanted = mirrors(static, NODE, lambda resource: proof(bench.key, resource))
+    names = renamed(static, snapshot, ())
+    wanted = mirrors(static, NODE, lambda resource: proof(bench.key, resource), names)
     assert plan(static, wanted, snapshot).changes == ()
     assert set(wanted) <= {one.id for one in snapshot.mirrored}
     assert [one["spec"]["vni"] for one in bench.server.objects.values() if one["metadata"]["name"] == "mine"] == [9]

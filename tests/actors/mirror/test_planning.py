@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.mirror.planning import Change, Plan, difference, mirrors, plan, same_content
+from actors.mirror.planning import Change, Plan, another_nodes, difference, mirrors, plan, renamed, same_content
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiObject
+from config.mirroring import other_name
 from config.reports import Resource, StaticSnapshot
 
 from .examples import blue, broken, files, prove, red, snapshot, stored, unknown
@@ -82,6 +83,77 @@ def test_an_object_of_a_files_resource_is_its_mirror_even_without_proof() -> Non
     stripped = stored(MIRROR, labels={}, annotations={})
     result = planned(files(red()), objects=(stripped,))
     assert (result.changes, result.strangers) == ((Change(stripped, MIRROR),), ())
+
+
+OTHER_LABEL = {"labels": LABELS | {STATIC_NODE_LABEL: "no"}}
+OTHER_OWNER = {"labels": {}, "owners": ({"apiVersion": "v1", "kind": "Node", "name": "no", "uid": "u"},)}
+
+
+@pytest.mark.parametrize("changes", [OTHER_LABEL, OTHER_OWNER])
+def test_who_else_an_object_belongs_to_is_said_by_its_label_or_owner(changes: dict[str, Any]) -> None:
+    assert another_nodes(stored(MIRROR, **changes), MIRROR) == "no"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"labels": {}, "owners": ()},
+        {"owners": ({**MIRROR.owners[0], "uid": "from before the Node was made anew"},)},
+        {"owners": ({"apiVersion": "v1", "kind": "ConfigMap", "name": "no", "uid": "u"},)},
+    ],
+)
+def test_what_is_no_other_nodes(changes: dict[str, Any]) -> None:
+    assert another_nodes(stored(MIRROR, **changes), MIRROR) == ""
+
+
+def named_otherwise(*resources: Resource) -> tuple[dict[Any, ApiObject], dict[Any, Any]]:
+    """Return the mirrors when the names of all are taken, and what they are called."""
+    static = files(*resources)
+    names = dict(renamed(static, snapshot(), {one.id for one in resources}))
+    return mirrors(static, NODE, prove, names), names
+
+
+def test_a_mirror_whose_name_is_taken_has_another_and_its_own_proof() -> None:
+    wanted, names = named_otherwise(red())
+    [mirror] = wanted.values()
+    assert mirror.name == other_name("static-node-red", "node") == names[red().id].name
+    assert mirror.annotations[PROOF_ANNOTATION] == prove(mirror.id)
+    assert (mirror.spec, mirror.labels) == (MIRROR.spec, MIRROR.labels)
+
+
+def test_a_name_that_a_mirror_has_stays_its_name() -> None:
+    wanted, _ = named_otherwise(red())
+    [mirror] = wanted.values()
+    there = snapshot(stored(mirror))
+    assert {one.name for one in renamed(files(red()), there, ()).values()} == {mirror.name}
+    assert plan(files(red()), wanted, there).changes == ()
+
+
+def test_a_mirror_that_is_there_under_its_own_name_needs_no_other() -> None:
+    wanted, _ = named_otherwise(red())
+    both = snapshot(stored(MIRROR), *(stored(one) for one in wanted.values()))
+    assert renamed(files(red()), both, {red().id}) == {}
+    result = plan(files(red()), mirrors(files(red()), NODE, prove), both)
+    assert [(change.verb, change.id) for change in result.changes] == [("delete", next(iter(wanted)))]
+
+
+@pytest.mark.parametrize("static", [files(broken(red())), files(unknown("/c/openpe_a.yaml"))])
+def test_a_mirror_under_another_name_stays_when_its_resource_became_unusable(static: StaticSnapshot) -> None:
+    wanted, _ = named_otherwise(red())
+    there = snapshot(*(stored(one) for one in wanted.values()))
+    assert quiet(plan(static, mirrors(static, NODE, prove, renamed(static, there, ())), there))
+
+
+def test_a_mirror_under_another_name_goes_with_its_resource() -> None:
+    wanted, _ = named_otherwise(red())
+    assert verbs(planned(files(), *(stored(one) for one in wanted.values()))) == [("delete", next(iter(wanted)).name)]
+
+
+def test_what_somebody_else_has_proven_is_a_rivals() -> None:
+    rivals = stored(MIRROR, annotations={PROOF_ANNOTATION: "another key's"})
+    assert planned(files(red()), objects=(rivals,)).rivals == {red().id}
+    assert planned(files(red()), objects=(stored(MIRROR, annotations={}),)).rivals == frozenset()
 
 
 def test_a_label_alone_makes_no_mirror() -> None:
