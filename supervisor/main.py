@@ -38,7 +38,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
         return finish(notifier, Ending(EXIT_CONFIG, "the settings are not usable"))
     try:
         with single_instance(settings.run_dir):
-            return finish(notifier, trio.run(live, settings, notifier))
+            return finish(notifier, trio.run(live, settings, settings_file, notifier))
     except Fault as fault:
         return finish(notifier, Ending(fault.exit_code, str(fault)))
 
@@ -50,9 +50,9 @@ def usable(problems: tuple[Problem, ...]) -> bool:
     return not errors(problems)
 
 
-async def live(settings: Settings, notifier: Notifier) -> Ending:
-    """Run the tree until it ends."""
-    tree = Tree(settings, version=VERSION, notifier=notifier)
+async def live(settings: Settings, settings_file: Path, notifier: Notifier) -> Ending:
+    """Run the tree until it ends; ``settings`` are what ``settings_file`` says."""
+    tree = Tree(settings, settings_file=settings_file, version=VERSION, notifier=notifier)
 
     def stop() -> None:
         notifier.stopping()

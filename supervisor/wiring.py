@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from actors.announce import actor as announce
 from actors.api_wait import actor as api_wait
@@ -59,13 +60,14 @@ class Channels:
 class Tree:
     """The assembled program: channels, children and the supervisor that keeps them."""
 
-    def __init__(self, settings: Settings, *, version: str, notifier: Notifier) -> None:
+    def __init__(self, settings: Settings, *, settings_file: Path, version: str, notifier: Notifier) -> None:
         self.channels = Channels()
         self.stopping = False
         handshake = systemd.Handshake()
         specs = children(
             settings,
             self.channels,
+            settings_file=settings_file,
             version=version,
             notifier=notifier,
             handshake=handshake,
@@ -99,6 +101,7 @@ def children(
     settings: Settings,
     channels: Channels,
     *,
+    settings_file: Path,
     version: str,
     notifier: Notifier,
     handshake: systemd.Handshake,
@@ -106,15 +109,6 @@ def children(
     stopping: Callable[[], bool],
 ) -> list[ChildSpec]:
     """List the children in start order; they stop in reverse."""
-
-    async def run_static_config(ctx: ActorContext) -> None:
-        await static_config.run(
-            ctx,
-            settings=settings,
-            reload=channels.reload.reader(),
-            out=channels.static,
-            addresses=lambda name: interface_addresses(name, settings.netns),
-        )
 
     async def run_desired(ctx: ActorContext) -> None:
         await desired.run(
@@ -210,10 +204,26 @@ def children(
         ),
         *cluster_children(settings, channels),
         # Reads and watches the files. Last, so that whatever it sets in motion finds everybody listening.
-        ChildSpec(
-            "static_config", run_static_config, critical=True, reads=(channels.reload,), writes=(channels.static,)
-        ),
+        reader_of_files(settings, settings_file, channels),
     ]
+
+
+def reader_of_files(settings: Settings, settings_file: Path, channels: Channels) -> ChildSpec:
+    """Describe the child that reads and watches the files."""
+
+    async def run_static_config(ctx: ActorContext) -> None:
+        await static_config.run(
+            ctx,
+            settings=settings,
+            settings_file=settings_file,
+            reload=channels.reload.reader(),
+            out=channels.static,
+            addresses=lambda name: interface_addresses(name, settings.netns),
+        )
+
+    return ChildSpec(
+        "static_config", run_static_config, critical=True, reads=(channels.reload,), writes=(channels.static,)
+    )
 
 
 def outward_children(

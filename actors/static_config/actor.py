@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import trio
 
@@ -29,6 +30,7 @@ from supervisor.logs import get_logger
 
 from .identity import Addresses, Identification, identify
 from .memory import Memory
+from .settings_changes import settings_problems
 from .trial import Journal, Trial, current_trial
 from .watching import Fingerprint, fingerprint, wait_changed
 
@@ -49,11 +51,14 @@ async def run(
     ctx: ActorContext,
     *,
     settings: Settings,
+    settings_file: Path,
     reload: LatestReader[int],
     out: Latest[StaticSnapshot],
     addresses: Addresses,
 ) -> None:
     """Publish a snapshot at start, after each settled change, and for each reload request.
+
+    ``settings`` are what ``settings_file`` said at start; a reload tells what it says otherwise.
 
     Raises :class:`ConfigFault` when nothing was published yet, there is something to configure, and nothing tells, or
     ever told, which node this is: such a start can never work, a running router goes on as it is.
@@ -62,12 +67,16 @@ async def run(
     memory.load()
     ctx.started()
     reload_id = 0
+    differing: tuple[Problem, ...] = ()
     before = Reading(None)
     while True:
-        reload_id = max(reload_id, reload.take() or 0)
-        asked = Asked(reload_id, out.peek())
+        request = reload.take()
+        reload_id = max(reload_id, request or 0)
         seen = look(settings)
         with ctx.working("reading the configuration files", READ_SECONDS):
+            if request is not None:
+                differing = await trio.to_thread.run_sync(settings_problems, settings_file, settings)
+            asked = Asked(reload_id, out.peek(), differing)
             reading = await trio.to_thread.run_sync(read, settings, memory, asked, addresses)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
@@ -83,10 +92,14 @@ async def run(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Why there is a reading: ``reload_id`` is the newest request, ``previous`` what was published last."""
+    """Why there is a reading: ``reload_id`` is the newest request, ``previous`` what was published last.
+
+    ``differing`` is what the last reload found in the settings.
+    """
 
     reload_id: int
     previous: StaticSnapshot | None
+    differing: tuple[Problem, ...] = ()
 
     @property
     def is_reload(self) -> bool:
@@ -160,6 +173,7 @@ def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses)
     # A machine on which nothing is configured yet lacks nothing.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
     problems = () if untouched else (*who.problems, *chosen.problems)
+    problems = (*asked.differing, *problems)
     snapshot = StaticSnapshot(node, chosen.resources, problems, asked.reload_id, on_trial=trial is not None)
     return Reading(snapshot, who.waiting_for, trial)
 
@@ -209,7 +223,8 @@ def unidentified(who: Identification, files: StaticRead, asked: Asked) -> Static
     """
     if asked.previous is not None:
         told = (replace(one, in_force=one.in_force or IN_FORCE) if errors([one]) else one for one in who.problems)
-        return replace(asked.previous, problems=(*told, *files.problems), reload_id=asked.reload_id)
+        problems = (*asked.differing, *told, *files.problems)
+        return replace(asked.previous, problems=problems, reload_id=asked.reload_id)
     if who.waiting_for:
         return None
     raise ConfigFault("no node index: " + "; ".join(str(problem) for problem in errors(who.problems)))

@@ -35,7 +35,7 @@ everything without touching anything and exits with 78 when there is an error.
 
 | file | what | read |
 |---|---|---|
-| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order, the last value of a key winning | settings of the daemon | at start |
+| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order, the last value of a key winning | settings of the daemon | at start; a reload says which ones changed and need a restart |
 | `/etc/openperouter/node-config.yaml` | who this node is | at start, on change, on reload |
 | `/etc/openperouter/configs/openpe_*.yaml` in lexical order | the router | at start, on change, on reload |
 

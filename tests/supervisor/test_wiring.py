@@ -15,7 +15,7 @@ from supervisor.wiring import Tree, actor_status
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     settings = Settings(run_dir=tmp_path / "run", state_dir=tmp_path / "state")
-    return Tree(settings, version="0", notifier=Notifier())
+    return Tree(settings, settings_file=tmp_path / "openperouter.yaml", version="0", notifier=Notifier())
 
 
 def test_data_flows_one_way_from_files_to_status(tree: Tree) -> None:

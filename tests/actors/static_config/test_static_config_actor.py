@@ -28,6 +28,7 @@ underlays:
   tunnelEndpoint: {cidrs: [100.65.0.0/24]}
 """
 RED = "l3vnis: [{name: red, vrf: red, vni: 100}]\n"
+PATHS = {"nodeConfigFile": "node-config.yaml", "configsDir": "configs", "stateDir": "state"}
 DEADLINE = 10.0
 
 
@@ -41,6 +42,8 @@ class Node:
             state_dir=root / "state",
             settle_seconds=0.05,
         )
+        self.settings_file = root / "openperouter.yaml"
+        self.set(settleSeconds=0.05)
         self.settings.configs_dir.mkdir()
         self.settings.state_dir.mkdir()
         self.reload: Latest[int] = Latest("reload")
@@ -50,6 +53,11 @@ class Node:
 
     def identify(self, text: str) -> None:
         self.settings.node_config_file.write_text(text)
+
+    def set(self, **values: object) -> None:
+        """Write the settings that the daemon runs with, and over them ``values``."""
+        paths = (f"{key}: {self.settings_file.parent / name}" for key, name in PATHS.items())
+        self.settings_file.write_text("\n".join((*paths, *(f"{key}: {value}" for key, value in values.items()), "")))
 
     def write(self, name: str, text: str) -> Path:
         path = self.settings.configs_dir / f"openpe_{name}.yaml"
@@ -64,6 +72,7 @@ class Node:
         await run(
             ActorContext("static_config"),
             settings=self.settings,
+            settings_file=self.settings_file,
             reload=self.reload.reader(),
             out=self.out,
             addresses=self.look_up,
@@ -359,3 +368,57 @@ async def test_an_interface_that_comes_late_gives_the_index_then(node: Node, mon
     async with node.alive() as snapshots:
         assert (await snapshots.receive()).node.index == 9
     assert looks[:3] == ["eth9"] * 3
+
+
+async def test_a_reload_says_which_settings_need_a_restart_until_they_are_as_before(node: Node) -> None:
+    node.write("a", GOOD)
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.set(settleSeconds=0.1, logLevel="debug")
+        node.write("red", RED)
+        assert (await snapshots.receive()).problems == ()
+        node.reload.set(1)
+        warned = await snapshots.receive()
+        node.set(settleSeconds=0.05)
+        node.reload.set(2)
+        assert (await snapshots.receive()).problems == ()
+    (problem,) = warned.problems
+    assert (problem.severity, problem.message) == ("warning", "restart needed for: logLevel, settleSeconds")
+    assert problem.origin.path == str(node.settings_file)
+    assert warned.reload_id == 1
+    assert kinds(warned) == [Kind.UNDERLAY, Kind.L3VNI]
+
+
+async def test_a_reload_of_an_idle_daemon_says_it_as_well(node: Node) -> None:
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.set(settleSeconds=0.05, netns="other")
+        node.reload.set(1)
+        assert [problem.message for problem in (await snapshots.receive()).problems] == ["restart needed for: netns"]
+
+
+async def test_settings_that_cannot_be_used_are_told_at_a_reload_with_their_place_and_stop_nothing(node: Node) -> None:
+    node.write("a", GOOD)
+    (node.settings_file.parent / "conf.d").mkdir()
+    fragment = node.settings_file.parent / "conf.d" / "10.yaml"
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        fragment.write_text("# why\nlogLevel: loud\nnetns: other\n")
+        node.reload.set(1)
+        told = await snapshots.receive()
+    (problem,) = errors(told.problems)
+    assert (problem.origin.path, problem.origin.line, problem.field) == (str(fragment), 2, "logLevel")
+    assert "goes on with the settings that it was started with" in problem.in_force
+    assert kinds(told) == [Kind.UNDERLAY]
+
+
+async def test_a_daemon_that_waits_for_its_identity_tells_of_its_settings_as_well(node: Node) -> None:
+    node.settings.node_config_file.unlink()
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.write("a", GOOD)
+        await snapshots.receive()
+        node.set(settleSeconds=0.05, netns="other")
+        node.reload.set(1)
+        assert "restart needed for: netns" in [problem.message for problem in (await snapshots.receive()).problems]

@@ -307,7 +307,12 @@ async def main(settings):
     snapshots = out.reader()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: run(
-            ActorContext("static_config"), settings=settings, reload=reload.reader(), out=out, addresses=lambda name: ()
+            ActorContext("static_config"),
+            settings=settings,
+            settings_file=settings.state_dir / "none",
+            reload=reload.reader(),
+            out=out,
+            addresses=lambda name: (),
         ))
         while True:
             print(len((await snapshots.receive()).resources), flush=True)
