@@ -28,6 +28,7 @@ from config.status import (
 )
 
 from .cluster import api_remarks, api_status
+from .mirrors import mirror_remarks
 from .summary import summarize
 
 #: The tree's words for a child that does not work.
@@ -98,7 +99,7 @@ def compose(inputs: Inputs, now: float) -> Status:
         problems=problems,
         failures=failures,
         notes=notes,
-        remarks=tuple(api_remarks(api, now)),
+        remarks=(*api_remarks(api, now), *mirror_remarks(inputs.api, inputs.snapshot)),
         api=api,
     )
     current = inputs.health if inputs.health and inputs.health.generation == status.generations.desired else None
