@@ -21,6 +21,19 @@ within() { # within COMMAND...: the command succeeds before patience is at its e
     done
 }
 
+main_pid() { # of the daemon; 0 if there is none
+    systemctl show --property=MainPID --value openperouter.service
+}
+
+replaced() { # replaced PID: systemd calls another daemon than that one ready
+    now=$(main_pid)
+    [ "$now" != 0 ] && [ "$now" != "$1" ] && systemctl --quiet is-active openperouter.service
+}
+
+settled() { # addresses that appear by themselves (duplicate address detection, router advertisements) have done so
+    [ -z "$(ip -o -6 address show tentative)" ]
+}
+
 lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see packaging/guest/demo
     cp -r "$source/packaging/guest/demo/rootfs/." /
     chown -R frr:frr /etc/frr/leaf /etc/frr/hostbgp
@@ -40,7 +53,7 @@ forwarding() { # through the L3VNI to a host behind the leaf
 }
 
 start_pings() {
-    ping -i 0.05 -W 2 192.168.20.2 > "$scratch/pings" &
+    ping -i 0.05 -W 2 192.168.20.2 > "$scratch/pings" 2>&1 &
     pings=$!
 }
 
@@ -63,6 +76,35 @@ package_file() { # the installed package as a file; OPENPEROUTER_DEB names it wh
     echo "$scratch/openperouter.deb"
 }
 
-install_package() {
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends --allow-downgrades "$1"
+install_package() { # install_package FILE: also over another version, or the same
+    DEBIAN_FRONTEND=noninteractive timeout "$patience" \
+        apt-get -qq install -y --no-install-recommends --allow-downgrades --reinstall "$1" || fail "cannot install $1"
+}
+
+picture() { # picture DIRECTORY: everything that an installation could have changed, but for link-local addresses
+    mkdir "$1"
+    anonymous='s/^[0-9]*: //; s/fe80:[0-9a-f:]*/fe80::/; s/ \(valid\|preferred\)_lft [^ ]*//g'
+    ip -d -o address show | sed "$anonymous" | sort > "$1/addresses"
+    ip -d -o link show | sed "$anonymous; s/@[^:]*//" | awk '{
+        line = $1 " " $2
+        for (i = 3; i < NF; i++) if ($i ~ /^(mtu|master|state|group|altname)$/) line = line " " $i " " $(i + 1)
+        print line
+    }' | sort > "$1/links"
+    { ip route show table all; ip -6 route show table all; } |
+        grep -v '^fe80::\|^multicast\|expires' | sed "$anonymous" | sort > "$1/routes"
+    sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'nf_conntrack_count\|random\|_bucket\|route.min_pmtu' | sort > "$1/sysctls"
+    ls -1 /run/netns > "$1/namespaces"
+    find /run -name '*perouter*' -not -path '/run/udev/*' | sort > "$1/run"
+    systemctl --failed --no-legend --plain > "$1/failed"
+    # What other packages and a running machine write.
+    others='^/var/lib/\(dpkg\|apt\|frr\)/\|^/var/lib/systemd/\(catalog\|timers\|timesync\|random-seed\)\|__pycache__\|/ld.so.cache'
+    find /etc /usr /var/lib -xdev -printf '%p %y %M %u %g\n' | grep -v "$others" | sort > "$1/files"
+    find /etc /var/lib -xdev -type f | grep -v "$others" | sort | xargs -d '\n' sha256sum > "$1/contents"
+    # For information: modules stay loaded until the next boot.
+    lsmod | cut -d ' ' -f 1 | sort > "$1.modules"
+}
+
+same_picture() { # same_picture BEFORE AFTER
+    diff "$1.modules" "$2.modules" || true
+    diff -r "$1" "$2" || fail "the machine differs"
 }

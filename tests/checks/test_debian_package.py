@@ -90,9 +90,12 @@ def test_what_the_daemon_runs_of_frr_is_a_dependency_and_not_a_recommendation() 
     assert "iproute2" in packages
 
 
-def test_the_unit_of_the_namespace_is_neither_started_nor_stopped_by_the_package() -> None:
-    [line] = [line for line in (DEBIAN / "rules").read_text().splitlines() if "openperouter-netns.service" in line]
-    assert {"--no-start", "--no-restart-after-upgrade", "--no-stop-on-upgrade"} <= set(line.split())
+def test_debhelper_neither_starts_nor_stops_a_unit_and_the_scripts_only_the_daemon() -> None:
+    lines = [line.strip() for line in (DEBIAN / "rules").read_text().splitlines()]
+    [call] = [line for line in lines if line.startswith("dh_installsystemd")]
+    assert {"--no-start", "--no-restart-after-upgrade", "--no-stop-on-upgrade"} <= set(call.split())
+    for script in DEBIAN.glob("openperouter.p*[tm]"):
+        assert not re.search(r"(?:start|stop) openperouter-netns", script.read_text()), script.name
 
 
 def test_no_script_of_the_package_stops_frr_but_the_purge() -> None:

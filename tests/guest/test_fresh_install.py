@@ -38,6 +38,11 @@ def test_hardening(fresh: Machine) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_apt_does_not_wait_for_a_network_card_that_is_missing(fresh: Machine) -> None:
+    done = autopkgtest.run_test(fresh, "missing-card")
+    assert done.returncode == 0, done.stdout
+
+
 def test_each_exposure_that_is_left_is_explained(fresh: Machine) -> None:
     answer = fresh.remote.run("systemd-analyze security --json=short openperouter.service").stdout
     left = {found["name"] for found in json.loads(answer) if found["set"] is False}
