@@ -203,10 +203,9 @@ def remove_namespace(settings: Settings, say: Say) -> str:
     if strangers:
         return f"the network namespace {settings.netns} is kept, since others' devices are in it: {' '.join(strangers)}"
     if SYSTEMD_BOOTED.is_dir():
-        # The namespace's unit too: while systemd takes it for done, it would not make the namespace again.
-        units = (f"frr@{settings.frr_pathspace}.service", "openperouter-netns.service")
-        stopped = _run(("systemctl", "stop", *units), STOP_SECONDS)
-        say(f"stopped {' and '.join(units)}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
+        unit = f"frr@{settings.frr_pathspace}.service"
+        stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)
+        say(f"stopped {unit}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
     deleted = _run(("ip", "netns", "delete", settings.netns), DELETE_SECONDS)
     if deleted.returncode != 0:
         return f"ip netns delete {settings.netns}: {deleted.stderr.strip()}"
