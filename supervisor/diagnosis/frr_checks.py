@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from actors.frr.driver import DAEMONS
+from actors.frr.driver import DAEMONS, ESSENTIAL
 
 from .facts import Facts
 from .findings import Finding, error, ok, warning
@@ -105,9 +105,12 @@ def running(facts: Facts) -> Iterator[Finding]:
         yield error("frr-running", facts.frr.silence or "FRR does not answer", _restart(facts))
         return
     missing = sorted(DAEMONS - answering)
-    if missing:
-        cure = f"journalctl -u {facts.frr_unit} -n 50, then {_restart(facts)}"
+    cure = f"journalctl -u {facts.frr_unit} -n 50, then {_restart(facts)}"
+    if ESSENTIAL.intersection(missing):
         yield error("frr-running", f"FRR runs without {', '.join(missing)}", cure)
+    elif missing:
+        message = f"FRR runs without {', '.join(missing)}: a configuration with BFD or static routes is not applied"
+        yield warning("frr-running", message, cure)
     else:
         yield ok("frr-running", f"{', '.join(sorted(DAEMONS))} answer")
     if facts.frr.outdated:

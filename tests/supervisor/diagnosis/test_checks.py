@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from actors.frr.driver import DAEMONS
 from actors.netlink.objects import Link, NamespaceView, NicPhase, NicRecord
 from config.provenance import Origin, Problem, Severity
 from config.status import ActorStatus
@@ -192,12 +193,13 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
     "no drop-in": (unit_but(FRR, drop_ins=()), "frr-unit", Level.ERROR, "drop-in", "daemon-reload"),
     "FRR silent": (but("frr", running=None, silence="it hangs"), "frr-running", Level.ERROR, "it hangs", "restart"),
     "bfdd dead": (
-        but("frr", running=frozenset({"zebra", "mgmtd", "bgpd", "staticd"})),
+        but("frr", running=DAEMONS - {"bfdd"}),
         "frr-running",
-        Level.ERROR,
+        Level.WARNING,
         "without bfdd",
         "journalctl",
     ),
+    "bgpd dead": (but("frr", running=DAEMONS - {"bgpd"}), "frr-running", Level.ERROR, "without bgpd", "journalctl"),
     "FRR elsewhere": (but("frr", inside=False), "frr-running", Level.ERROR, "perouter", f"systemctl restart {FRR}"),
     "no frr.conf": (but("frr", conf=None), "frr-conf", Level.WARNING, "frr.conf", "restart openperouter"),
     "open frr.conf": (
