@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from demo.checks import FABRIC_HOST_V4, LEAF, PLAIN_HOST, ping, session
 from guestvm.machine import Machine
 
-from .asking import active, eventually, no_ping_lost, property_of
+from .asking import active, eventually, no_ping_lost, property_of, write
+
+SETTINGS = "/etc/openperouter/openperouter.yaml"
+#: os.EX_CONFIG, by the name that operators know.
+UNUSABLE = "78"
 
 EVPN = session("perouter", "show bgp l2vpn evpn summary", LEAF)
 PLAIN = ping(PLAIN_HOST)
@@ -14,6 +20,20 @@ PLAIN = ping(PLAIN_HOST)
 def replaced(node: Machine, pid: str) -> bool:
     """Say whether another supervisor than ``pid`` is ready."""
     return active(node) and property_of(node, "MainPID") not in {pid, "0"}
+
+
+def restarted(node: Machine, times: int) -> bool:
+    """Say whether systemd has started a supervisor again so many times."""
+    return property_of(node, "NRestarts") == str(times) and property_of(node, "MainPID") != "0"
+
+
+def seconds_before_restart(node: Machine) -> float:
+    """Return how long systemd will wait before it starts the supervisor again."""
+    unit = "/org/freedesktop/systemd1/unit/openperouter_2eservice"
+    told = node.remote.run(
+        f"busctl get-property org.freedesktop.systemd1 {unit} org.freedesktop.systemd1.Service RestartUSecNext"
+    ).stdout
+    return int(told.split()[1]) / 1_000_000
 
 
 def test_killing_the_supervisor_loses_no_packet(node: Machine) -> None:
@@ -32,6 +52,37 @@ def test_a_frozen_supervisor_is_replaced_and_the_next_one_repairs(node: Machine)
         eventually(lambda: replaced(node, frozen), "systemd's watchdog replaced it", seconds=300)
     assert "Watchdog timeout" in node.remote.run("journalctl --no-pager -u openperouter --since=-10min -o cat").stdout
     eventually(lambda: PLAIN(node).ok, "what was deleted meanwhile works again")
+
+
+def test_settings_that_cannot_be_used_wait_for_a_person(node: Machine) -> None:
+    settings = node.remote.run(f"cat {SETTINGS}").stdout
+    with no_ping_lost(node, FABRIC_HOST_V4):
+        write(node, SETTINGS, settings + "logLevel: [\n")
+        try:
+            refused = node.remote.run("systemctl restart openperouter", seconds=120, check=False)
+            assert refused.returncode != 0
+            # Not "activating", which is what waiting for the next automatic start is called.
+            assert property_of(node, "ActiveState") == "failed"
+            assert property_of(node, "ExecMainStatus") == UNUSABLE
+            assert property_of(node, "NRestarts") == "0"
+        finally:
+            write(node, SETTINGS, settings)
+            node.remote.run("systemctl start openperouter", seconds=300)
+
+
+def test_a_supervisor_that_dies_again_and_again_is_restarted_more_slowly_but_for_ever(node: Machine) -> None:
+    deaths = 4
+    node.remote.run("systemctl restart openperouter", seconds=300)
+    waits = []
+    with no_ping_lost(node, FABRIC_HOST_V4):
+        for death in range(1, deaths + 1):
+            waits.append(seconds_before_restart(node))
+            node.remote.run("systemctl kill --kill-whom=main --signal=KILL openperouter")
+            eventually(partial(restarted, node, death), f"restart number {death}")
+        eventually(lambda: active(node), "the supervisor is ready again", seconds=300)
+    assert waits[0] == 1
+    assert waits == sorted(set(waits))
+    assert property_of(node, "StartLimitIntervalUSec") == "0"
 
 
 def test_frr_restarts_configured_without_the_supervisor(node: Machine) -> None:
