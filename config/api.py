@@ -159,7 +159,8 @@ class ApiSnapshot:
     wrote there (proven), whatever its labels say now; ``secrets``: the passwords that ``objects`` refer to, by
     (namespace, name of the Secret), None for one that is not there. ``node_status``: this node's
     RouterNodeConfigurationStatus object as it is, None when there is none. ``synced_at`` (Unix seconds) is when all of
-    this was last known to be true; ``live`` False: the server is away since.
+    this was last known to be true; ``live`` False: the server is away since. ``chosen_by``: the labels that chose among
+    the objects, those last known where there is no Node, None where none were ever known.
     """
 
     node: ApiNode | None = None
@@ -170,6 +171,7 @@ class ApiSnapshot:
     synced_at: float = 0.0
     live: bool = False
     not_followed: tuple[NotFollowed, ...] = ()
+    chosen_by: Mapping[str, str] | None = None
 
     @property
     def doubts(self) -> tuple[NotFollowed, ...]:

@@ -19,7 +19,10 @@ from .desired import ResourceId, Secret
 from .provenance import Kind
 from .standing import NOBODY, Held, Standing
 
-#: Grows when the stored form changes its meaning; another version counts as nothing stored.
+#: Its name in the state directory.
+FILE: Final = "api-snapshot.json"
+#: Grows when the stored form changes its meaning; another version counts as nothing stored. Additions keep it: older
+#: programs leave out what they do not know, and what an older one left out counts as not known.
 _VERSION: Final = 1
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _OBJECT_FIELDS: Final = ("namespace", "name", "uid", "resource_version", "generation", "created", "spec")
@@ -47,7 +50,9 @@ def essence(snapshot: ApiSnapshot) -> ApiSnapshot:
     objects = tuple(
         replace(one, labels=_NOTHING, annotations=_NOTHING, owners=(), conditions=()) for one in snapshot.objects
     )
-    return ApiSnapshot(objects=objects, secrets=snapshot.secrets, synced_at=snapshot.synced_at)
+    return ApiSnapshot(
+        objects=objects, secrets=snapshot.secrets, synced_at=snapshot.synced_at, chosen_by=snapshot.chosen_by
+    )
 
 
 def to_json(memory: ApiMemory) -> str:
@@ -82,6 +87,7 @@ def _content(memory: ApiMemory) -> dict[str, Any]:
     return {
         "node": memory.node_name,
         "synced_at": snapshot.synced_at if snapshot else None,
+        "labels": dict(snapshot.chosen_by) if snapshot and snapshot.chosen_by is not None else None,
         "objects": [_object(one) for one in snapshot.objects] if snapshot else None,
         # The key says to whoever collects texts that its value is a secret.
         "secrets": [
@@ -119,6 +125,7 @@ def _memory(content: Mapping[str, Any]) -> ApiMemory:
             objects=tuple(_stored_object(one) for one in content["objects"]),
             secrets=MappingProxyType(dict(_stored_secrets(content["secrets"]))),
             synced_at=float(content["synced_at"]),
+            chosen_by=_stored_labels(content.get("labels")),
         )
     standing = {_stored_id(words): _held(held, domain) for *words, held, domain in content["in_force"]}
     return ApiMemory(_text(content["node"]), snapshot, MappingProxyType(standing))
@@ -135,6 +142,10 @@ def _stored_object(stored: Mapping[str, Any]) -> ApiObject:
         created=_text(stored["created"]),
         spec=stored["spec"],
     )
+
+
+def _stored_labels(stored: Mapping[str, Any] | None) -> Mapping[str, str] | None:
+    return None if stored is None else MappingProxyType({key: _text(value) for key, value in stored.items()})
 
 
 def _stored_secrets(stored: list[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Secret | None]]:

@@ -10,6 +10,7 @@ when it is told.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -23,6 +24,7 @@ from supervisor.channel import Latest, LatestReader, wait_any
 from supervisor.faults import DependencyFault
 
 from .publishing import Publisher
+from .remembering import remembered_labels
 from .session import Connect, follow_server
 from .world import World
 
@@ -61,7 +63,7 @@ async def run(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publisher.run)
         while True:
-            world = _world_for(aim, world, settings.namespace, key, changes)
+            world = _world_for(aim, world, settings, key, changes)
             publisher.follow(world, aim.lacking)
             async with trio.open_nursery() as following:
                 if world is not None and aim.credentials is not None and aim.name:
@@ -77,13 +79,14 @@ def _key(settings: Settings) -> bytes:
         raise DependencyFault(f"the key to this node's own objects cannot be had: {error}") from error
 
 
-def _world_for(aim: Aim, before: World | None, namespace: str, key: bytes, changes: Latest[None]) -> World | None:
+def _world_for(aim: Aim, before: World | None, settings: Settings, key: bytes, changes: Latest[None]) -> World | None:
     """Return the world to fill: the one before, also while credentials are lacking, unless the aim is another."""
     if aim.credentials is None or not aim.name:
         return before
     if before is not None and (before.server, before.name) == (aim.credentials.server, aim.name):
         return before
-    return World(aim.credentials.server, aim.name, namespace, key, changes)
+    remembered = partial(remembered_labels, settings.state_dir, aim.name)
+    return World(aim.credentials.server, aim.name, settings.namespace, key, changes, remembered=remembered)
 
 
 async def _other_aim(aim: Aim, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]) -> Aim:

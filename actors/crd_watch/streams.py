@@ -170,6 +170,8 @@ class Stream:
         if reaction.condition in (Condition.MISSING, Condition.REFUSED):
             # An answer all the same: the server is not away because something is wrong with one kind.
             self._up(reaction.condition)
+            if self._track is self._world.node:
+                self._world.choose_without_node()
         else:
             self._down(reaction.condition)
         self._world.stir()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -30,11 +30,14 @@ from config.api import (
 from config.desired import Secret
 from config.provenance import Kind
 from supervisor.channel import Latest
+from supervisor.logs import get_logger
 
 from .crowd import Crowd
 from .decoding import api_node, is_behind, password, whole
 from .stores import KindStore, SingleStore
 from .tracks import Track
+
+LOG = get_logger("crd_watch")
 
 #: As many as one underlay has neighbours: each costs a connection.
 MOST_SECRETS: Final = 128
@@ -42,9 +45,21 @@ _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class World:
-    """What is known; made anew for another server or another name of the node. ``changes`` wakes who looks at it."""
+    """What is known; made anew for another server or another name of the node.
 
-    def __init__(self, server: str, name: str, namespace: str, key: bytes, changes: Latest[None]) -> None:
+    ``changes`` wakes who looks at it, ``remembered`` returns the labels that the node had in an earlier life.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        name: str,
+        namespace: str,
+        key: bytes,
+        changes: Latest[None],
+        *,
+        remembered: Callable[[], Mapping[str, str] | None],
+    ) -> None:
         self.server, self.name, self.namespace = server, name, namespace
         self._changes = changes
         #: Changes of content so far.
@@ -56,6 +71,7 @@ class World:
         #: Set when it is known which labels the node has, or that it is not there.
         self.labels_known = trio.Event()
         self._labels: Mapping[str, str] | None = None
+        self._remembered = remembered
         self._node: SingleStore[ApiNode] = SingleStore(name, api_node)
         self._status: SingleStore[Json] = SingleStore(name, whole)
         self._kinds = {kind: KindStore(kind, key) for kind in PLURALS}
@@ -87,10 +103,11 @@ class World:
 
         What the server does not say holds up nothing else for long: what it has said of it before stays, also where the
         node's new labels would choose others, and what it never said is left out and told as such. But for the Node: as
-        long as its labels are not known nothing can be chosen.
+        long as its labels are not even remembered nothing can be chosen.
         """
         others = (track for track in self.all_tracks() if track is not self.node)
-        return self.node.settled and all(track.settled or self._is_left_out(track) for track in others)
+        node_known = self.node.settled or (self.node.given_up and self.labels_known.is_set())
+        return node_known and all(track.settled or self._is_left_out(track) for track in others)
 
     def _is_left_out(self, track: Track) -> bool:
         # A server that fails is expected to do better; a Secret has only its underlay waiting for it.
@@ -172,6 +189,7 @@ class World:
             synced_at=synced_at,
             live=live,
             not_followed=self.not_followed(),
+            chosen_by=self._labels,
         )
 
     def counts(self) -> tuple[int, int]:
@@ -180,18 +198,33 @@ class World:
         return sum(len(store.objects) for store in stores), sum(len(store.mirrored) for store in stores)
 
     def _choose(self) -> None:
-        """Let the node's labels choose; those of a Node that is gone go on choosing.
+        """Let the node's labels choose; those of a Node that is gone go on choosing, over a restart too.
 
         A machine whose Node was deleted by mistake has to keep the network over which it can come back.
         """
-        if self._node.value is not None and self._node.value.labels != self._labels:
-            self._labels = self._node.value.labels
-            for track in self.tracks:
-                if isinstance(track.store, KindStore):
-                    track.store.choose_by(self._labels)
-                    if track.store.stale:
-                        track.interrupt()
+        if self._node.value is not None:
+            self._choose_by(self._node.value.labels)
+        elif self._labels is None:
+            self._choose_by(self._remembered())
         self.labels_known.set()
+
+    def choose_without_node(self) -> None:
+        """Let the labels of an earlier life choose where the Node may not be read; where there are none nothing can."""
+        if self._labels is None and (labels := self._remembered()) is not None:
+            self._choose_by(labels)
+            self.labels_known.set()
+
+    def _choose_by(self, labels: Mapping[str, str] | None) -> None:
+        if labels is None or labels == self._labels:
+            return
+        if self._node.value is None:
+            LOG.info("the Node cannot be had; the labels that it had last choose among the objects", node=self.name)
+        self._labels = labels
+        for track in self.tracks:
+            if isinstance(track.store, KindStore):
+                track.store.choose_by(labels)
+                if track.store.stale:
+                    track.interrupt()
 
     def _tend_secrets(self) -> None:
         """Begin and end tracks so that there is one for each Secret that is referred to."""

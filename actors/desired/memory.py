@@ -9,14 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from config.api_memory import ApiMemory, ApiMemoryError, from_json, to_json
+from config.api_memory import FILE, ApiMemory, ApiMemoryError, from_json, to_json
 from supervisor import events
 from supervisor.atomic_file import remove_stale, write_atomic
 from supervisor.logs import get_logger
 
 log = get_logger("desired")
 
-FILE: Final = "api-snapshot.json"
 MODE: Final = 0o600
 #: While a server is followed, the moment on disk is at most so many seconds older than the truth.
 REFRESH_SECONDS: Final = 600.0

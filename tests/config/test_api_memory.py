@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from types import MappingProxyType
@@ -30,6 +31,7 @@ SNAPSHOT = ApiSnapshot(
     node_status={"big": "thing"},
     synced_at=1234.5,
     live=True,
+    chosen_by={"zone": "a"},
 )  # fmt: skip
 RED = ResourceId(Kind.L3VNI, "ns", "red")
 STANDING = {RED: Held("digest"), ResourceId(Kind.L2VNI, "ns", "seg"): Held("other", RED)}
@@ -40,6 +42,7 @@ def test_the_essence_is_what_the_router_depends_on() -> None:
     snapshot = essence(SNAPSHOT)
     assert (snapshot.live, snapshot.synced_at, snapshot.secrets) == (False, 1234.5, SNAPSHOT.secrets)
     assert (snapshot.mirrored, snapshot.node_status, snapshot.node) == ((), None, None)
+    assert snapshot.chosen_by == {"zone": "a"}
     (one,) = snapshot.objects
     assert (one.id, one.spec, one.origin) == (RED, {"vrf": "red", "vni": 100}, SNAPSHOT.objects[0].origin)
     assert not one.annotations
@@ -53,6 +56,24 @@ def test_it_survives_its_text_form() -> None:
 def test_knowing_no_server_is_not_knowing_a_server_without_objects() -> None:
     for memory in (ApiMemory("a"), ApiMemory("a", ApiSnapshot(synced_at=7.0))):
         assert from_json(to_json(memory)) == memory
+
+
+def test_a_memory_from_before_labels_were_remembered_is_understood() -> None:
+    assert MEMORY.snapshot is not None
+    stored = json.loads(to_json(MEMORY))
+    del stored["content"]["labels"]
+    text = json.dumps(stored["content"], sort_keys=True, separators=(",", ":"))
+    stored["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    assert from_json(json.dumps(stored)) == replace(MEMORY, snapshot=replace(MEMORY.snapshot, chosen_by=None))
+
+
+def test_no_labels_are_not_unknown_labels() -> None:
+    either: tuple[dict[str, str] | None, ...] = ({}, None)
+    for labels in either:
+        memory = ApiMemory("a", ApiSnapshot(chosen_by=labels))
+        found = from_json(to_json(memory)).snapshot
+        assert found is not None
+        assert found.chosen_by == labels
 
 
 JSON = st.recursive(
@@ -118,6 +139,7 @@ def test_time_and_reports_on_objects_are_no_news() -> None:
         replace(MEMORY, standing={}),
         replace(MEMORY, snapshot=replace(SNAPSHOT, secrets={("ns", "fabric"): Secret("new")})),
         replace(MEMORY, snapshot=replace(SNAPSHOT, objects=())),
+        replace(MEMORY, snapshot=replace(essence(SNAPSHOT), chosen_by={"zone": "b"})),
         replace(MEMORY, snapshot=replace(SNAPSHOT, objects=(replace(SNAPSHOT.objects[0], spec={}),))),
     ],
 )

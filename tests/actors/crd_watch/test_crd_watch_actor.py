@@ -11,8 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.kube.errors import error_for
 from actors.kube.proof import mirror_key, proof
-from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode
+from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
+from config.api_memory import FILE, ApiMemory, to_json
 from config.desired import ResourceId, Secret
 from config.provenance import Kind
 from supervisor.faults import leaves
@@ -228,9 +230,55 @@ async def test_a_node_that_is_deleted_keeps_its_networks(autojump_clock: MockClo
     bench.server.delete("nodes", "node")
     snapshot = await bench.until(lambda snapshot: snapshot.node is None)
     assert [one.name for one in snapshot.objects] == ["here"]
+    assert snapshot.chosen_by == {"kubernetes.io/hostname": "node", "zone": "a"}
     bench.server.put_node(zone="a")
     await bench.until(lambda snapshot: snapshot.node is not None)
     assert all(len(snapshot.objects) == 1 for snapshot in bench.published)
+
+
+def remember(bench: Bench, name: str = "node") -> None:
+    """Leave what a life leaves that knew the Node."""
+    snapshot = ApiSnapshot(chosen_by={"kubernetes.io/hostname": "node", "zone": "a"})
+    (bench.settings.state_dir / FILE).write_text(to_json(ApiMemory(name, snapshot)))
+
+
+@pytest.mark.parametrize("why", ["deleted", "refused"])
+async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
+    autojump_clock: MockClock, bench: Bench, why: str
+) -> None:
+    server = bench.server
+    server.put_kind(Kind.L3VNI, "all")
+    server.put_kind(Kind.L3VNI, "here", HERE)
+    server.put_kind(Kind.L3VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
+    server.put_kind(Kind.L3VNI, "elsewhere", THERE)
+    remember(bench)
+    if why == "deleted":
+        server.delete("nodes", "node")
+    else:
+        refused = error_for(403, "Forbidden", "no")
+        server.trouble = lambda verb, resource: refused if resource == "nodes" else None
+    bench.begin()
+    snapshot = await bench.names("all", "here", "zoned")
+    assert snapshot.live
+    assert snapshot.node is None
+    assert snapshot.chosen_by == {"kubernetes.io/hostname": "node", "zone": "a"}
+    # As soon as there is a Node its labels count.
+    server.trouble = lambda verb, resource: None
+    server.put_node(zone="b")
+    await bench.names("all", "here", seconds=120)
+
+
+@pytest.mark.parametrize("memory", ["another node's", "damaged"])
+async def test_labels_of_others_are_not_the_node_s(autojump_clock: MockClock, bench: Bench, memory: str) -> None:
+    bench.server.put_kind(Kind.L3VNI, "all")
+    bench.server.put_kind(Kind.L3VNI, "here", HERE)
+    bench.server.delete("nodes", "node")
+    if memory == "damaged":
+        (bench.settings.state_dir / FILE).write_text("{")
+    else:
+        remember(bench, "node-b")
+    bench.begin()
+    assert (await bench.names("all")).chosen_by is None
 
 
 async def test_what_this_node_wrote_is_mirrored_whatever_its_labels_say(

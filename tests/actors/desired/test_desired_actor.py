@@ -156,6 +156,18 @@ async def test_what_the_server_says_replaces_what_is_remembered(bench: Bench, nu
     assert second.vrfs() == ["green"]
 
 
+async def test_the_labels_that_chose_are_remembered_over_lives_without_a_server(bench: Bench) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(replace(cluster(api_l3vni("blue", 2)), chosen_by={"zone": "a"}))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(files(underlay(), l3vni("red", 1)))
+    await run_until(second, lambda: second.out.version and len(second.remembered().standing) == 3)
+    snapshot = second.remembered().snapshot
+    assert snapshot is not None
+    assert snapshot.chosen_by == {"zone": "a"}
+
+
 def remembering(bench: Bench, *names: str) -> bool:
     return bench.file.exists() and bench.remembers() == list(names)
 
