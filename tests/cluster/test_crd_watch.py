@@ -20,8 +20,8 @@ from actors.kube.proof import mirror_key, proof
 from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
 from config.desired import ResourceId, Secret
 from config.provenance import Kind
-from tests.cluster.harness import CRD_PATH, ClusterServer, both_versions, install_crds, kube, service_account
-from tests.cluster.watching import SYSTEM, UNDERLAY, Watcher, here, in_parallel, l3vni, watching
+from tests.cluster.harness import CRD_PATH, MANAGER, ClusterServer, both_versions, install_crds, kube, service_account
+from tests.cluster.watching import RBAC, ROLE, SYSTEM, UNDERLAY, Watcher, here, in_parallel, l3vni, watching
 
 Remove = Callable[[Kind], Awaitable[None]]
 ALL = [*PLURALS.values(), NODE_STATUS_PLURAL, "nodes"]
@@ -262,6 +262,35 @@ async def test_without_rights_nothing_is_told_and_with_them_everything(watcher: 
     assert watcher.out.values == []
     await watcher.allow()
     await watcher.names("red", "blue")
+
+
+async def test_a_kind_that_older_roles_do_not_allow_holds_up_no_other(watcher: Watcher) -> None:
+    await watcher.put(Kind.L2VNI, "segment", {"vni": 300})
+    await watcher.allow(networks=False)
+    role = await watcher.admin.get(f"{RBAC}/clusterroles/{ROLE}")
+    rules = [
+        {**rule, "resources": [one for one in rule["resources"] if one != "l2vnis"]}
+        for rule in role["rules"]
+        if rule["resources"] != ["l2vnis"]
+    ]
+    older = {"apiVersion": role["apiVersion"], "kind": "ClusterRole", "metadata": {"name": watcher.user}}
+    await watcher.admin.apply(f"{RBAC}/clusterroles/{watcher.user}", {**older, "rules": rules}, manager=MANAGER)
+    who = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": watcher.user}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": watcher.user}
+    body = {"metadata": {"name": watcher.user}, "roleRef": reference, "subjects": [who]}
+    await watcher.admin.create(f"{RBAC}/clusterrolebindings", body)
+    watcher.begin()
+    snapshot = await watcher.names("red", "blue")
+    assert (snapshot.live, snapshot.unlisted) == (True, frozenset({Kind.L2VNI}))
+    # A change of labels, which has all others listed anew.
+    await watcher.put(Kind.L3VNI, "zoned", l3vni(104, nodeSelector={"matchLabels": {"zone": "b"}}))
+    await watcher.put(Kind.L2VNI, "zoned", {"vni": 301, "nodeSelector": {"matchLabels": {"zone": "b"}}})
+    await watcher.label(zone="b")
+    await watcher.names("red", "blue", "zoned")
+    await watcher.allow()
+    snapshot = await watcher.until(lambda snapshot: not snapshot.not_followed)
+    assert {one.name for one in snapshot.objects if one.kind is Kind.L2VNI} == {"segment", "zoned"}
+    await watcher.admin.delete(f"{RBAC}/clusterroles/{watcher.user}")
 
 
 async def known(client: KubeClient) -> bool:

@@ -13,7 +13,9 @@ import trio
 
 from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
-from config.api import API_VERSION, PLURALS, ApiAccess, ApiReach, ApiSnapshot
+from actors.kube.client import KubeClient
+from actors.kube.errors import NotFoundError
+from config.api import API_VERSION, GROUP, PLURALS, ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState, Secret
 from config.models import L2Vni, L3Vni, Underlay
 from config.provenance import Kind, Origin, Severity
@@ -22,7 +24,7 @@ from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import Latest
 
-from .harness import ClusterServer, eventually, kube, make, make_node
+from .harness import CRD_PATH, ClusterServer, eventually, install_crds, kube, make, make_node
 
 NODE = "merging-node"
 PASSWORD = "correct-horse"
@@ -169,6 +171,85 @@ async def test_the_networks_of_objects_outlive_the_server_and_the_daemon(
         await until("the network of a deleted object goes", lambda: second.vrfs == [])
         assert any('"blue" not found' in line for line in second.told(Severity.ERROR))
         nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_was_deleted_keeps_the_networks_of_its_labels_over_a_restart(
+    server: ClusterServer, crds: list[str], namespace: str, system: str, settings: Settings
+) -> None:
+    assert crds
+    assert system
+    zoned = {"nodeSelector": {"matchLabels": {"zone": "a"}}}
+    await create(server, Kind.L3VNI, namespace, "blue", {"vrf": "blue", "vni": 200, **zoned})
+    async with kube(server.admin) as client:
+        await make_node(client, NODE, {"zone": "a"})
+    first = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        first.begin(nursery, FABRIC)
+        await until("what its labels choose is in force", lambda: first.vrfs == ["blue"])
+        await until("it is remembered", (settings.state_dir / "api-snapshot.json").exists)
+        nursery.cancel_scope.cancel()
+    async with kube(server.admin) as client:
+        await client.delete(f"/api/v1/nodes/{NODE}")
+    for _ in range(2):
+        life = Life(server, settings)
+        async with trio.open_nursery() as nursery:
+            life.begin(nursery, FABRIC)
+            await until("it is followed", life.live)
+            assert life.vrfs == ["blue"]
+            nursery.cancel_scope.cancel()
+    third = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        third.begin(nursery, FABRIC)
+        async with kube(server.admin) as client:
+            await make_node(client, NODE, {"zone": "b"})
+        await until("the new Node's labels choose", lambda: third.live() and third.vrfs == [])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_kind_that_is_not_installed_after_a_restart_keeps_its_networks_until_it_is_listed(
+    server: ClusterServer, crds: list[str], namespace: str, system: str, settings: Settings
+) -> None:
+    assert crds
+    assert system
+    async with kube(server.admin) as client:
+        await make_node(client, NODE)
+    await create(server, Kind.L3VNI, namespace, "blue", only_here(vrf="blue", vni=200))
+    await create(server, Kind.L2VNI, namespace, "segment", only_here(vni=300))
+    first = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        first.begin(nursery, FABRIC)
+        await until("the segment is in force", lambda: first.domains == [None] and first.vrfs == ["blue"])
+        nursery.cancel_scope.cancel()
+    second = Life(server, settings)
+    async with kube(server.admin) as client:
+        path = f"{CRD_PATH}/{PLURALS[Kind.L2VNI]}.{GROUP}"
+        try:
+            await client.delete(path)
+            with trio.fail_after(30):
+                while not await is_gone(client, path):  # noqa: ASYNC110 - another process's work
+                    await trio.sleep(0.05)
+            async with trio.open_nursery() as nursery:
+                second.begin(nursery, FABRIC)
+                await until("it is followed", second.live)
+                await create(server, Kind.L3VNI, namespace, "green", only_here(vrf="green", vni=201))
+                await until("the rest goes on", lambda: second.vrfs == ["blue", "green"])
+                assert second.domains == [None]
+                [told] = second.told(Severity.WARNING)
+                assert "l2vnis are not installed on the API server: 1 object as last known" in told
+                await install_crds(client)
+                await until("what the server has now counts", lambda: second.domains == [])
+                await until("nothing is left to tell", lambda: second.told(Severity.WARNING) == [])
+                nursery.cancel_scope.cancel()
+        finally:
+            await install_crds(client)
+
+
+async def is_gone(client: KubeClient, path: str) -> bool:
+    try:
+        await client.get(path)
+    except NotFoundError:
+        return True
+    return False
 
 
 async def both_are_told(life: Life, namespace: str) -> None:
