@@ -33,6 +33,8 @@ SOURCES = ("debian/tests", "packaging/examples", "packaging/guest/demo/rootfs", 
 
 TESTBED = "/root/testbed"
 PACKAGE = f"{TESTBED}/openperouter.deb"
+#: The machine before the first installation, if somebody took that picture.
+BEFORE = f"{TESTBED}/before"
 #: Nothing but the package, as on a machine without a network; what it depends on is in the guest.
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends"
 #: Programs are compiled and started on an emulated machine.
@@ -60,9 +62,14 @@ def install(machine: Machine, package: str = PACKAGE) -> None:
     machine.remote.run(f"{INSTALL} {package}", seconds=INSTALL_SECONDS)
 
 
+def take_picture(machine: Machine) -> None:
+    """Write down what a prepared guest is like, for the test of purging to compare with."""
+    machine.remote.run(f"cd {TESTBED}/source && . debian/tests/lib.sh && within settled && picture {BEFORE}")
+
+
 def run_test(machine: Machine, test: str) -> Completed:
     """Run one test on a prepared guest with the package installed."""
-    command = f"cd {TESTBED}/source && OPENPEROUTER_DEB={PACKAGE} debian/tests/{test} 2>&1"
+    command = f"cd {TESTBED}/source && OPENPEROUTER_DEB={PACKAGE} OPENPEROUTER_BEFORE={BEFORE} debian/tests/{test} 2>&1"
     return machine.remote.run(command, seconds=TEST_SECONDS, check=False)
 
 

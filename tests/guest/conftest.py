@@ -21,6 +21,7 @@ from guestvm.image import ensure_image
 from guestvm.logs import collect
 from guestvm.machine import Machine
 
+from .cluster import give_uplink
 from .package import built_package
 
 LOGS = topology.CHECKOUT / "build" / "guest-logs"
@@ -46,13 +47,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> Iterator[Machine]:
-    """A node with a fabric around it where ``apt-get install`` has returned, and nothing else."""
+    """A node with a fabric around it where ``apt-get install`` has returned, and nothing else.
+
+    What it was before is kept there, for the end of its life.
+    """
     shutil.rmtree(LOGS, ignore_errors=True)
     package = built_package()
     with Machine.boot(ensure_image(), uplink=True) as machine:
         with _evidence_of_failure(machine, "install"):
             topology.lay_fabric(machine)
             autopkgtest.prepare(machine, package)
+            give_uplink(machine)
+            autopkgtest.take_picture(machine)
             autopkgtest.install(machine)
         yield machine
 

@@ -7,6 +7,7 @@ knows nothing of us.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -75,7 +76,7 @@ def describe(where: str, link: dict[str, object]) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="module")
-def rebooted(configured: Machine) -> Rebooted:
+def rebooted(configured: Machine) -> Iterator[Rebooted]:
     """The node after a restart in the middle of a trial that had cut it off."""
     for check in CHECKS:
         verdict = check.wait(configured)
@@ -90,7 +91,9 @@ def rebooted(configured: Machine) -> Rebooted:
     configured.restart()
     eventually(lambda: active(configured), "the router is ready after the boot", seconds=300)
     configured.remote.run("/usr/local/libexec/fabric/attach")
-    return Rebooted(configured, before, warnings)
+    yield Rebooted(configured, before, warnings)
+    configured.remote.run("systemctl disable --quiet --now kubelet.service && rm /etc/systemd/system/kubelet.service")
+    configured.remote.run("systemctl daemon-reload")
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def joined(configured: Machine, cluster: Cluster) -> Iterator[Machine]:
     configured.remote.run(f"/usr/local/libexec/fabric/segment 220 {FAR}/24")
     give_credentials(configured, cluster)
     yield configured
-    configured.remote.run(f"rm -rf {CREDENTIALS}")
+    configured.remote.run(f"rm -rf {CREDENTIALS}; ip netns delete near-220; ip netns delete far-220", check=False)
 
 
 @pytest.fixture
