@@ -33,11 +33,13 @@ from .operations import (
     RemoveUnreachable,
     SaveNic,
     SaveTables,
+    SetCardSysctls,
     SetSysctl,
     Step,
 )
 from .state_files import StateFiles
 from .wire import addresses, links, routes
+from .wire.card_sysctls import path_of
 from .wire.socket import KernelRefusal
 
 #: The process's own namespace, as a file to hand to the kernel; of the thread group's leader, which never leaves it.
@@ -83,6 +85,7 @@ class LinuxKernel:
             AddUnreachable: self._add_unreachable,
             RemoveUnreachable: self._remove_unreachable,
             MoveLink: self._move,
+            SetCardSysctls: self._set_card_sysctls,
             AddRoute: self._add_route,
             AddAltname: self._add_altname,
             SaveNic: lambda step: state.save_nic(step.record),
@@ -131,10 +134,9 @@ class LinuxKernel:
         """Read both namespaces and our state files."""
         router_end = self.router
         router, host = router_end.view(), self._host.view()
+        coming = [name for name in wish.nics if name in host.links and name not in router.links]
         nic_routes: dict[str, tuple[SavedRoute, ...]] = {
-            name: self._host.call(partial(routes.routes_via, index=host.links[name].index))
-            for name in wish.nics
-            if name in host.links and name not in router.links
+            name: self._host.call(partial(routes.routes_via, index=host.links[name].index)) for name in coming
         }
         probed = [table for table in wish.tables if table not in {link.table for link in router.links.values()}]
         busy = [table for table in probed if router_end.call(partial(routes.is_busy, table=table))]
@@ -147,6 +149,7 @@ class LinuxKernel:
             tables=self._state.tables(),
             journal=self._state.journal(),
             nic_routes=nic_routes,
+            nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
         )
 
     def apply(self, step: Step) -> None:
@@ -269,6 +272,16 @@ class LinuxKernel:
             end.call(partial(links.move_link, name=step.name, namespace=descriptor))
         finally:
             os.close(descriptor)
+
+    def _set_card_sysctls(self, step: SetCardSysctls) -> None:
+        refusals: list[KernelRefusal] = []
+        for key, value in step.sysctls:
+            try:
+                self._host.write_sysctl(f"net/{path_of(step.link, key)}", value)
+            except KernelRefusal as refusal:
+                refusals.append(refusal)
+        if refusals:
+            raise KernelRefusal(refusals[0].errno, ", ".join(str(refusal) for refusal in refusals))
 
     def _add_route(self, step: AddRoute) -> None:
         index = self._host.index(step.link)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from .namespace_thread import NamespaceThread
 from .objects import NamespaceView
 from .wire.addresses import dump_addresses
+from .wire.card_sysctls import Sysctls, own_sysctls
 from .wire.links import dump_links, index_of
 from .wire.socket import KernelRefusal, RouteSocket
 
@@ -67,6 +68,10 @@ class NamespaceEnd:
             return self._thread.run(path.read_text).strip()
         except FileNotFoundError:
             return None
+
+    def own_sysctls(self, card: str) -> Sysctls:
+        """Return the sysctls that a card has of its own."""
+        return self._thread.run(partial(own_sysctls, card))
 
     def write_sysctl(self, path: str, value: str) -> None:
         """Write a sysctl by its path below /proc/sys; KernelRefusal when it cannot be done."""

@@ -28,7 +28,7 @@ from .objects import (
     SavedRoute,
     in_order,
 )
-from .operations import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, Step
+from .operations import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, SetCardSysctls, Step
 
 #: An IPv6 privacy address (RFC 8981; linux/if_addr.h). On IPv4 the same bit means a secondary address.
 IFA_F_TEMPORARY = 0x01
@@ -118,6 +118,7 @@ def _bring_in(name: str, observed: Observed, resource: ResourceId) -> Iterator[S
     unit = f"nic {name}"
     link, addresses = observed.host.links[name], observed.host.addresses.get(name, ())
     fresh = record_of(link, addresses, observed.nic_routes.get(name, ()), NicPhase.MOVING)
+    fresh = replace(fresh, sysctls=observed.nic_sysctls.get(name, ()))
     record = _merged(fresh, observed.journal.get(name))
     if record != observed.journal.get(name):
         yield SaveNic(record, resource=resource, unit=unit)
@@ -140,6 +141,7 @@ def _merged(fresh: NicRecord, old: NicRecord | None) -> NicRecord:
     return replace(
         fresh,
         up=fresh.up or old.up,
+        sysctls=tuple(sorted({**dict(old.sysctls), **dict(fresh.sysctls)}.items())),
         addresses=fresh.addresses + tuple(a for a in old.addresses if a.interface not in known),
         routes=in_order(
             (*fresh.routes, *(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes))
@@ -223,9 +225,10 @@ def _make_whole(record: NicRecord, observed: Observed, resource: ResourceId | No
 def _restore_steps(
     record: NicRecord, link: Link, present: frozenset[IPInterface], resource: ResourceId | None
 ) -> Iterator[Step]:
-    """Yield addresses, what the link was, then routes (a gateway needs its address), then the end of the record.
+    """Yield sysctls, addresses, what the link was, then routes (a gateway needs its address), then the record's end.
 
-    What is refused keeps nothing back but the record's end: what was there before is not lost.
+    The sysctls come while the link is down: it must not hear a router advertisement that the host had forbidden. What
+    is refused keeps nothing back but the record's end: what was there before is not lost.
     """
     unit = f"nic {record.name}"
     # Of a card whose journal was lost we only know the group that the router gave it.
@@ -241,6 +244,8 @@ def _restore_steps(
         resource=resource,
         unit=unit,
     )
+    if record.sysctls:
+        yield SetCardSysctls(record.name, record.sysctls, resource=resource, unit=unit, vital=False)
     yield from _give_addresses(Namespace.HOST, record.name, record, present, resource)
     if not change.empty:
         yield change

@@ -149,7 +149,10 @@ class NicPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NicRecord:
-    """What the journal remembers of a NIC while the router has it."""
+    """What the journal remembers of a NIC while the router has it.
+
+    ``sysctls`` are those that the host had set for this card only: (``ipv4.rp_filter``, value).
+    """
 
     name: str
     phase: NicPhase
@@ -161,6 +164,7 @@ class NicRecord:
     altnames: tuple[str, ...] = ()
     master: str = ""
     group: int = 0
+    sysctls: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +184,8 @@ class Observed:
     """Everything that planning looks at, read in one pass.
 
     ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are those of the tables asked
-    about that hold somebody's routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` are the routes of
-    wanted NICs in the host.
+    about that hold somebody's routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and ``nic_sysctls``
+    are what wanted NICs in the host have.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -192,6 +196,7 @@ class Observed:
     tables: Mapping[str, int] = field(default_factory=dict)
     journal: Mapping[str, NicRecord] = field(default_factory=dict)
     nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
+    nic_sysctls: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""

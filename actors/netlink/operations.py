@@ -225,6 +225,19 @@ class MoveLink(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class SetCardSysctls(Step):
+    """Give a NIC in the host its own sysctls back; each that can be is written, whatever becomes of the others."""
+
+    link: str
+    sysctls: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """Return the step in one line."""
+        return f"{Namespace.HOST}: sysctls of {self.link}: {' '.join(f'{key}={value}' for key, value in self.sysctls)}"
+
+
+@dataclass(frozen=True, slots=True)
 class AddRoute(Step):
     """Put a journalled route of a NIC back into the host; one that is there already is fine."""
 

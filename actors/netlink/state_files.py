@@ -22,6 +22,7 @@ from config.desired import Family
 from supervisor.atomic_file import remove_stale, write_atomic
 
 from .objects import Address, NicPhase, NicRecord, SavedRoute
+from .wire.card_sysctls import checked
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -106,6 +107,7 @@ def _fields(record: NicRecord) -> dict[str, Any]:
     found = asdict(record)
     for address in found["addresses"]:
         address["interface"] = str(address["interface"])
+    found["sysctls"] = dict(record.sysctls)
     return found
 
 
@@ -124,6 +126,7 @@ def _record(found: Mapping[str, Any]) -> NicRecord:
             "addresses": addresses,
             "routes": routes,
             "altnames": tuple(found["altnames"]),
+            "sysctls": checked(found.get("sysctls", {})),
         }
     )
 

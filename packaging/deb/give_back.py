@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE if (HERE / "actors").is_dir() else HERE.parents[1]))
 
 from actors.netlink.objects import NIC_GROUP, OUR_GROUPS, Address, NicRecord, SavedRoute, in_order, usual_broadcast  # noqa: E402
 from actors.netlink.state_files import BOOT_ID, StateFiles  # noqa: E402
+from actors.netlink.wire.card_sysctls import path_of  # noqa: E402
 from config.desired import Family  # noqa: E402
 from config.settings import load_settings  # noqa: E402
 
@@ -47,6 +48,10 @@ attempt() {{ # an address or route that is there already is fine, and one that f
     esac
 }}
 
+tune() {{ # tune FILE VALUE, below /proc/sys/net
+    said=$({{ echo "$2" > "/proc/sys/net/$1"; }} 2>&1) || echo "openperouter: $1: $said" >&2
+}}
+
 """
 
 
@@ -57,7 +62,8 @@ def script(netns: str, boot: str, records: dict[str, NicRecord]) -> str:
 
 
 def commands(netns: str, record: NicRecord) -> Iterator[str]:
-    """Yield the commands for one card: out, then addresses, size and state, then routes, which need all of these."""
+    """Yield the commands for one card: out, then its sysctls, which decide what it hears once it is up, then addresses,
+    size and state, then routes, which need all of these."""
     name, inside = quote(record.name), f"ip -n {quote(netns)} link"
     yield f"if {inside} show dev {name} >/dev/null 2>&1; then"
     yield f"    attempt {inside} set dev {name} netns $host"
@@ -68,6 +74,8 @@ def commands(netns: str, record: NicRecord) -> Iterator[str]:
     if record.mac:
         same = f'[ "$(cat /sys/class/net/{name}/address)" = {quote(record.mac)} ]'
         yield f"    {same} || attempt ip link set dev {name} address {quote(record.mac)}"
+    for key, value in record.sysctls:
+        yield f"    tune {quote(path_of(record.name, key))} {quote(value)}"
     for line in restoring(record):
         yield f"    attempt ip {line}"
     yield "fi"
@@ -77,7 +85,7 @@ def restoring(record: NicRecord) -> Iterator[str]:
     """Yield the arguments of ``ip`` that make a card in the host what it was."""
     name = quote(record.name)
     for address in record.addresses:
-        if not made_by_kernel(address, record.mac):
+        if not (makes_addresses(record) and made_by_kernel(address, record.mac)):
             yield address_command(record.name, address)
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
     state = "up" if record.up or record.routes else "down"
@@ -86,6 +94,11 @@ def restoring(record: NicRecord) -> Iterator[str]:
         yield f"link property add dev {name} altname {quote(altname)}"
     for route in in_order(record.routes):
         yield route_command(name, route)
+
+
+def makes_addresses(record: NicRecord) -> bool:
+    """Whether the kernel makes link-local addresses for a card, as far as the card's own sysctls say."""
+    return not {"ipv6.addr_gen_mode", "ipv6.disable_ipv6"} & dict(record.sysctls).keys()
 
 
 def made_by_kernel(address: Address, mac: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,50 +12,11 @@ import pytest
 from config.desired import DesiredState
 from config.provenance import Reason
 from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.kernel.card import CONF, SYSCTLS, furnish, outside
 from tests.kernel.node import Node, ip, ip_json
 
 INSIDE = state()
 OUTSIDE = without_underlay(INSIDE)
-
-
-def furnish(nic: str = Node.NIC) -> None:
-    """Give a NIC all that it could lose: addresses, flags, an MTU, routes and a second name."""
-    ip("link", "set", nic, "down")
-    ip("link", "set", nic, "mtu", "9000", "up")
-    ip("link", "set", nic, "address", "52:54:00:aa:bb:01")
-    ip("addr", "add", "192.168.11.3/24", "brd", "+", "dev", nic)
-    ip("addr", "add", "192.168.12.3/24", "dev", nic, "noprefixroute")
-    ip("addr", "add", "192.168.13.3/24", "brd", "192.168.13.0", "dev", nic, "label", f"{nic}:1")
-    ip("addr", "add", "10.255.0.1", "peer", "10.255.0.2/32", "dev", nic)
-    ip("addr", "add", "2001:db8:11::3/64", "dev", nic, "nodad")
-    ip("route", "add", "10.9.0.0/16", "via", "192.168.11.2")
-    ip("route", "add", "10.10.0.0/16", "dev", nic, "metric", "50", "table", "77", "proto", "static")
-    ip("-6", "route", "add", "2001:db8:9::/48", "via", "2001:db8:11::2", "metric", "20")
-    ip("link", "property", "add", "dev", nic, "altname", "enp1s0")
-
-
-def outside(nic: str = Node.NIC) -> dict[str, Any]:
-    """Return what a NIC in the host is, as iproute2 tells it."""
-    link = ip_json("addr", "show", "dev", nic)[0]
-    addresses = {
-        (
-            *(a["local"], a.get("address"), a["prefixlen"], a["scope"], a.get("noprefixroute", False)),
-            *(a.get("broadcast"), a.get("label")),
-        )
-        for a in link["addr_info"]
-        if a["scope"] != "link"
-    }
-    routes = [ip(family, "route", "show", "table", table, "dev", nic) for family in ("-4", "-6") for table in ("main",)]
-    routes.append(ip("route", "show", "table", "77", "dev", nic))
-    return {
-        "addresses": addresses,
-        "mac": link["address"],
-        "mtu": link["mtu"],
-        "group": link["group"],
-        "up": "UP" in link["flags"],
-        "altnames": link.get("altnames"),
-        "routes": [sorted(line for line in lines.splitlines() if "fe80" not in line) for lines in routes],
-    }
 
 
 @pytest.fixture
@@ -65,7 +28,8 @@ def furnished(node: Node) -> Node:
 
 def test_a_nic_keeps_its_addresses_inside_and_loses_noprefixroute(furnished: Node) -> None:
     assert furnished.converge(INSIDE).clean
-    expected = {"192.168.11.3/24", "192.168.12.3/24", "192.168.13.3/24", "10.255.0.1/32", "2001:db8:11::3/64"}
+    expected = {"192.168.11.3/24", "192.168.12.3/24", "192.168.13.3/24", "10.255.0.1/32", "10.0.0.5/32"}
+    expected |= {"2001:db8:11::3/64"}
     assert furnished.addresses(Node.NIC) == expected
     link = furnished.link(Node.NIC)
     assert (link["mtu"], link["group"]) == (9000, "4242")
@@ -74,6 +38,7 @@ def test_a_nic_keeps_its_addresses_inside_and_loses_noprefixroute(furnished: Nod
     assert "192.168.12.0/24" in routes
     # The host's static routes are the host's; the router's come from FRR.
     assert "10.9.0.0/16" not in routes
+    assert "10.0.0.1" not in routes
 
 
 def test_a_nic_comes_back_whole(furnished: Node) -> None:
@@ -189,3 +154,53 @@ def test_an_address_that_the_router_lost_is_given_back(furnished: Node) -> None:
     furnished.converge(replace(INSIDE, generation=2))
     assert "2001:db8:11::3/64" in furnished.addresses(Node.NIC)
     assert "UP" in furnished.link(Node.NIC)["flags"]
+
+
+def saved(node: Node) -> tuple[Path, dict[str, Any]]:
+    """Return the journal's file and what is in it."""
+    file = node.state / "nic-journal.json"
+    return file, json.loads(file.read_text())
+
+
+def test_a_journal_in_which_gateways_come_before_the_ways_to_them_is_carried_out(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    file, content = saved(furnished)
+    content["nics"][Node.NIC]["routes"].sort(key=lambda route: not route["gateway"])
+    file.write_text(json.dumps(content))
+    assert furnished.converge(OUTSIDE).clean
+    assert outside() == before
+
+
+def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    file, content = saved(furnished)
+    routes = content["nics"][Node.NIC]["routes"]
+    impossible = {**routes[0], "destination": "10.77.0.0/16", "gateway": "203.0.113.1"}
+    impossible |= {"table": 254, "flags": 0, "scope": 0}
+    content["nics"][Node.NIC]["routes"] = [impossible, *routes]
+    file.write_text(json.dumps(content))
+    [error] = furnished.converge(OUTSIDE).errors
+    assert "10.77.0.0/16 via 203.0.113.1" in error
+    assert outside() == before
+    ip("route", "add", "203.0.113.1", "dev", Node.NIC)
+    assert furnished.converge(OUTSIDE).clean
+    assert "10.77.0.0/16 via 203.0.113.1" in ip("route", "show")
+    assert not saved(furnished)[1]["nics"]
+
+
+def test_a_card_without_ipv6_comes_back_without_it(node: Node) -> None:
+    ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
+    (CONF / "ipv6/conf" / Node.NIC / "disable_ipv6").write_text("1")
+    before = outside()
+    node.converge(INSIDE)
+    assert node.converge(OUTSIDE).clean
+    assert outside() == before
+    assert not [one for one in ip_json("addr", "show", "dev", Node.NIC)[0]["addr_info"] if one["family"] == "inet6"]
+
+
+def test_only_what_the_host_sets_for_this_card_is_remembered(furnished: Node) -> None:
+    furnished.converge(INSIDE)
+    found = saved(furnished)[1]["nics"][Node.NIC]["sysctls"]
+    assert found == {key.replace("/conf/{}/", "."): value for key, value in SYSCTLS.items()}

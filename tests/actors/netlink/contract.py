@@ -41,6 +41,7 @@ from actors.netlink.operations import (
     RemoveUnreachable,
     SaveNic,
     SaveTables,
+    SetCardSysctls,
     SetSysctl,
     Step,
 )
@@ -224,6 +225,17 @@ def a_moved_nic_loses_addresses_and_routes_and_is_down(kernel: Kernel) -> None:
     assert see(kernel).nic_routes[NIC] == ()
 
 
+def a_moved_nic_loses_its_own_sysctls(kernel: Kernel) -> None:
+    own = (("ipv4.arp_ignore", "1"), ("ipv6.accept_ra", "0"))
+    assert see(kernel).nic_sysctls[NIC] == ()
+    kernel.apply(SetCardSysctls(NIC, own))
+    assert see(kernel).nic_sysctls[NIC] == own
+    kernel.apply(MoveLink(NIC, HOST, ROUTER))
+    assert refused(kernel, SetCardSysctls(NIC, own)) in {errno.ENODEV, errno.ENOENT}
+    kernel.apply(MoveLink(NIC, ROUTER, HOST))
+    assert see(kernel).nic_sysctls[NIC] == ()
+
+
 def a_route_needs_its_nic_up(kernel: Kernel) -> None:
     kernel.apply(ChangeLink(HOST, NIC, up=False))
     kernel.apply(AddAddress(HOST, NIC, ip_interface("192.168.11.3/24"), marked=False))
@@ -265,6 +277,7 @@ CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     unreachable_defaults_come_and_go,
     sysctls_are_read_and_written_in_the_router,
     a_moved_nic_loses_addresses_and_routes_and_is_down,
+    a_moved_nic_loses_its_own_sysctls,
     a_route_needs_its_nic_up,
     a_gateway_needs_a_way_to_it_first,
     state_is_kept,

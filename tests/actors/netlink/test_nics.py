@@ -10,7 +10,7 @@ import pytest
 from actors.netlink.converging import converge
 from actors.netlink.nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.objects import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
-from actors.netlink.operations import ChangeLink, MoveLink, Step
+from actors.netlink.operations import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetCardSysctls, Step
 from actors.netlink.planning import plan, wish_for
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
 from tests.actors.netlink.builders import state, underlay, without_underlay
@@ -170,6 +170,28 @@ def test_all_refused_routes_of_a_card_that_is_swapped_are_named() -> None:
     assert "10.7.0.0/16" in failure.message
     assert "10.8.0.0/16" in failure.message
     assert (Namespace.ROUTER, "toswitch1") in kernel.links
+
+
+OWN = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
+
+
+def test_a_cards_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    kernel.card_sysctls["toswitch1"] = dict(OWN)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal["toswitch1"].sysctls == OWN
+    order = [type(step) for step in planned_without_underlay(kernel) if step.unit == "nic toswitch1"]
+    assert order == [SaveNic, MoveLink, SetCardSysctls, AddAddress, ChangeLink, ForgetNic]
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert kernel.card_sysctls["toswitch1"] == dict(OWN)
+
+
+def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    kernel.card_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
+    kernel.journal["toswitch1"] = replace(record_of(HOSTED, (), (), NicPhase.RESTORING), name="toswitch1", sysctls=OWN)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal["toswitch1"].sysctls == (("ipv4.rp_filter", "1"), ("ipv6.accept_ra", "0"))
 
 
 def test_a_card_that_cannot_move_is_given_nothing() -> None:

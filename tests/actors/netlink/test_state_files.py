@@ -26,6 +26,7 @@ RECORD = NicRecord(
     ),
     routes=(SavedRoute(Family.IPV6, "2001:db8::/32", 254, gateway="fe80::2", priority=20, mtu=1400),),
     altnames=("enp1s0",),
+    sysctls=(("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0")),
 )
 
 
@@ -85,12 +86,23 @@ def test_what_a_newer_version_wrote_besides_is_ignored(tmp_path: Path) -> None:
 
 def test_what_an_older_version_did_not_write_is_as_it_was_then(tmp_path: Path) -> None:
     def take(record: dict[str, Any]) -> None:
-        del record["group"], record["master"]
+        del record["group"], record["master"], record["sysctls"]
         for address in record["addresses"]:
             del address["label"], address["broadcast"]
 
     plain = tuple(replace(address, label="", broadcast=None) for address in RECORD.addresses)
-    assert edited(tmp_path, take) == {"eth1": replace(RECORD, addresses=plain)}
+    assert edited(tmp_path, take) == {"eth1": replace(RECORD, addresses=plain, sysctls=())}
+
+
+def test_what_is_no_sysctl_of_a_card_is_not_written_to_one(tmp_path: Path) -> None:
+    def add(record: dict[str, Any]) -> None:
+        record["sysctls"] |= {"ipv4.../../x": "1", "kernel.panic": "1", "ipv6.stable_secret": "2001:db8::1"}
+        record["sysctls"] |= {f"ipv6.zz{number}": "1" for number in range(1000)}
+
+    found = edited(tmp_path, add)["eth1"].sysctls
+    assert found[:2] == RECORD.sysctls
+    assert len(found) == 128
+    assert all(key.startswith("ipv6.zz") for key, _ in found[2:])
 
 
 def test_a_record_without_what_each_has_is_kept_aside(tmp_path: Path) -> None:
