@@ -38,6 +38,7 @@ class Crowd:
         self.place = chance()
         self.nodes = 1
         self._asked = 0
+        self._next_at: float | None = None
 
     @property
     def spread_seconds(self) -> float:
@@ -45,11 +46,17 @@ class Crowd:
         return max(RELIST_SECONDS, (self.nodes - 1) / RATE)
 
     async def count(self, client: KubeClient, gate: Gate, path: str, chance: Callable[[], float]) -> None:
-        """Ask now and then, for ever; ``path`` is that of the collection with one object for each node."""
+        """Ask now and then, for ever; ``path`` is that of the collection with one object for each node.
+
+        Over other credentials it goes on where it was: they may come more often than it asks.
+        """
         while True:
-            self._asked += 1
-            await trio.sleep(ASKING.delay(self._asked, chance()))
+            if self._next_at is None:
+                self._asked += 1
+                self._next_at = trio.current_time() + ASKING.delay(self._asked, chance())
+            await trio.sleep_until(self._next_at)
             await gate.passage()
+            self._next_at = None
             try:
                 page = await client.get(path, {"limit": 1})
             except ApiError as error:

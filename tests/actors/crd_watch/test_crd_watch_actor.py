@@ -200,6 +200,17 @@ async def test_many_nodes_take_their_time_and_stay_live(
     assert not [record for record in caplog.records if record.getMessage() != "the API server does not answer"]
 
 
+async def test_nodes_are_counted_also_where_credentials_are_renewed_often(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    bench.begin()
+    for number in range(48):
+        bench.say_access(bench.server.credentials(f"renewed-{number}"))
+        await trio.sleep(3600)
+    # Some four times until they are rare, and then every three to nine hours.
+    assert 8 <= bench.server.requests_of("get").count("routernodeconfigurationstatuses") <= 20
+
+
 async def test_labels_that_no_selector_looks_at_cost_nothing(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_kind(Kind.L3VNI, "a", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
     bench.begin()
