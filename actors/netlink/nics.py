@@ -140,7 +140,10 @@ def _merged(fresh: NicRecord, old: NicRecord | None) -> NicRecord:
     routes = {(route.family, route.table, route.destination, route.priority) for route in fresh.routes}
     return replace(
         fresh,
+        mtu=old.mtu,
         up=fresh.up or old.up,
+        group=old.group,
+        altnames=(*fresh.altnames, *(name for name in old.altnames if name not in fresh.altnames)),
         sysctls=tuple(sorted({**dict(old.sysctls), **dict(fresh.sysctls)}.items())),
         addresses=fresh.addresses + tuple(a for a in old.addresses if a.interface not in known),
         routes=in_order(

@@ -113,6 +113,15 @@ def test_a_card_that_was_down_comes_back_down_and_in_its_group() -> None:
     assert (change.up, change.group) == (None, 7)
 
 
+def test_a_card_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as_it_was() -> None:
+    kernel = FakeKernel()
+    was = Link(1, "toswitch1", mtu=9000, group=7, altnames=("enp1s0",), up=True)
+    kernel.add(Namespace.HOST, replace(was, mtu=1500, group=NIC_GROUP, altnames=(), up=False))
+    kernel.journal[was.name] = record_of(was, (), (), NicPhase.RESTORING)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal[was.name] == record_of(was, (), (), NicPhase.INSIDE)
+
+
 WAY = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
 DEFAULT = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
 LOST = replace(DEFAULT, destination="10.7.0.0/16", gateway="203.0.113.1")
