@@ -30,7 +30,7 @@ from actors.netlink.namespace_end import NamespaceEnd
 from actors.netlink.namespace_thread import CLONE_NEWNET, NamespaceMissing
 from actors.netlink.objects import Observed, Wish
 from actors.netlink.operations import Step
-from actors.netlink.state_files import JOURNAL, TABLES, StateFiles
+from actors.netlink.state_files import StateFiles
 from actors.vtysh import FrrUnavailable, Vtysh
 from config.desired import DesiredState
 from config.settings import Settings
@@ -125,7 +125,7 @@ def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
     Blocks. Without the router's namespace, what is left of the router in the host is cleared all the same. Raises
     ``KernelFault``, and ``OSError`` for the state directory.
     """
-    state = StateFiles(settings.state_dir)
+    state = StateFiles.of(settings)
     try:
         errors = _clear_between(NAMESPACES / settings.netns, state, say)
     except NamespaceMissing as missing:
@@ -133,8 +133,8 @@ def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
         with empty_namespace() as stand_in:
             errors = _clear_between(stand_in, state, say)
     if not errors:
-        for name in (JOURNAL, TABLES):
-            _remove(settings.state_dir / name, say)
+        for path in state.forget():
+            say(f"removed {path}")
     return errors
 
 

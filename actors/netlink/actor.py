@@ -74,7 +74,7 @@ async def run(
 
 def _open(settings: Settings) -> LinuxKernel:
     try:
-        state = StateFiles(settings.state_dir)
+        state = StateFiles.of(settings)
     except OSError as error:
         raise DependencyFault(f"{settings.state_dir}: {error.strerror}") from error
     return LinuxKernel(Path(NAMESPACES / settings.netns), state)

@@ -39,7 +39,7 @@ async def observe_text(settings: Settings) -> str:
 
 async def _with_kernel(settings: Settings, function: Callable[[LinuxKernel], T]) -> T:
     def call() -> T:
-        kernel = LinuxKernel(NAMESPACES / settings.netns, StateFiles(settings.state_dir, read_only=True))
+        kernel = LinuxKernel(NAMESPACES / settings.netns, StateFiles.of(settings, read_only=True))
         try:
             return function(kernel)
         finally:

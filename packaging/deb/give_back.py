@@ -145,7 +145,7 @@ def main() -> int:
     """Print the script for this machine's journal."""
     settings, _ = load_settings(SETTINGS, SETTINGS.parent / "conf.d")
     boot = BOOT_ID.read_text().strip()
-    sys.stdout.write(script(settings.netns, boot, StateFiles(settings.state_dir, boot).journal()))
+    sys.stdout.write(script(settings.netns, boot, StateFiles.of(settings, boot, read_only=True).journal()))
     return 0
 
 

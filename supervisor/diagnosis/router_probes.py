@@ -29,7 +29,7 @@ def network(settings: Settings) -> NetworkFacts:
         host = host_end.view()
     finally:
         host_end.close()
-    journal = StateFiles(settings.state_dir, read_only=True).journal()
+    journal = StateFiles.of(settings, read_only=True).journal()
     rp_filter = _rp_filter(host)
     try:
         router_end = NamespaceEnd("router", NAMESPACES / settings.netns)

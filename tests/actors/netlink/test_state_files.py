@@ -9,6 +9,8 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
 from actors.netlink.state_files import StateFiles
 from config.desired import Family
@@ -110,6 +112,32 @@ def test_a_record_without_what_each_has_is_kept_aside(tmp_path: Path) -> None:
     (tmp_path / "nic-journal.json").write_text('{"boot": "boot", "nics": {"eth1": {"surprise": 1}}}')
     assert files.journal() == {}
     assert (tmp_path / "nic-journal.damaged").exists()
+
+
+def test_what_a_disk_refuses_is_kept_in_memory_and_the_later_of_two_counts(tmp_path: Path) -> None:
+    disk, memory = tmp_path / "disk", tmp_path / "memory"
+    disk.write_text("where a directory should be, nothing can be written")
+    memory.mkdir()
+    files = StateFiles(disk, "boot", spare=memory)
+    files.save_nic(RECORD)
+    files.save_tables({"red": 1})
+    again = StateFiles(disk, "boot", spare=memory, read_only=True)
+    assert (again.journal(), again.tables()) == ({"eth1": RECORD}, {"red": 1})
+    disk.unlink()
+    files = StateFiles(disk, "boot", spare=memory)
+    inside = replace(RECORD, phase=NicPhase.INSIDE)
+    files.save_nic(inside)
+    assert StateFiles(disk, "boot").journal() == {"eth1": inside}
+    assert again.journal() == {"eth1": inside}
+    assert set(files.forget()) == {disk / "nic-journal.json", memory / "nic-journal.json", memory / "vrf-tables.json"}
+    assert list(disk.iterdir()) == list(memory.iterdir()) == []
+
+
+def test_without_a_spare_directory_a_refusal_is_an_error(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path / "disk", "boot")
+    (tmp_path / "disk").rmdir()
+    with pytest.raises(FileNotFoundError):
+        files.save_nic(RECORD)
 
 
 def test_looking_only_leaves_no_trace(tmp_path: Path) -> None:
