@@ -36,6 +36,7 @@ from typing import Final
 import trio
 
 from actors.kube.client import KubeClient
+from actors.kube.crowd import Crowd
 from actors.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
 from config.api import ApiAccess, ApiCredentials, ApiObject, ApiSnapshot
 from config.desired import DesiredState
@@ -58,7 +59,6 @@ from .standing import claimed
 from .suppressing import Suppressor
 from .telling import Telling
 from .verdicts import Judge
-from .waiting import Crowd
 
 #: Seconds for one duty's turn: at most four requests, each with the client's own deadline.
 TURN_SECONDS: Final = 180.0

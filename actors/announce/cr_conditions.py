@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from actors.kube.client import KubeClient
+from actors.kube.crowd import Crowd
 from actors.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError, ServerError
 from config.api import API_VERSION, PLURALS, ApiObject
 from config.provenance import Kind
@@ -20,7 +21,6 @@ from .limits import Pause, TokenBucket
 from .node_status import path_of
 from .suppressing import LONGEST_CHECK_SECONDS, Intent, Subject, Suppressor, Task
 from .telling import Telling
-from .waiting import Crowd
 
 #: Writes at once, and then one in N/100 seconds, of one of N nodes, but one in so many seconds at least. The hundredth
 #: follows the first after 0.8 s on one node (80 times 0.01 s), 8 s on ten, 80 s on a hundred, 160 s on two hundred and

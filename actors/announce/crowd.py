@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.kube.client import KubeClient
-from config.api import API_VERSION, NODE_STATUS_PLURAL
+from actors.kube.crowd import Crowd, count_nodes
 from supervisor.policy import Backoff
 
 from .duty import Scene
-from .waiting import Crowd
 
 ASKING: Final = Backoff(first=60.0, factor=6.0, longest=6 * 3600.0, jitter=0.5)
 #: The first time, it is asked within this many seconds: not by all nodes at once when a server comes back.
@@ -47,7 +46,4 @@ class CrowdDuty:
         """Ask."""
         self._asked += 1
         self._next_at = now + ASKING.delay(self._asked, self._chance())
-        path = f"/apis/{API_VERSION}/namespaces/{self._namespace}/{NODE_STATUS_PLURAL}"
-        page = await client.get(path, {"limit": 1})
-        more = page.get("metadata", {}).get("remainingItemCount")
-        self._crowd.learn(len(page.get("items") or ()) + (more if isinstance(more, int) else 0))
+        self._crowd.learn(await count_nodes(client, self._namespace))

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from actors.kube.client import Json, KubeClient
+from actors.kube.crowd import Crowd
 from actors.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 
 from .duty import Scene
 from .limits import TokenBucket
 from .standing import Occurrence, Standing, body, standing
 from .telling import Telling
-from .waiting import Crowd
 
 MANAGER: Final = "openperouter"
 #: Events at once, and then one in so many seconds, of one node.

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.kube.client import KubeClient
+from actors.kube.crowd import Crowd
 from config.api import INDEX_ANNOTATION, ApiNode
 from supervisor.policy import Backoff
 
 from .duty import Scene
 from .standing import Occurrence, index_replaced
-from .waiting import Crowd
 
 MANAGER: Final = "openperouter"
 #: Between writes; the first is how long a watch may lag behind.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from actors.kube.client import Json, KubeClient
+from actors.kube.crowd import Crowd
 from actors.kube.errors import NotFoundError
 from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
@@ -20,7 +21,6 @@ from config.crd.node_status import NodeStatus
 from .composing import compose, is_pending
 from .duty import Scene
 from .limits import TokenBucket
-from .waiting import Crowd
 
 MANAGER: Final = "openperouter"
 #: How long nothing new must have come, and how long news waits at the longest, seconds.

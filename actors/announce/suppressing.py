@@ -11,7 +11,8 @@ the claim is not what it would say itself:
                                   replaced, one that is still true is confirmed, which spares the others the looking
 
 The waits are drawn so that few are short (:mod:`.waiting`), and a node that hears the others is silent. A claim that
-changes again and again is changed ever more slowly, by everybody, since everybody sees it change.
+changes again and again is changed ever more slowly, by everybody, since everybody sees it change. Of the mirrors of its
+own files no other node says anything, but all have such: those wait for their turn (:mod:`actors.kube.crowd`).
 
 Pure: it is given the time and chance, and sends nothing.
 """
@@ -24,12 +25,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from actors.kube.crowd import Crowd
 from config.api import ApiObject
 from config.desired import ResourceId
 
 from .claims import Claim, claim_of, failing
 from .verdicts import Verdict
-from .waiting import Crowd, Window, window_for
+from .waiting import Window, window_for
 
 #: How long something is in force again before the node takes its own claim back, seconds.
 CLEAR_SECONDS: Final = 10.0
@@ -126,10 +128,13 @@ class Suppressor:
         self._crowd = crowd
         self._chance = chance
         self._topics: dict[_Key, _Topic] = {}
+        self._own = 0
 
     def look(self, subjects: Iterable[Subject], now: float) -> None:
         """Take in everything as it is now."""
         before, self._topics = self._topics, {}
+        subjects = tuple(subjects)
+        self._own = sum(subject.own for subject in subjects)
         for subject in subjects:
             one = subject.object
             key = (one.id, one.uid, one.generation)
@@ -190,7 +195,11 @@ class Suppressor:
         topic.heard, topic.changed_at = claim, now
 
     def _wait(self, topic: _Topic, subject: Subject, wanted: Intent) -> float:
-        """Return how long this intent waits, in seconds."""
+        """Return how long this intent waits, in seconds: of an own object until it is this node's turn as well."""
+        turn = self._crowd.spread_watched(self._chance(), self._own) if subject.own else 0.0
+        return turn + self._wait_for_others(topic, subject, wanted)
+
+    def _wait_for_others(self, topic: _Topic, subject: Subject, wanted: Intent) -> float:
         factor = min(LONGEST_FACTOR, 2.0 ** max(0, topic.changes - USUAL_CHANGES))
         window = window_for(1 if subject.own else self._crowd.nodes).stretched(factor)
         if wanted is Intent.SAY_FAILING:

@@ -13,6 +13,10 @@ l3passthroughs and rawfrrconfigs of network.openperouter.io/v1alpha1:
                                                              and of what must not change but can be created anew
     get      GET    .../namespaces/NAMESPACE/PLURAL/NAME     only when a name is taken by what no watch here shows
 
+and on routernodeconfigurationstatuses:
+
+    list     GET    .../?limit=1                             how many nodes there are; refused: assumes many
+
 The owner reference sets no blockOwnerDeletion, so it needs no right on the Node (nodes/finalizers).
 """
 
@@ -27,6 +31,7 @@ from typing import Final
 import trio
 
 from actors.kube.client import KubeClient
+from actors.kube.crowd import count_nodes
 from actors.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
 from actors.kube.proof import mirror_key, proof
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiObject, ApiSnapshot
@@ -36,12 +41,16 @@ from config.settings import Settings
 from supervisor.actor import ActorContext
 from supervisor.channel import LatestReader, wait_any
 from supervisor.faults import DependencyFault
+from supervisor.logs import get_logger
 from supervisor.policy import Backoff
 
 from .applying import NameTakenError, carry_out
 from .ledger import Ledger
 from .planning import Change, Plan, Renamed, mirrors, plan, renamed
 from .telling import Telling
+from .turns import Turns
+
+LOG = get_logger("mirror")
 
 #: Seconds for reading the key, 32 bytes on a local disk.
 KEY_SECONDS: Final = 20.0
@@ -59,9 +68,13 @@ async def run(
     snapshots: LatestReader[StaticSnapshot],
     api: LatestReader[ApiSnapshot],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
+    chance: Callable[[], float] = random.random,
 ) -> None:
-    """Mirror for ever. Raises :class:`DependencyFault` where the key of the proofs can be neither read nor made."""
-    mirror = _Mirror(ctx, settings, connect)
+    """Mirror for ever; ``chance`` returns a random number in [0, 1).
+
+    Raises :class:`DependencyFault` where the key of the proofs can be neither read nor made.
+    """
+    mirror = _Mirror(ctx, settings, connect, Turns(chance))
     ctx.started()
     while True:
         mirror.learn(access.take(), snapshots.take(), api.take())
@@ -101,6 +114,7 @@ class _Mirror:
     ctx: ActorContext
     settings: Settings
     connect: Callable[[ApiCredentials], KubeClient]
+    turns: Turns
     access: ApiAccess | None = None
     static: StaticSnapshot | None = None
     api: ApiSnapshot | None = None
@@ -128,13 +142,15 @@ class _Mirror:
         wanted = await self._wishes(basis)
         todo = plan(basis.static, wanted, basis.api)
         self.telling.see_strangers(todo.strangers)
+        self.turns.begin(todo.changes, trio.current_time())
+        await self._count(basis, todo)
         await self._pass(basis, todo)
         left = [due for change in todo.changes if (due := self._due_at(change)) < math.inf]
         failing = self.ledger.failing(todo.changes)
         self.telling.recovered(failing)
         self.telling.see_fights(self.ledger.fights(), todo.rivals)
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
-        return max(0.0, min(left, default=math.inf) - trio.current_time())
+        return max(0.0, min([self._ask_at(todo), *left]) - trio.current_time())
 
     def _basis(self) -> _Basis | str:
         """Return what to work with, or what is missing."""
@@ -172,7 +188,28 @@ class _Mirror:
         return self._key
 
     def _due_at(self, change: Change) -> float:
-        return max(self.ledger.due_at(change), self.server.until)
+        return max(self.ledger.due_at(change), self.turns.due_at(change), self.server.until)
+
+    def _ask_at(self, todo: Plan) -> float:
+        return max(self.turns.ask_at(todo.changes, trio.current_time()), self.server.until)
+
+    async def _count(self, basis: _Basis, todo: Plan) -> None:
+        """Ask how many nodes there are, when something has to wait for that."""
+        if self._ask_at(todo) > trio.current_time():
+            return
+        nodes = None
+        try:
+            with self.ctx.working("asking how many nodes there are", CHANGE_SECONDS):
+                async with self.connect(basis.credentials) as client:
+                    nodes = await count_nodes(client, self.settings.namespace)
+        except (UnreachableError, CredentialsError, ThrottledError) as error:
+            self.server.failed(error)
+            self.telling.server_failed(error)
+            return
+        except ApiError as error:
+            # Nothing is lost but time.
+            LOG.debug("the nodes are not counted", error=str(error))
+        self.turns.asked(nodes, trio.current_time())
 
     async def _pass(self, basis: _Basis, todo: Plan) -> None:
         """Send every change that is due, those that failed least often first."""

@@ -17,7 +17,18 @@ from actors.crd_watch import actor as crd_watch
 from actors.kube.client import KubeClient
 from actors.kube.proof import is_ours, mirror_key
 from actors.mirror import actor
-from config.api import API_VERSION, GROUP, PLURALS, ApiAccess, ApiCredentials, ApiNode, ApiObject, ApiReach, ApiSnapshot
+from config.api import (
+    API_VERSION,
+    GROUP,
+    NODE_STATUS_PLURAL,
+    PLURALS,
+    ApiAccess,
+    ApiCredentials,
+    ApiNode,
+    ApiObject,
+    ApiReach,
+    ApiSnapshot,
+)
 from config.last_good import LastGood
 from config.provenance import Kind
 from config.reports import NodeIdentity, StaticSnapshot
@@ -40,10 +51,11 @@ async def mirror_account(client: KubeClient, namespace: str, verbs: Sequence[str
     """Return credentials that may do these verbs to our kinds in one namespace."""
     role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     rule = {"apiGroups": [GROUP], "resources": list(PLURALS.values()), "verbs": list(verbs)}
+    counting = {"apiGroups": [GROUP], "resources": [NODE_STATUS_PLURAL], "verbs": ["list"]}
     who = {"kind": "ServiceAccount", "name": "mirror", "namespace": namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mirror"}
     credentials = await service_account(client, namespace, "mirror")
-    await make(client, f"{role}/roles", {"metadata": {"name": "mirror"}, "rules": [rule]})
+    await make(client, f"{role}/roles", {"metadata": {"name": "mirror"}, "rules": [rule, counting]})
     await make(
         client, f"{role}/rolebindings", {"metadata": {"name": "mirror"}, "roleRef": reference, "subjects": [who]}
     )

@@ -27,10 +27,10 @@ from actors.announce.standing import claimed
 from actors.announce.suppressing import Suppressor
 from actors.announce.telling import Telling
 from actors.announce.verdicts import Verdict
-from actors.announce.waiting import Crowd
 from actors.crd_watch import actor as crd_watch
 from actors.crd_watch.decoding import api_node, api_object
 from actors.kube.client import KubeClient
+from actors.kube.crowd import Crowd
 from actors.mirror.applying import carry_out
 from actors.mirror.planning import Change
 from config.api import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from actors.announce.claims import Claim, conditions, confirmed
 from actors.announce.suppressing import Intent, Subject, Suppressor, Task
 from actors.announce.verdicts import Verdict
-from actors.announce.waiting import Crowd
+from actors.kube.crowd import Crowd
 from config.api import ApiObject
 
 from .examples import cr

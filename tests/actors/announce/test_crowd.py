@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.announce.crowd import CrowdDuty
 from actors.announce.duty import Scene
 from actors.announce.node_status import path_of
-from actors.announce.waiting import MANY, RATE, Crowd
+from actors.kube.crowd import MANY, RATE, Crowd
 
 from .examples import CREDENTIALS, NAMESPACE, basis
 from .server import FakeServer
@@ -45,6 +47,16 @@ def test_everybody_has_a_place_in_the_row() -> None:
     assert 49 < crowd.spread(0.999999) < 50
     assert Crowd(1).spread(0.9) == 0.0
     assert Crowd(301).spread(0.5) == 150 / RATE
+
+
+def test_what_all_nodes_hear_of_is_written_more_slowly_by_thousands() -> None:
+    """A hundred thousand events a second, of all nodes together."""
+    assert [Crowd(nodes).spread_watched(1.0, 5) for nodes in (1, 301, 1001, 5001)] == [
+        0.0,
+        pytest.approx(15.0),
+        pytest.approx(50.0, rel=0.01),
+        pytest.approx(1250.0, rel=0.01),
+    ]
 
 
 def test_a_node_writes_as_often_as_all_of_them_may() -> None:

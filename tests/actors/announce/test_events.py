@@ -24,8 +24,8 @@ from actors.announce.events import (
 from actors.announce.inputs import Basis
 from actors.announce.standing import MAX_NOTE, Occurrence, body, claimed, index_replaced, standing
 from actors.announce.verdicts import Judge
-from actors.announce.waiting import Crowd
 from actors.kube.client import Json
+from actors.kube.crowd import Crowd
 from actors.kube.errors import ApiError, ForbiddenError, error_for
 from config.provenance import Kind
 from config.reports import FrrOutcome, KernelOutcome

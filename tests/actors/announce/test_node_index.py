@@ -9,7 +9,7 @@ import pytest
 from actors.announce.duty import Scene
 from actors.announce.node_index import NodeIndexDuty
 from actors.announce.standing import Occurrence
-from actors.announce.waiting import RATE, Crowd
+from actors.kube.crowd import RATE, Crowd
 from config.api import INDEX_ANNOTATION
 
 from .examples import CREDENTIALS, NAMESPACE, NODE, basis

@@ -13,8 +13,8 @@ from actors.announce.duty import Scene
 from actors.announce.inputs import Basis
 from actors.announce.node_status import LAG, LONGEST, QUIET, NodeStatusDuty, path_of
 from actors.announce.verdicts import Judge
-from actors.announce.waiting import RATE, Crowd
 from actors.kube.client import Json
+from actors.kube.crowd import RATE, Crowd
 from actors.kube.errors import ApiError
 from config.api import ApiObject
 from config.reports import SessionHealth

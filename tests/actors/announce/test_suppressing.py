@@ -18,7 +18,7 @@ from actors.announce.suppressing import (
     intent,
 )
 from actors.announce.verdicts import Verdict
-from actors.announce.waiting import Crowd
+from actors.kube.crowd import Crowd
 from config.api import ApiObject
 
 from .examples import cr
@@ -173,11 +173,23 @@ def test_an_object_that_is_gone_is_forgotten() -> None:
     assert talk.suppressor.next(1e9) is None
 
 
-def test_what_no_other_node_knows_is_said_soon() -> None:
-    many = Talk(0.5, nodes=5000)
-    assert many.hears(None, BROKEN, 0.0) > 2
-    alone = Talk(0.5, nodes=5000)
-    assert alone.hears(None, BROKEN, 0.0, own=True) < 2
+def test_what_no_other_node_knows_is_said_soon_in_a_small_cluster() -> None:
+    assert Talk(0.5, nodes=30).hears(None, BROKEN, 0.0) > 2
+    assert Talk(0.5, nodes=30).hears(None, BROKEN, 0.0, own=True) < 2
+
+
+@pytest.mark.parametrize(("said", "verdict"), [(None, BROKEN), (None, FINE), (MINE, FINE)])
+def test_in_a_large_cluster_it_waits_for_its_turn(said: Claim | None, verdict: Verdict) -> None:
+    """Five thousand nodes with one such object each, at 20 writes a second."""
+    first, last = (Talk(chance, nodes=5000).hears(said, verdict, 0.0, own=True) for chance in (0.0, 0.999999))
+    assert first < 30
+    assert 249 < last < 275
+
+
+def test_who_has_more_such_objects_takes_longer() -> None:
+    talk = Talk(0.999999, nodes=5000)
+    talk.suppressor.look([Subject(claimed(None, one=cr(name)), BROKEN, True) for name in "abcde"], 0.0)
+    assert 1249 < talk.suppressor.due() < 1275
 
 
 def test_who_learns_that_the_cluster_is_small_waits_less() -> None:

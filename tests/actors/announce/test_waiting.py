@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.announce.waiting import MANY, window_for
+from actors.announce.waiting import window_for
+from actors.kube.crowd import MANY
 
 
 @given(st.integers(0, 10**7), st.floats(0, 1, exclude_max=True))

@@ -38,6 +38,8 @@ class Bench:
     ctx: ActorContext = field(default_factory=lambda: ActorContext("mirror"))
     watching: bool = True
     node: ApiNode | None = NODE
+    #: All dice; with 0 it is always this node's turn.
+    chance: float = 0.0
 
     def __post_init__(self) -> None:
         self.key = mirror_key(self.settings.state_dir)
@@ -53,6 +55,7 @@ class Bench:
             snapshots=self.static.reader(),
             api=self.api.reader(),
             connect=self.server.connect,
+            chance=lambda: self.chance,
         )
 
     def watch(self, **changes: Any) -> None:

@@ -31,6 +31,8 @@ class FakeServer:
     #: Fields that this server's schema sets where they are absent, by plural.
     defaults: dict[str, Json] = field(default_factory=lambda: {"l3vnis": {"vxlanPort": 4789}})
     changed: Callable[[], None] = lambda: None
+    #: How many nodes there are.
+    nodes: int = 1
     _versions: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def connect(self, credentials: ApiCredentials) -> KubeClient:
@@ -98,6 +100,9 @@ class FakeClient(KubeClient):
         return
 
     async def get(self, path: str, params: Params | None = None) -> Json:
+        if params and "limit" in params:
+            await self._asked("list", path)
+            return {"items": [{}], "metadata": {"remainingItemCount": self.server.nodes - 1}}
         await self._asked("get", path)
         return copy.deepcopy(self._there(path))
 
