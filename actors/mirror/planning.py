@@ -112,7 +112,8 @@ def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: Ap
 
 def is_proven(observed: ApiObject, wanted: ApiObject) -> bool:
     """Whether an object has the proof of the mirror of its name, so that this node wrote it."""
-    return observed.annotations.get(PROOF_ANNOTATION) == wanted.annotations[PROOF_ANNOTATION]
+    proof = wanted.annotations.get(PROOF_ANNOTATION)
+    return proof is not None and observed.annotations.get(PROOF_ANNOTATION) == proof
 
 
 def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
@@ -120,7 +121,7 @@ def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
 
     A Node that was made anew has another uid, and is the same node.
     """
-    label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels[STATIC_NODE_LABEL]
+    label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels.get(STATIC_NODE_LABEL)
     if label and label != ours:
         return label
     known = {value for owner in wanted.owners for value in (owner.get("name"), owner.get("uid"))}
