@@ -102,10 +102,14 @@ class Applier:
         return FrrOutcome(desired, True, True, failures=self._failures(rendered, seen, complaints))
 
     async def _clear_residue(self, seen: _Seen) -> None:
-        """Remove empty VRF stanzas that FRR left behind, as far as it lets them go: not while their device is there."""
-        stale = residue(seen.text, seen.intent)
-        if stale:
-            await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in stale))
+        """Remove empty VRF stanzas that FRR left behind and lets go: their device has to be gone.
+
+        Asked too early it does not only refuse: mgmtd 10.3 ends in a failed assertion when two daemons refuse a commit.
+        """
+        stale = set(residue(seen.text, seen.intent))
+        gone = stale & await self._driver.inactive_vrfs() if stale else stale
+        if gone:
+            await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
 
     async def _judge(self, rendered: RenderedConfig) -> None:
         """Check each snippet that is new by itself; forget the verdicts on those that are gone."""

@@ -7,6 +7,7 @@ Neither of those is transactional, and their exit codes are hints at best: whoev
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,9 @@ LOOK_SECONDS: Final = 0.5
 
 _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
 
+#: A line of zebra's "show vrf".
+_INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
+
 #: What vtysh says while it works, rather than about what went wrong.
 _PROGRESS: Final = (
     "sending configuration",
@@ -61,6 +65,9 @@ class FrrDriver(Protocol):
 
     async def running(self) -> str:
         """Return the running configuration, secrets included."""
+
+    async def inactive_vrfs(self) -> frozenset[str]:
+        """Return the VRFs that FRR knows and the kernel has no device for."""
 
     async def refusal(self, text: str) -> str:
         """Check a text without applying it; return why it is refused, redacted, or nothing."""
@@ -112,6 +119,10 @@ class ReloadDriver:
     async def running(self) -> str:
         """Ask all daemons at once."""
         return await self._vtysh.text("show running-config")
+
+    async def inactive_vrfs(self) -> frozenset[str]:
+        """Ask zebra, who tells the others."""
+        return frozenset(_INACTIVE.findall(await self._vtysh.text("show vrf")))
 
     async def refusal(self, text: str) -> str:
         """Let vtysh parse the text: it knows every daemon's grammar, but nothing of what the daemons think."""

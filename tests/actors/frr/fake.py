@@ -21,6 +21,7 @@ class FakeFrr:
         self.deaf = False
         self.calls: list[str] = []
         self.sent: list[str] = []
+        self.inactive: frozenset[str] = frozenset()
         self.needed: frozenset[str] = frozenset()
         self.writers = 0
         self.most_writers = 0
@@ -63,6 +64,10 @@ class FakeFrr:
         self.calls.append("running")
         await trio.lowlevel.checkpoint()
         return self.text
+
+    async def inactive_vrfs(self) -> frozenset[str]:
+        await trio.lowlevel.checkpoint()
+        return self.inactive
 
     async def refusal(self, text: str) -> str:
         self.calls.append("refusal")

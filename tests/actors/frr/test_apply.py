@@ -108,7 +108,6 @@ async def test_removals_go_before_additions_in_their_order(bench: Bench, autojum
         "vrf blue\nno vni 200\nexit-vrf\n",
         "no router bgp 64520 vrf blue\n",
         "route-map spare permit 1\nexit\n",
-        "no vrf blue\n",
     ]
 
 
@@ -175,11 +174,15 @@ async def test_two_applications_never_overlap(bench: Bench, autojump_clock: Cloc
     assert bench.frr.most_writers == 1
 
 
-async def test_an_empty_vrf_left_behind_is_removed(bench: Bench, autojump_clock: Clock) -> None:
+async def test_an_empty_vrf_left_behind_is_removed_once_its_device_is_gone(bench: Bench, autojump_clock: Clock) -> None:
     await bench.apply(BASIC)
-    bench.frr.text += "vrf gone\nexit-vrf\n"
+    bench.frr.text += "vrf gone\nexit-vrf\nvrf alive\nexit-vrf\n"
+    sent = len(bench.frr.sent)
     await bench.apply(BASIC)
-    assert "vrf gone" not in bench.frr.text
+    assert bench.frr.sent[sent:] == []
+    bench.frr.inactive = frozenset({"gone", "unrelated"})
+    await bench.apply(BASIC)
+    assert bench.frr.sent[sent:] == ["no vrf gone\n"]
 
 
 async def test_no_outcome_shows_a_password(bench: Bench, autojump_clock: Clock) -> None:
