@@ -82,7 +82,8 @@ def rebooted(configured: Machine) -> Iterator[Rebooted]:
         verdict = check.wait(configured)
         assert verdict.ok, f"before the restart: {check.title}: {verdict.evidence}"
     before = picture(configured)
-    warnings = configured.remote.run("journalctl --no-pager -q -u openperouter --priority=warning -o cat").stdout
+    life = property_of(configured, "InvocationID")
+    warnings = configured.remote.run(f"journalctl -q _SYSTEMD_INVOCATION_ID={life} --priority=warning -o cat").stdout
     configured.remote.run("cat >/etc/systemd/system/kubelet.service", stdin=KUBELET)
     configured.remote.run("systemctl enable --quiet kubelet.service")
     configured.remote.run(f"rm -rf {NEW} && cp -a {CONFIGS} {NEW}")
