@@ -106,8 +106,12 @@ def _own(settings: Settings, settings_file: Path) -> dict[str, Source]:
         "kernel.json": partial(_kernel, settings),
         f"state/{JOURNAL}": _file(settings.state_dir / JOURNAL),
         f"state/{TABLES}": _file(settings.state_dir / TABLES),
-        f"state/spare/{JOURNAL}": _file(settings.run_dir / JOURNAL),
-        f"state/spare/{TABLES}": _file(settings.run_dir / TABLES),
+        # What the disk refused, hence mostly not there.
+        **{
+            f"state/spare/{name}": _file(path)
+            for name in (JOURNAL, TABLES)
+            if (path := settings.run_dir / name).exists()
+        },
         "state/node.json": _file(settings.state_dir / "node.json"),
         "files.txt": _program(
             "ls", "-laR", "--time-style=full-iso", *_directories(settings, settings_file), tolerated=(0, 1, 2)

@@ -12,7 +12,7 @@ from guestvm.machine import Machine
 from .cluster import give_uplink
 
 
-def test_upgrading_loses_no_packet_and_respects_who_disabled_or_masked_the_unit(node: Machine) -> None:
+def test_upgrading_loses_no_packet_and_respects_who_disabled_the_unit(node: Machine) -> None:
     done = autopkgtest.run_test(node, "upgrade")
     assert done.returncode == 0, done.stdout
 
