@@ -20,6 +20,7 @@ from config.settings import Settings
 from supervisor.atomic_file import write_atomic
 from supervisor.subprocesses import CommandTimeout, Completed, run_command
 
+from .boot_loading import is_loading
 from .grammar import scan
 from .redaction import redact
 from .unwedging import Unwedger
@@ -36,6 +37,9 @@ DAEMONS: Final = ESSENTIAL | {"bfdd", "staticd"}
 #: starts one after the other within moments, and mgmtd locks its datastores while it greets one (:mod:`.unwedging`).
 LATECOMER_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.5
+#: How long FRR's own start is waited for once its daemons answer: it loads the configuration on disk, with the same
+#: deadline as one that we send.
+START_SECONDS: Final = LOAD_SECONDS
 
 _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
 
@@ -107,6 +111,9 @@ class ReloadDriver:
         self._given_up = absent
         if absent & needed:
             raise FrrUnavailable(f"FRR runs without {', '.join(sorted(absent & needed))}")
+        with trio.move_on_after(START_SECONDS):
+            while is_loading(self._pathspace):  # noqa: ASYNC110 - other processes tell nobody
+                await trio.sleep(LOOK_SECONDS)
 
     async def _absent(self) -> frozenset[str]:
         try:

@@ -28,7 +28,7 @@ LOGS = topology.CHECKOUT / "build" / "guest-logs"
 #: The first test pays for building image and package, booting and installing.
 _SECONDS = 900
 #: The node's own life has an order: it is installed, lives (all others), joins a cluster, and ends.
-_ORDER = {"test_fresh_install": -1, "test_cluster": 1, "test_package_life": 2}
+_ORDER = {"test_fresh_install": -1, "test_cluster": 1, "test_namespace_deleted": 2, "test_package_life": 3}
 
 _REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 

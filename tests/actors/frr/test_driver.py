@@ -129,6 +129,17 @@ async def test_an_frr_with_all_daemons_is_not_waited_for(one: ReloadDriver, auto
     assert await waits(one, DAEMONS) == 0.0
 
 
+async def test_the_end_of_frrs_own_start_is_waited_for(
+    one: ReloadDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one._vtysh = Starting(DAEMONS)
+    looks = iter([True, True, True, False])
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(looks))
+    assert await waits(one, DAEMONS) == 1.5
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: True)
+    assert await waits(one, DAEMONS) == driver.START_SECONDS
+
+
 async def test_a_daemon_that_nobody_needs_holds_nothing_up_but_the_first_look(
     one: ReloadDriver, autojump_clock: MockClock
 ) -> None:
