@@ -16,11 +16,13 @@ FRR_TESTS := tests/frr --ignore=tests/frr/test_fabric.py
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 
+# What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
+LONG_GUEST_TESTS := tests/guest/test_cluster.py tests/guest/test_namespace_deleted.py
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-newest test-frr test-uml test-guest test-cluster install clean clean-cache
+.PHONY: help demo test check format test-newest test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
 .PHONY: bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
@@ -32,6 +34,7 @@ help:
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
+	@echo 'make test-guest-long more of them: a node in a cluster behind the fabric, and one that loses its namespace'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in six minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
@@ -66,10 +69,14 @@ test-uml: host-guest host-uml
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) packaging/guest/uml/run.py --tree $$tree --results $(RESULTS) \
 	    --timeout 2100 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
 
-# Its cluster tests come near the end, and build their API server if nobody did.
-test-guest: .venv/.ready host-guest host-cluster
+test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)
-	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml tests/guest $(ARGS)
+	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml \
+	    $(LONG_GUEST_TESTS:%=--ignore=%) tests/guest $(ARGS)
+
+test-guest-long: .venv/.ready host-guest api-servers
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest-long.xml $(LONG_GUEST_TESTS) $(ARGS)
 
 # Without Go the tests are there, skipped, and say so.
 test-cluster: .venv/.ready api-servers
