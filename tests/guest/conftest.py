@@ -21,6 +21,7 @@ from guestvm.image import ensure_image
 from guestvm.logs import collect
 from guestvm.machine import Machine
 
+from .asking import active, eventually
 from .cluster import give_uplink
 from .package import built_package
 
@@ -81,7 +82,14 @@ def fresh(installed: Machine, request: pytest.FixtureRequest) -> Iterator[Machin
 
 @pytest.fixture
 def node(configured: Machine, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """The running node; evidence is collected when the test that uses it fails."""
+    """The running node; evidence is collected when the test that uses it fails.
+
+    A node that died in an earlier test is started again: that test has failed, those after it shall tell of themselves.
+    """
+    if configured.died:
+        configured.start()
+        eventually(lambda: active(configured), "the router is ready after the death of the machine", seconds=300)
+        configured.remote.run("/usr/local/libexec/fabric/attach")
     yield configured
     _collect_if_failed(configured, request)
 

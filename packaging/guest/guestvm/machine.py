@@ -32,6 +32,7 @@ from .remote import Remote
 #: Emulated boots take 15 to 20 s on two quiet cores; the rest is for a busy machine.
 _BOOT_SECONDS = 240
 _POWEROFF_SECONDS = 30
+_DEATH_SECONDS = 2
 #: Between looks at a port that does not answer yet.
 _POLL_SECONDS = 0.25
 #: The rootfs's 10-management.network names it.
@@ -79,6 +80,22 @@ class Machine:
         """The guest's serial console so far: kernel messages and systemd's."""
         return self.directory / "console.log"
 
+    @property
+    def died(self) -> bool:
+        """Whether QEMU ended without being told to."""
+        return self._qemu is not None and self._qemu.poll() is not None
+
+    def obituary(self) -> str:
+        """Return how QEMU ended without being told to, with its last words and the kernel's; nothing while it runs."""
+        if self._qemu is None:
+            return ""
+        try:
+            # A kernel that panics has its connections cut a moment before QEMU ends.
+            status = self._qemu.wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"QEMU ended with {status}\n{self._last_words()}"
+
     def start(self) -> None:
         """Boot and wait for the shell."""
         if not self._overlay.exists():
@@ -92,7 +109,9 @@ class Machine:
         begin = time.monotonic()
         with (self.directory / "qemu.log").open("ab") as log:
             self._qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._remote = Remote(port=port, key=key, host_key=self._image.host_key, directory=self.directory)
+        self._remote = Remote(
+            port=port, key=key, host_key=self._image.host_key, directory=self.directory, obituary=self.obituary
+        )
         self._wait_for_shell(port, begin + _BOOT_SECONDS)
         say(f"the guest is up, {time.monotonic() - begin:.0f} s after power-on")
 
@@ -105,7 +124,8 @@ class Machine:
                 self.remote.run("systemctl poweroff --no-block", seconds=_POWEROFF_SECONDS, check=False)
                 self._qemu.wait(_POWEROFF_SECONDS)
             except (GuestError, subprocess.TimeoutExpired):
-                say("the guest does not power off: pulling the plug")
+                if not self.died:
+                    say("the guest does not power off: pulling the plug")
         self._pull_the_plug()
 
     def restart(self) -> None:
@@ -173,10 +193,13 @@ class Machine:
     def _fail_if_dead_or_late(self, deadline: float) -> None:
         dead = self._qemu is None or self._qemu.poll() is not None
         if dead or time.monotonic() > deadline:
-            log = (self.directory / "qemu.log").read_text(errors="replace")[-2000:]
-            console = self.console.read_text(errors="replace")[-2000:] if self.console.exists() else ""
             what = "QEMU ended" if dead else f"the guest does not answer after {_BOOT_SECONDS} s"
-            raise GuestError(f"{what}\n{log}\n{console}")
+            raise GuestError(f"{what}\n{self._last_words()}")
+
+    def _last_words(self) -> str:
+        log = (self.directory / "qemu.log").read_text(errors="replace")[-2000:]
+        console = self.console.read_text(errors="replace")[-6000:] if self.console.exists() else ""
+        return f"{log}\n{console}"
 
 
 def _claim_directory() -> tuple[Path, TextIO]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import GuestError
+
+#: ssh's own exit status when there is no connection, or not any more.
+_NO_CONNECTION = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,16 @@ class Completed:
 
 
 class Remote:
-    """An ssh connection to root on ``127.0.0.1:port``; ``directory`` (private) holds its socket and known hosts."""
+    """An ssh connection to root on ``127.0.0.1:port``; ``directory`` (private) holds its socket and known hosts.
 
-    def __init__(self, *, port: int, key: Path, host_key: str, directory: Path) -> None:
+    ``obituary`` returns why the machine behind it is dead, or nothing while it lives: a command that a dead machine did
+    not answer fails with that.
+    """
+
+    def __init__(
+        self, *, port: int, key: Path, host_key: str, directory: Path, obituary: Callable[[], str] = str
+    ) -> None:
+        self._obituary = obituary
         known_hosts = directory / "known_hosts"
         known_hosts.write_text(f"guest {host_key}\n")
         self._options = [
@@ -88,7 +99,7 @@ class Remote:
 
     def _communicate(self, command: str, *, seconds: float, stdin: bytes | None) -> subprocess.CompletedProcess[bytes]:
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 self.argv(command),
                 input=b"" if stdin is None else stdin,
                 capture_output=True,
@@ -97,3 +108,6 @@ class Remote:
             )
         except subprocess.TimeoutExpired as error:
             raise GuestError(f"on the guest: {command!r} was not done after {seconds:g} s") from error
+        if done.returncode == _NO_CONNECTION and (why := self._obituary()):
+            raise GuestError(f"the guest died, and with it {command!r}: {why}")
+        return done
