@@ -23,6 +23,9 @@ from .stores import Store
 GRACE_SECONDS: Final = 10.0
 #: After so many seconds of failing the server is believed to mean it.
 FAILING_SECONDS: Final = GRACE_SECONDS
+#: After so many seconds of failing the rest goes on without a kind that was never listed: no start of a server, with
+#: its conversion webhooks and its aggregated API servers, is known to take as long.
+LEFT_OUT_SECONDS: Final = 120.0
 _HINDRANCES: Final = {
     Condition.REFUSED: Hindrance.REFUSED,
     Condition.MISSING: Hindrance.MISSING,
@@ -38,7 +41,9 @@ class Track:
     ``version`` None: a list is needed; so it is with ``recheck``, which remembers how far the server was.
     ``down_since`` (trio's clock) None: the server is there for it, as far as it goes for us.
     ``heard_at`` (Unix seconds): when the server last said something about it, 0 for never.
-    ``hindrance``: why nothing new is heard of it, since ``hindered_at`` (Unix seconds), until a watch is open again.
+    ``hindrance``: why nothing new is heard of it, since ``hindered_at`` (Unix seconds), until a watch is open again;
+    ``failing_since`` (trio's clock) is when it became that the server fails, ``unlisted`` whether nothing was known by
+    then.
     ``told``: the trouble that the log has last told of.
     """
 
@@ -55,6 +60,8 @@ class Track:
     heard_at: float = 0.0
     hindrance: Hindrance | None = None
     hindered_at: float = 0.0
+    failing_since: float = 0.0
+    unlisted: bool = False
     told: Condition | None = None
     _scope: trio.CancelScope | None = None
 
@@ -71,9 +78,15 @@ class Track:
     @property
     def given_up(self) -> bool:
         """Whether nothing new will be heard soon: no right, no such kind, or objects that the server cannot read."""
-        if self.hindrance is not Hindrance.FAILING:
-            return self.hindrance is not None
-        return self.down_since is not None and trio.current_time() >= self.down_since + FAILING_SECONDS
+        return self._fails_for(FAILING_SECONDS) if self.hindrance is Hindrance.FAILING else self.hindrance is not None
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the server failed to list it for so long that the rest goes on without it, until a watch is open."""
+        return self.unlisted and self._fails_for(LEFT_OUT_SECONDS)
+
+    def _fails_for(self, seconds: float) -> bool:
+        return self.hindrance is Hindrance.FAILING and trio.current_time() >= self.failing_since + seconds
 
     def up(self, condition: Condition = Condition.WATCHING) -> None:
         """Say that changes arrive as they happen, or that the server is there and says that none will."""
@@ -93,6 +106,8 @@ class Track:
         elif condition in _HINDRANCES:
             if self.hindrance is None:
                 self.hindered_at = time.time()
+            if condition is Condition.FAILING and self.hindrance is not Hindrance.FAILING:
+                self.failing_since, self.unlisted = trio.current_time(), not self.store.known
             self.hindrance = _HINDRANCES[condition]
 
     def postpone(self, seconds: float) -> None:

@@ -110,9 +110,9 @@ class World:
         return node_known and all(track.settled or self._is_left_out(track) for track in others)
 
     def _is_left_out(self, track: Track) -> bool:
-        # A server that fails is expected to do better; a Secret has only its underlay waiting for it.
-        lasting = track.hindrance is not Hindrance.FAILING or track.store.known or track in self.secrets.values()
-        return track.given_up and lasting
+        # A server that fails is expected to do better for a while; a Secret has only its underlay waiting for it.
+        lasting = track.hindrance is not Hindrance.FAILING or track.store.known or track.left_out
+        return track.given_up and (lasting or track in self.secrets.values())
 
     def not_followed(self) -> tuple[NotFollowed, ...]:
         """Return of what nothing new is heard although the server answers, each resource once."""
@@ -129,7 +129,8 @@ class World:
     def down_times(self) -> list[float]:
         """When each of the streams broke that are broken.
 
-        A Secret that was given up is told by itself: that the server cannot read it does not make the server away.
+        A Secret that was given up is told by itself, and so is a kind that was left out: that the server cannot read
+        them does not make the server away.
         """
         return [track.down_since for track in self._broken() if track.down_since is not None]
 
@@ -148,7 +149,8 @@ class World:
         return min((track.heard_at for track in doubted), default=math.inf)
 
     def _broken(self) -> Iterator[Track]:
-        given_up = {track for track in self.secrets.values() if track.given_up}
+        given_up = {track for track in self.all_tracks() if track.left_out}
+        given_up |= {track for track in self.secrets.values() if track.given_up}
         yield from (track for track in self.all_tracks() if track.down_since is not None and track not in given_up)
 
     def stir(self) -> None:

@@ -144,18 +144,38 @@ async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
     assert (await bench.until(lambda snapshot: not snapshot.not_followed)).unlisted == frozenset()
 
 
-@pytest.mark.parametrize("resource", ["nodes", "l3vnis"])
-async def test_without_the_node_or_an_answer_nothing_is_told(
-    autojump_clock: MockClock, bench: Bench, resource: str
-) -> None:
-    refused = forbidden("list", "nodes") if resource == "nodes" else error_for(500, "InternalError", "etcd")
-    bench.server.trouble = failing(refused, "list", resource)
+@pytest.mark.parametrize("error", [forbidden("list", "nodes"), error_for(500, "InternalError", "etcd")])
+async def test_without_the_node_nothing_is_told(autojump_clock: MockClock, bench: Bench, error: ApiError) -> None:
+    bench.server.trouble = failing(error, "list", "nodes")
     bench.begin()
     await trio.sleep(300)
     assert bench.published == []
     assert bench.ctx.facts["state"] == "listing"
     bench.server.start()
     await bench.names("red", "green", "blue", seconds=100)
+
+
+async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_minutes(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    bench.server.trouble = failing(UnreachableError("no route to host"))
+    bench.begin()
+    # That the server was away before does not shorten it.
+    await trio.sleep(3600)
+    bench.server.trouble = failing(error_for(500, "InternalError", "conversion webhook failed"), "", "l2vnis")
+    await trio.sleep(110)
+    assert bench.published == []
+    snapshot = await bench.names("red", "green", "blue", seconds=50)
+    assert unheard(snapshot) == [("l2vnis", Hindrance.FAILING, False)]
+    assert snapshot.unlisted == {Kind.L2VNI}
+    await trio.sleep(300)
+    assert all(snapshot.live for snapshot in bench.published)
+    assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list l2vnis")
+    bench.server.start()
+    await bench.names("red", "green", "blue", "pink", seconds=100)
+    await bench.until(lambda snapshot: not snapshot.not_followed)
+    assert all(snapshot.live for snapshot in bench.published)
 
 
 def unheard(snapshot: ApiSnapshot) -> list[tuple[str, Hindrance, bool]]:
