@@ -11,13 +11,10 @@ configuration is verified. Custom resources are written by one ``kubectl apply``
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
@@ -77,11 +74,9 @@ def as_objects(first: int, last: int) -> str:
 class Bench:
     """A node in its cluster, and a stopwatch."""
 
-    def __init__(self, node: Machine, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, node: Machine, cluster: Cluster) -> None:
         self.node = node
-        self.cluster = cluster
-        self.kubeconfig = directory / "kubeconfig"
-        self.kubeconfig.write_text(json.dumps(_kubeconfig(cluster.server)))
+        self.kubeconfig = cluster.server.admin_kubeconfig()
 
     def kubectl(self, verb: str, objects: str) -> None:
         """Run kubectl as an administrator does."""
@@ -116,22 +111,6 @@ class Bench:
         return int(self.node.remote.run(f"journalctl -q -o cat {wanted} | wc -l").stdout)
 
 
-def _kubeconfig(server: ClusterServer) -> dict[str, object]:
-    token = server.admin.token
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "admin"}}],
-        "clusters": [{"name": "bench", "cluster": {"server": server.url, "certificate-authority": _ca(server)}}],
-        "users": [{"name": "admin", "user": {"token": token.reveal() if token else ""}}],
-    }
-
-
-def _ca(server: ClusterServer) -> str:
-    return str(server.authority.pair.certificate)
-
-
 def run(bench: Bench, count: int) -> None:
     """Print every figure and the ratios."""
     node, half = bench.node, count // 2
@@ -151,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=100)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-") as name, Machine.boot(ensure_image(), uplink=True) as node:
+    with Machine.boot(ensure_image(), uplink=True) as node:
         server = ClusterServer(build.NEWEST)
         try:
             server.start()
@@ -161,7 +140,7 @@ def main() -> None:
             topology.start(node)
             give_uplink(node)
             give_credentials(node, cluster)
-            bench = Bench(node, cluster, Path(name))
+            bench = Bench(node, cluster)
             while not (status(node).get("api") or {}).get("live"):
                 time.sleep(1)
             assert has_link(node, "vni100")

@@ -1,7 +1,6 @@
 """Files are mirrored to a real API server, and the mirrors stay what they should be.
 
-The objects of a node that departed are the garbage collector's, which is a part of the cluster's controller manager and
-not of the API server: what can be seen here is that the owner reference is one that it acts on.
+The objects of a node that departed are the garbage collector's, which :mod:`tests.cluster.test_departure` runs.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ async def test_a_converged_node_sends_nothing_even_after_a_restart(
 async def test_the_owner_is_the_node_and_blocks_nothing(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
 ) -> None:
-    """A node that departs leaves nothing: the garbage collector, which does not run here, acts on this reference."""
+    """A node that departs leaves nothing: the garbage collector acts on this reference."""
     assert crds
     async with kube(server.admin) as admin, mirroring(admin, namespace, tmp_path) as bench:
         _, mirror = await mirrored(bench)

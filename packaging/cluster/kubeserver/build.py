@@ -1,4 +1,4 @@
-"""Builds kube-apiserver from Go modules, once per version, into the cache.
+"""Builds Kubernetes' programs from Go modules, each once per version, into the cache.
 
 Kubernetes publishes no module that can be installed as it is: its go.mod replaces the staging modules by folders of its
 own repository. The same file with each of them replaced by that module's published version builds the same program.
@@ -23,8 +23,8 @@ from guestvm.progress import say
 from .errors import ClusterError
 from .golang import Go, find_go, prepare
 
-PROGRAM: Final = "kube-apiserver"
-_KIND: Final = "kube-apiserver"
+_LOCK: Final = "kube-apiserver-build"
+_SCRATCH: Final = "kube-apiserver"
 _MODULE: Final = "k8s.io/kubernetes"
 #: Fetching on a slow line; four minutes of compiling on two idle cores, and much more where it only gets what others
 #: leave.
@@ -52,51 +52,70 @@ OLDEST: Final = Release("1.33.13", "h1:bmH31xUdSzeA5vk0wZAK9MZp11mdLuzUSeKk0qN3h
 RELEASES: Final = (NEWEST, OLDEST)
 
 
-def built(release: Release) -> Path | None:
-    """Return the program where it was built already."""
-    program = cache_dir() / _KIND / release.version / PROGRAM
-    return program if program.exists() else None
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program of one version: a folder of Kubernetes' ``cmd``."""
+
+    name: str
+    release: Release
+
+    def built(self) -> Path | None:
+        """Return the program where it was built already."""
+        program = cache_dir() / self.name / self.release.version / self.name
+        return program if program.exists() else None
 
 
-def ensure(releases: Sequence[Release] = RELEASES) -> list[Path]:
-    """Return the programs, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
+def api_server(release: Release) -> Program:
+    """Return the API server of a version."""
+    return Program("kube-apiserver", release)
+
+
+#: The garbage collector is in it.
+CONTROLLERS: Final = Program("kube-controller-manager", NEWEST)
+PROGRAMS: Final = (api_server(NEWEST), CONTROLLERS, api_server(OLDEST))
+
+
+def ensure(programs: Sequence[Program] = PROGRAMS) -> list[Path]:
+    """Return where they are, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
 
     Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build goes on where it
-    was and the releases share what they have in common; then they go, because nothing needs them again.
+    was and the programs share what they have in common; then they go, because nothing needs them again.
     """
-    programs = [program for release in releases if (program := built(release))]
-    if len(programs) == len(releases):
-        return programs
+    paths = [path for program in programs if (path := program.built())]
+    if len(paths) == len(programs):
+        return paths
     find_go()
-    with locked(f"{_KIND}-build"):
-        scratch = cache_dir() / _KIND / "go"
+    with locked(_LOCK):
+        scratch = cache_dir() / _SCRATCH / "go"
         go = prepare(scratch)
-        programs = [_ensure_one(go, release) for release in releases]
+        paths = [_ensure_one(go, program) for program in programs]
         shutil.rmtree(scratch, ignore_errors=True)
-    return programs
+    return paths
 
 
-def _ensure_one(go: Go, release: Release) -> Path:
-    return build_once(_KIND, release.version, lambda directory: _build(go, release, directory)) / PROGRAM
+def _ensure_one(go: Go, program: Program) -> Path:
+    version = program.release.version
+    return build_once(program.name, version, lambda directory: _build(go, program, directory)) / program.name
 
 
-def _build(go: Go, release: Release, directory: Path) -> None:
+def _build(go: Go, program: Program, directory: Path) -> None:
+    release = program.release
     say(f"fetching Kubernetes {release.version}'s Go modules")
     source = _fetch(go, release, directory)
     work = directory / "module"
     work.mkdir()
     (work / "go.mod").write_text(module_file((source / "go.mod").read_text(), release.version))
     shutil.copyfile(source / "go.sum", work / "go.sum")
-    say(f"building {PROGRAM} {release.version} (once; about four minutes on two idle cores)")
+    say(f"building {program.name} {release.version} (once; up to four minutes on two idle cores)")
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{release.version}"
-    output = directory / PROGRAM
+    output = directory / program.name
     # -trimpath: the program says nothing about this machine. No debugging data, which are left out in the end anyway.
     options = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", flags, "-o", str(output)]
-    options.append(f"{_MODULE}/cmd/{PROGRAM}")
+    options.append(f"{_MODULE}/cmd/{program.name}")
     go.run("build", *options, directory=work, seconds=_BUILD_SECONDS)
     shutil.rmtree(work)
     _check(output, release)
-    say(f"built {PROGRAM} {release.version}")
+    say(f"built {program.name} {release.version}")
 
 
 def _fetch(go: Go, release: Release, directory: Path) -> Path:

@@ -133,6 +133,9 @@ def _environment(scratch: Path) -> dict[str, str]:
         "GOPATH": str(scratch / "path"),
         "GOMODCACHE": str(scratch / "modules"),
         "GOCACHE": str(scratch / "objects"),
+        # A compiler lives for seconds: there is memory enough for most of its garbage.
+        "GOGC": "400",
+        "GOMEMLIMIT": "1GiB",
     }
 
 

@@ -1,9 +1,9 @@
 """A Kubernetes API server of our own: etcd and kube-apiserver on the loopback, with nothing else of a cluster.
 
-No controller runs: a namespace that is deleted stays ``Terminating``, owner references collect nothing, no
-ServiceAccount is made by itself. Nodes are objects that the tests write. Authorization is Node and RBAC, as in a
-cluster made by kubeadm; who is who is said by client certificates, by ServiceAccounts' tokens, or by the one token of
-``admin`` (group ``system:masters``).
+No controller runs by itself (see :mod:`.controllers`): a namespace that is deleted stays ``Terminating``, owner
+references collect nothing, no ServiceAccount is made by itself. Nodes are objects that the tests write. Authorization
+is Node and RBAC, as in a cluster made by kubeadm; who is who is said by client certificates, by ServiceAccounts'
+tokens, or by the one token of ``admin`` (group ``system:masters``).
 """
 
 from __future__ import annotations
@@ -105,6 +105,22 @@ class ApiServer:
         self._names += 1
         return self.authority.client(f"client-{self._names}", user, groups)
 
+    def admin_kubeconfig(self) -> Path:
+        """Write what kubectl and controllers need to be the administrator, for us alone, and return where."""
+        cluster = {"server": self.url, "certificate-authority": str(self.authority.pair.certificate)}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "admin",
+            "contexts": [{"name": "admin", "context": {"cluster": "test", "user": "admin"}}],
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.admin_token}}],
+        }
+        path = self.directory / "admin.kubeconfig"
+        with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(content, file)
+        return path
+
     def compact(self) -> None:
         """Forget all history: pages of a list that was begun before, and watches from then, are gone (410)."""
         address = f"http://127.0.0.1:{self._etcd_port}/v3/kv"
@@ -162,7 +178,7 @@ class ApiServer:
         ]
 
     def _server_command(self) -> list[str]:
-        [program] = build.ensure([self.release])
+        [program] = build.ensure([build.api_server(self.release)])
         serving, signer = self.authority.server("server"), self.authority.key("service-accounts")
         tokens, policy = self.directory / "tokens.csv", self.directory / "audit-policy.json"
         tokens.write_text(f"{self.admin_token},admin,admin,system:masters\n")

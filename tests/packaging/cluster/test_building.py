@@ -13,6 +13,7 @@ from kubeserver import build, golang
 from kubeserver.errors import ClusterError, NoGoError
 
 RELEASE = build.Release("1.99.2", "h1:right")
+SERVER = build.api_server(RELEASE)
 STAGING = "".join(f"\tk8s.io/part-{number} => ./staging/src/k8s.io/part-{number}\n" for number in range(30))
 UPSTREAM = f"module k8s.io/kubernetes\n\ngo 1.26.0\n\nrequire (\n\ta.b/c v1.0.0\n)\n\nreplace (\n{STAGING})\n"
 #: Answers as Go does; what it "builds" is a program that says its version.
@@ -71,18 +72,28 @@ def leftovers(cache: Path) -> list[str]:
 
 def test_a_server_is_built_once_and_nothing_else_stays(make_go: MakeGo, cache: Path, tmp_path: Path) -> None:
     make_go()
-    [program] = build.ensure([RELEASE])
+    [program] = build.ensure([SERVER])
     assert program == cache / "kube-apiserver/1.99.2/kube-apiserver"
     assert leftovers(cache) == ["1.99.2"]
     assert [path.name for path in program.parent.iterdir()] == ["kube-apiserver"]
     asked = (tmp_path / "log").read_text()
-    assert build.ensure([RELEASE]) == [program]
+    assert build.ensure([SERVER]) == [program]
     assert (tmp_path / "log").read_text() == asked
+
+
+def test_two_programs_of_a_version_are_built_each_by_itself(make_go: MakeGo, cache: Path) -> None:
+    make_go()
+    controllers = build.Program("kube-controller-manager", RELEASE)
+    assert build.ensure([SERVER, controllers]) == [
+        cache / "kube-apiserver/1.99.2/kube-apiserver",
+        cache / "kube-controller-manager/1.99.2/kube-controller-manager",
+    ]
+    assert leftovers(cache) == ["1.99.2"]
 
 
 def test_the_modules_are_kubernetes_own_versions(make_go: MakeGo, tmp_path: Path) -> None:
     make_go()
-    build.ensure([RELEASE])
+    build.ensure([SERVER])
     text = (tmp_path / "go.mod").read_text()
     assert "staging" not in text
     assert "\tk8s.io/part-7 => k8s.io/part-7 v0.99.2\n" in text
@@ -99,26 +110,26 @@ def test_a_go_mod_of_another_form_is_noticed() -> None:
 def test_something_else_under_the_same_version_is_not_built(make_go: MakeGo, cache: Path, tmp_path: Path) -> None:
     make_go(checksum="h1:wrong")
     with pytest.raises(ClusterError, match="has the checksum h1:wrong, and not h1:right"):
-        build.ensure([RELEASE])
-    assert build.built(RELEASE) is None
+        build.ensure([SERVER])
+    assert SERVER.built() is None
     assert "build" not in [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
 
 
 def test_a_failed_build_says_why_and_keeps_only_what_helps_the_next_one(make_go: MakeGo, cache: Path) -> None:
     make_go(fails="echo 'no space left' >&2; exit 1")
     with pytest.raises(ClusterError, match="no space left"):
-        build.ensure([RELEASE])
+        build.ensure([SERVER])
     assert leftovers(cache) == ["go"]
     make_go()
-    build.ensure([RELEASE])
+    build.ensure([SERVER])
     assert leftovers(cache) == ["1.99.2"]
 
 
 def test_a_program_that_says_another_version_is_not_kept(make_go: MakeGo, cache: Path) -> None:
     make_go(says="0.0.0")
     with pytest.raises(ClusterError, match=r"says: Kubernetes v0\.0\.0"):
-        build.ensure([RELEASE])
-    assert build.built(RELEASE) is None
+        build.ensure([SERVER])
+    assert SERVER.built() is None
 
 
 def test_an_old_compiler_fetches_a_newer_one(make_go: MakeGo, tmp_path: Path) -> None:
@@ -138,7 +149,7 @@ def test_an_old_compiler_fetches_a_newer_one(make_go: MakeGo, tmp_path: Path) ->
 def test_without_a_compiler_the_reason_names_what_was_looked_at(make_go: MakeGo, version: str) -> None:
     program = make_go(version)
     with pytest.raises(NoGoError) as caught:
-        build.ensure([RELEASE])
+        build.ensure([SERVER])
     assert str(program) in str(caught.value)
     assert "golang-go here is none" in str(caught.value)
 
