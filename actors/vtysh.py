@@ -1,7 +1,8 @@
 """Typed access to FRR through vtysh: the one way in which actors read what FRR is doing.
 
-Every call is one process with a deadline. vtysh's exit codes are unreliable and its messages go to either stream, so
-what a command printed decides, not only how vtysh ended.
+A call that reaches mgmtd waits for whoever is writing FRR's configuration (:mod:`.frr_access`). Every call is one
+process with a deadline. vtysh's exit codes are unreliable and its messages go to either stream, so what a command
+printed decides, not only how vtysh ended.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
+from config.settings import Settings
 from supervisor.faults import DependencyFault
 from supervisor.subprocesses import Completed, run_command
+
+from .frr_access import access
 
 #: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
 SECONDS: Final = 20.0
@@ -36,42 +41,66 @@ class VtyshRefused(DependencyFault):
 
 
 class Vtysh:
-    """Runs vtysh against one FRR instance, that of ``pathspace``.
+    """Runs vtysh against one FRR instance, that of ``pathspace``; ``lock`` is the file of :mod:`.frr_access`.
 
     Safe to use from several tasks at once: each call is a process of its own.
     """
 
-    def __init__(self, *, vtysh: str, pathspace: str, seconds: float = SECONDS) -> None:
+    def __init__(self, *, vtysh: str, pathspace: str, seconds: float = SECONDS, lock: Path | None = None) -> None:
         self.seconds = seconds
         self._command = (vtysh, "-N", pathspace)
+        self._lock = lock
 
-    async def run(self, *arguments: str, seconds: float | None = None) -> Completed:
+    @classmethod
+    def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
+        """Return access to the router's FRR."""
+        program, lock = str(settings.vtysh), lock_file(settings)
+        return cls(vtysh=program, pathspace=settings.frr_pathspace, seconds=seconds, lock=lock)
+
+    async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
         """Run vtysh with arguments of its own and return whatever came of it.
 
-        Raises only for a missing program or an exceeded deadline.
+        ``seconds`` do not count the wait for others. Raises only for a missing program or an exceeded deadline.
         """
-        return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
+        async with access(self._lock if writes or _reaches_mgmtd(arguments) else None, alone=writes):
+            return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
 
-    async def text(self, *commands: str) -> str:
-        """Return what the commands, run in one process, print together.
+    async def text(self, *commands: str, daemon: str = "") -> str:
+        """Return what the commands, run in one process, print together; with ``daemon`` no other is reached.
 
         Raises :class:`FrrUnavailable`, :class:`VtyshRefused`, or the runner's faults for a deadline or a missing
         program; all are :class:`DependencyFault`.
         """
-        return _checked(await self.run(*_as_options(commands)))
+        return _checked(await self.run(*_only(daemon), *_as_options(commands)))
 
-    async def json(self, *commands: str) -> list[object]:
+    async def json(self, *commands: str, daemon: str = "") -> list[object]:
         """Return one decoded JSON document for each command, in order, from one process.
 
-        A command that prints nothing gives None. Raises like :meth:`text`, and :class:`VtyshRefused` for an answer
-        that is not JSON.
+        With ``daemon`` no other is reached. A command that prints nothing gives None. Raises like :meth:`text`, and
+        :class:`VtyshRefused` for an answer that is not JSON.
         """
-        echoed = _checked(await self.run("-E", *_as_options(commands)))
+        echoed = _checked(await self.run("-E", *_only(daemon), *_as_options(commands)))
         return [_decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
 
     async def daemons(self) -> frozenset[str]:
         """Return the names of the daemons that accept vtysh's connection now; raises when there are none."""
         return frozenset((await self.text("show daemons")).split())
+
+
+def lock_file(settings: Settings) -> Path:
+    """Return the file whose lock keeps readers and writers of FRR's configuration apart."""
+    return settings.run_dir / "frr.lock"
+
+
+def _reaches_mgmtd(arguments: Sequence[str]) -> bool:
+    """Say whether vtysh opens a session with mgmtd: without ``-d`` it does with all daemons, in a dry run with none."""
+    if "-C" in arguments:
+        return False
+    return "-d" not in arguments or arguments[arguments.index("-d") + 1] == "mgmtd"
+
+
+def _only(daemon: str) -> tuple[str, ...]:
+    return ("-d", daemon) if daemon else ()
 
 
 def _as_options(commands: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ async def clear_frr(settings: Settings, say: Say) -> str:
 
 async def _clear_running(settings: Settings, conf: Path, say: Say) -> str:
     try:
-        await Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace).daemons()
+        await Vtysh.of(settings).daemons()
     except (FrrUnavailable, CommandMissing):
         say("FRR: is not running")
         return ""

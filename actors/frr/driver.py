@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.vtysh import FrrUnavailable, Vtysh
+from actors.frr_access import access
+from actors.vtysh import FrrUnavailable, Vtysh, lock_file
 from config.settings import Settings
 from supervisor.atomic_file import write_atomic
 from supervisor.subprocesses import CommandTimeout, Completed, run_command
@@ -46,6 +47,8 @@ _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "m
 #: A line of zebra's "show vrf".
 _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 
+#: What vtysh says when a daemon has broken mgmtd's connection in the middle of a commit.
+_BROKEN_COMMIT: Final = "Backend daemon disconnected while processing commit"
 #: What vtysh says while it works, rather than about what went wrong.
 _PROGRESS: Final = (
     "sending configuration",
@@ -92,7 +95,8 @@ class ReloadDriver:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+        self._vtysh = Vtysh.of(settings)
+        self._lock = lock_file(settings)
         self._reload = str(settings.frr_reload)
         self._bindir = str(settings.vtysh.parent)
         self._pathspace = settings.frr_pathspace
@@ -103,19 +107,25 @@ class ReloadDriver:
 
     async def wake(self, needed: frozenset[str]) -> None:
         """Ask for the daemons that vtysh reaches."""
-        absent = await self._absent()
+        loaded_by = trio.current_time() + START_SECONDS
+        absent = await self._absent(loaded_by)
         with trio.move_on_after(LATECOMER_SECONDS):
             while not absent <= self._given_up:
                 await trio.sleep(LOOK_SECONDS)
-                absent = await self._absent()
+                absent = await self._absent(loaded_by)
         self._given_up = absent
         if absent & needed:
             raise FrrUnavailable(f"FRR runs without {', '.join(sorted(absent & needed))}")
-        with trio.move_on_after(START_SECONDS):
+        await self._loaded(loaded_by)
+
+    async def _loaded(self, deadline: float) -> None:
+        """Let FRR's own start be over: not even a question may come in between (:mod:`actors.frr_access`)."""
+        with trio.move_on_at(deadline):
             while is_loading(self._pathspace):  # noqa: ASYNC110 - other processes tell nobody
                 await trio.sleep(LOOK_SECONDS)
 
-    async def _absent(self) -> frozenset[str]:
+    async def _absent(self, loaded_by: float) -> frozenset[str]:
+        await self._loaded(loaded_by)
         try:
             return DAEMONS - await self._vtysh.daemons()
         except FrrUnavailable:
@@ -129,7 +139,7 @@ class ReloadDriver:
 
     async def inactive_vrfs(self) -> frozenset[str]:
         """Ask zebra, who tells the others."""
-        return frozenset(_INACTIVE.findall(await self._vtysh.text("show vrf")))
+        return frozenset(_INACTIVE.findall(await self._vtysh.text("show vrf", daemon="zebra")))
 
     async def refusal(self, text: str) -> str:
         """Let vtysh parse the text: it knows every daemon's grammar, but nothing of what the daemons think."""
@@ -141,11 +151,14 @@ class ReloadDriver:
         """Send a file to all daemons, each of which takes what it understands, in no order between daemons."""
         with self._file("commands.conf", commands) as path:
             try:
-                done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS)
+                done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS, writes=True)
             except CommandTimeout:
                 await self._unwedger.after_timeout()
                 raise
-        self._unwedger.after_success()
+        if _BROKEN_COMMIT in f"{done.stdout}{done.stderr}":
+            await self._unwedger.after_broken_commit()
+        else:
+            self._unwedger.after_success()
         return _complaints(done)
 
     async def reload(self, text: str) -> str:
@@ -158,7 +171,8 @@ class ReloadDriver:
             write_atomic(below / "vtysh.conf", "", mode=0o600)
             places = ("--bindir", self._bindir, "--confdir", str(self._directory), "--rundir", str(self._directory))
             options = ("--reload", "--stdout", "--log-level", "error", "-N", self._pathspace)
-            done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
+            async with access(self._lock, alone=True):
+                done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
         return _complaints(done)
 
     @contextmanager

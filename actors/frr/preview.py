@@ -33,5 +33,5 @@ async def running_redacted(settings: Settings) -> str:
 
 
 async def _running(settings: Settings) -> str:
-    vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+    vtysh = Vtysh.of(settings)
     return await vtysh.text("show running-config")

@@ -11,6 +11,7 @@ a session whose client lives         an operator, or another program: left alone
 a session whose client is gone       mgmtd drops those at once, unless it waits for its commit: see below
 a commit, or a daemon's first load   a slow or frozen daemon may be to blame, which is watchfrr's business at first:
                                      ended when the same transaction holds it for :data:`COMMIT_SECONDS`
+a commit that a daemon broke         ended when :data:`LOOKS` looks agree: :meth:`Unwedger.after_broken_commit`
 nobody, and no transaction           ended when :data:`LOOKS` looks agree
 mgmtd says nothing                   ended when it goes on for :data:`SILENCE_SECONDS`
 ===================================  ============================================================================
@@ -30,6 +31,7 @@ from typing import Final
 
 import trio
 
+from actors.frr_processes import pid_of
 from actors.vtysh import Vtysh
 from supervisor import events
 from supervisor.faults import DependencyFault
@@ -103,7 +105,7 @@ class Unwedger:
 
     def __init__(self, vtysh: Vtysh, run_dir: Path) -> None:
         self._vtysh = vtysh
-        self._pid_file = run_dir / f"{DAEMON}.pid"
+        self._run_dir = run_dir
         self._socket = run_dir / f"{DAEMON}.vty"
         self._sight: _Sight | None = None
         self._since = 0.0
@@ -112,6 +114,21 @@ class Unwedger:
     def after_success(self) -> None:
         """Forget what was seen: mgmtd has let somebody configure."""
         self._sight = None
+
+    async def after_broken_commit(self) -> None:
+        """Kill mgmtd if it is locked after a daemon broke the connection in the middle of a commit.
+
+        What is left of the commit keeps the daemon, which is back at once, from being given its configuration: mgmtd
+        waits for one that does not know of it. Looks that agree are proof enough then.
+        """
+        for _ in range(LOOKS):
+            sight = self._remember(await self._look())
+            if sight is not None and sight.refused and sight.transactions and (sight.orphans or not sight.owners):
+                if await self._stays():
+                    self._end(sight)
+                return
+            # The daemon has to come back first.
+            await trio.sleep(LOOK_AGAIN_SECONDS)
 
     async def after_timeout(self) -> None:
         """Kill mgmtd if nobody will ever give its lock back; do nothing when somebody else is to blame."""
@@ -151,7 +168,7 @@ class Unwedger:
 
     async def _look(self) -> _Sight | None:
         """Return what there is against mgmtd: nothing if it lets us configure, is not there, or cannot be judged."""
-        pid = self._pid()
+        pid = pid_of(self._run_dir, DAEMON)
         # Before our own client comes and goes.
         orphans = self._orphans()
         try:
@@ -175,10 +192,10 @@ class Unwedger:
     def _end(self, sight: _Sight) -> None:
         self._quiet_until = trio.current_time() + PAUSE_SECONDS
         self._sight = None
-        pid = self._pid()
+        pid = pid_of(self._run_dir, DAEMON)
         if pid is None or pid != sight.pid:
             message = "mgmtd does not accept configuration, and its process cannot be told"
-            log.warning(message, message_id=events.FRR_STAYS_LOCKED, file=self._pid_file)
+            log.warning(message, message_id=events.FRR_STAYS_LOCKED, directory=self._run_dir)
             return
         reason = "its configuration is locked for good" if sight.refused else "it does not answer any more"
         message = "ending mgmtd, so that watchfrr starts a new one"
@@ -187,12 +204,3 @@ class Unwedger:
             os.kill(pid, signal.SIGKILL)
         except OSError as error:
             log.warning("mgmtd cannot be ended", message_id=events.FRR_STAYS_LOCKED, pid=pid, error=error)
-
-    def _pid(self) -> int | None:
-        """Return the process that the PID file names, if it really is mgmtd."""
-        try:
-            pid = int(self._pid_file.read_text())
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-        except (OSError, ValueError):
-            return None
-        return pid if name == DAEMON else None

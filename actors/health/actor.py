@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import trio
 
-from actors.vtysh import Vtysh
 from config.desired import DesiredState
 from config.reports import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
@@ -22,7 +21,7 @@ from supervisor.logs import get_logger
 
 from .assess import CORE_DAEMONS, Inputs, assess
 from .changes import changes
-from .observing import Asking, observe
+from .observing import Asking, Frr, observe
 
 LOG = get_logger("health")
 
@@ -37,7 +36,7 @@ INTERVAL_SECONDS = 15.0
 #: How long after a new outcome, or after a daemon has come, something not working counts as not finished rather than
 #: failed, seconds.
 SETTLE_SECONDS = 10.0
-#: Deadline of one look: two vtysh processes of this many seconds each at most.
+#: Deadline of one question: a look is three of them.
 VTYSH_SECONDS = 20.0
 
 
@@ -51,21 +50,21 @@ async def run(
     out: Latest[HealthReport],
 ) -> None:
     """Report on the router for ever."""
-    vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace, seconds=VTYSH_SECONDS)
-    await watch(ctx, vtysh, desired=desired, frr=frr, kernel=kernel, out=out)
+    asked = Frr(settings, seconds=VTYSH_SECONDS)
+    await watch(ctx, asked, desired=desired, frr=frr, kernel=kernel, out=out)
 
 
 async def watch(
     ctx: ActorContext,
-    vtysh: Asking,
+    asked: Asking,
     *,
     desired: LatestReader[DesiredState],
     frr: LatestReader[FrrOutcome],
     kernel: LatestReader[KernelOutcome],
     out: Latest[HealthReport],
 ) -> None:
-    """Do what :func:`run` promises, against anything that answers like vtysh."""
-    looking = _Looking(ctx, vtysh, out)
+    """Do what :func:`run` promises, against anything that answers like FRR."""
+    looking = _Looking(ctx, asked, out)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_follow, desired, looking.take_desired)
         nursery.start_soon(_follow, frr, looking.take_frr)
@@ -85,9 +84,9 @@ async def _follow(reader: LatestReader[T], take: Callable[[T], None]) -> None:
 class _Looking:
     """The newest inputs, the last report, and when to look again."""
 
-    def __init__(self, ctx: ActorContext, vtysh: Asking, out: Latest[HealthReport]) -> None:
+    def __init__(self, ctx: ActorContext, asked: Asking, out: Latest[HealthReport]) -> None:
         self._ctx = ctx
-        self._vtysh = vtysh
+        self._asked = asked
         self._out = out
         self._inputs = Inputs()
         self._changed = trio.Event()
@@ -137,8 +136,8 @@ class _Looking:
         return pause
 
     async def look(self) -> None:
-        with self._ctx.working("asking FRR", 2 * VTYSH_SECONDS + 5):
-            seen = await observe(self._vtysh)
+        with self._ctx.working("asking FRR", 3 * VTYSH_SECONDS + 5):
+            seen = await observe(self._asked)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
             # It starts with nothing, and what it had is given to it again only when somebody notices.
             self._settle()

@@ -80,7 +80,7 @@ async def _collect(settings: Settings, settings_file: Path, hours: int) -> tuple
     from ..support_bundle.sources import sources
 
     try:
-        running = await Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace).text("show running-config")
+        running = await Vtysh.of(settings).text("show running-config")
     except DependencyFault:
         # Its secrets are then not known by value from there; what it runs cannot be collected either.
         running = ""

@@ -24,9 +24,7 @@ async def frr(settings: Settings) -> FrrFacts:
     running: frozenset[str] | None = None
     silence = ""
     try:
-        running = await Vtysh(
-            vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace, seconds=ASK_SECONDS
-        ).daemons()
+        running = await Vtysh.of(settings, ASK_SECONDS).daemons()
     except DependencyFault as fault:
         silence = str(fault)
     directory = settings.frr_etc_dir / settings.frr_pathspace

@@ -203,7 +203,7 @@ def _file(path: Path) -> Source:
 
 
 async def _vtysh(settings: Settings, command: str) -> str:
-    vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+    vtysh = Vtysh.of(settings)
     done = await vtysh.run("-c", command, seconds=PROGRAM_SECONDS)
     if done.returncode != 0 and not done.stdout.strip():
         raise DependencyFault(done.stderr.strip() or f"vtysh ended with {done.returncode}")

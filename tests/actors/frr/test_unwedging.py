@@ -79,7 +79,8 @@ class ScriptedVtysh(Vtysh):
     answers: list[str | Callable[[], str] | None]
     looks: int = field(default=0, init=False)
 
-    async def run(self, *arguments: str, seconds: float | None = None) -> Completed:
+    async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
+        assert not writes
         assert arguments[:2] == ("-d", "mgmtd")
         said = self.answers[min(self.looks, len(self.answers) - 1)]
         self.looks += 1

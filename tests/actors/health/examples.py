@@ -95,6 +95,6 @@ class SampledFrr:
             raise DependencyFault("FRR does not answer: failed to connect to any daemons")
         return sample(self.situation)[0]
 
-    async def json(self, *commands: str) -> list[object]:
+    async def json(self, *commands: str, daemon: str) -> list[object]:
         answers = sample(self.situation)[1]
         return [answers.get(command) for command in commands]
