@@ -31,7 +31,15 @@ replaced() { # replaced PID: systemd calls another daemon than that one ready
 }
 
 settled() { # addresses that appear by themselves (duplicate address detection, router advertisements) have done so
-    [ -z "$(ip -o -6 address show tentative)" ]
+    [ -z "$(ip -o -6 address show tentative)" ] || return 1
+    for link in $(ip -br link show up | sed -n 's/^\([^ @]*\)[^ ]*  *UP .*/\1/p'); do
+        [ -e "/sys/class/net/$link/master" ] && continue
+        # The kernel gives a link its own address up to a second after its carrier.
+        ipv6=/proc/sys/net/ipv6/conf/$link
+        [ "$(cat "$ipv6/disable_ipv6" "$ipv6/addr_gen_mode")" = "0
+0" ] || continue
+        [ -n "$(ip -o -6 address show dev "$link" scope link)" ] || return 1
+    done
 }
 
 lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see packaging/guest/demo

@@ -71,8 +71,12 @@ def pings(node: Machine, count: int = 5) -> bool:
 def test_the_way_to_the_server_leads_through_the_fabric(member: Machine, cluster: Cluster) -> None:
     eventually(lambda: api(member).get("live") is True, "the API server is watched", seconds=SECONDS)
     assert "host-e-100" in member.remote.run(f"ip route get {UPLINK_HOST}").stdout
-    node = cluster.node()
-    assert node["metadata"]["annotations"][INDEX_ANNOTATION] == str(status(member)["node_index"])
+    index = str(status(member)["node_index"])
+    eventually(
+        lambda: cluster.node()["metadata"].get("annotations", {}).get(INDEX_ANNOTATION) == index,
+        "the Node tells its index",
+        seconds=SECONDS,
+    )
 
 
 def test_the_cluster_sees_the_node_and_its_files(member: Machine, cluster: Cluster) -> None:
