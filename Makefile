@@ -17,7 +17,7 @@ FRR_TESTS := tests/frr --ignore=tests/frr/test_fabric.py
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
-LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted package_life)
+LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
@@ -34,8 +34,8 @@ help:
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
-	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, upgrade and purge under pings'
-	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in six minutes; needs Go)'
+	@echo 'make test-guest-long more of them: a node in a cluster, and one that loses its namespace'
+	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
