@@ -122,6 +122,8 @@ class Unwedger:
         waits for one that does not know of it. Looks that agree are proof enough then.
         """
         for _ in range(LOOKS):
+            if trio.current_time() < self._quiet_until:
+                return
             sight = self._remember(await self._look())
             if sight is not None and sight.refused and sight.transactions and (sight.orphans or not sight.owners):
                 if await self._stays():

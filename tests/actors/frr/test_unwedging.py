@@ -156,6 +156,30 @@ async def test_a_lock_that_nobody_holds_is_seen_several_times_before_the_daemon_
     assert trio.current_time() >= (LOOKS - 1) * LOOK_AGAIN_SECONDS
 
 
+async def test_what_is_left_of_a_broken_commit_is_not_waited_for(case: Case, autojump_clock: MockClock) -> None:
+    # The daemon that broke it is back a moment later, and mgmtd waits for it for ever.
+    stuck = answer(REFUSAL, transaction=27)
+    await case.scripted(FREE, stuck).unwedger.after_broken_commit()
+    assert case.ended
+    assert trio.current_time() <= LOOKS * (LOOKS - 1) * LOOK_AGAIN_SECONDS
+    looks = case.vtysh.looks
+    await case.unwedger.after_broken_commit()
+    assert case.vtysh.looks == looks, "the new one needs time"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [(FREE,), (HELD,), (SILENCE,), (answer(REFUSAL, transaction=27), answer(REFUSAL, transaction=28), FREE)],
+    ids=["it is over", "an operator's lock", "silence", "it goes on"],
+)
+async def test_a_broken_commit_alone_is_no_reason_to_end_anybody(
+    case: Case, autojump_clock: MockClock, answers: tuple[str | None, ...]
+) -> None:
+    with connection(case.directory):
+        await case.scripted(*answers).unwedger.after_broken_commit()
+    assert not case.ended
+
+
 @pytest.mark.parametrize("later", [FREE, HELD, SILENCE], ids=["free", "held", "silent"])
 async def test_a_lock_that_was_only_passed_on_is_no_proof(
     case: Case, autojump_clock: MockClock, later: str | None
