@@ -166,7 +166,8 @@ async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_mi
     bench.server.trouble = failing(error_for(500, "InternalError", "conversion webhook failed"), "", "l2vnis")
     await trio.sleep(110)
     assert bench.published == []
-    snapshot = await bench.names("red", "green", "blue", seconds=50)
+    # A server that was away for so long is looked for once a minute, and each failure waits for up to half of one.
+    snapshot = await bench.names("red", "green", "blue", seconds=200)
     assert unheard(snapshot) == [("l2vnis", Hindrance.FAILING, False)]
     assert snapshot.unlisted == {Kind.L2VNI}
     await trio.sleep(300)
