@@ -31,15 +31,7 @@ replaced() { # replaced PID: systemd calls another daemon than that one ready
 }
 
 settled() { # addresses that appear by themselves (duplicate address detection, router advertisements) have done so
-    [ -z "$(ip -o -6 address show tentative)" ] || return 1
-    for link in $(ip -br link show up | sed -n 's/^\([^ @]*\)[^ ]*  *UP .*/\1/p'); do
-        [ -e "/sys/class/net/$link/master" ] && continue
-        # The kernel gives a link its own address up to a second after its carrier.
-        ipv6=/proc/sys/net/ipv6/conf/$link
-        [ "$(cat "$ipv6/disable_ipv6" "$ipv6/addr_gen_mode")" = "0
-0" ] || continue
-        [ -n "$(ip -o -6 address show dev "$link" scope link)" ] || return 1
-    done
+    [ -z "$(ip -o -6 address show tentative)" ]
 }
 
 lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see packaging/guest/demo
@@ -91,21 +83,21 @@ install_package() { # install_package FILE: also over another version, or the sa
 
 picture() { # picture DIRECTORY: everything that an installation could have changed, but for link-local addresses
     mkdir "$1"
-    anonymous='s/^[0-9]*: //; s/fe80:[0-9a-f:]*/fe80::/; s/ \(valid\|preferred\)_lft [^ ]*//g'
-    ip -d -o address show | sed "$anonymous" | sort > "$1/addresses"
+    anonymous='s/^[0-9]*: //; s/ \(valid\|preferred\)_lft [^ ]*//g'
+    ip -d -o address show | grep -v ' inet6 fe80:' | sed "$anonymous" | sort > "$1/addresses"
     ip -d -o link show | sed "$anonymous; s/@[^:]*//" | awk '{
         line = $1 " " $2
         for (i = 3; i < NF; i++) if ($i ~ /^(mtu|master|state|group|altname)$/) line = line " " $i " " $(i + 1)
         print line
     }' | sort > "$1/links"
     { ip route show table all; ip -6 route show table all; } |
-        grep -v '^fe80::\|^multicast\|expires' | sed "$anonymous" | sort > "$1/routes"
+        grep -v 'fe80:\|^multicast\|expires' | sed "$anonymous" | sort > "$1/routes"
     sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'nf_conntrack_count\|random\|_bucket\|route.min_pmtu' | sort > "$1/sysctls"
     ls -1 /run/netns > "$1/namespaces"
     find /run -name '*perouter*' -not -path '/run/udev/*' | sort > "$1/run"
     systemctl --failed --no-legend --plain > "$1/failed"
     # What other packages and a running machine write.
-    others='^/var/lib/\(dpkg\|apt\|frr\)/\|^/var/lib/systemd/\(catalog\|timers\|timesync\|random-seed\)\|__pycache__\|/ld.so.cache'
+    others='^/var/lib/\(dpkg\|apt\|frr\)/\|^/var/lib/systemd/\(catalog\|timers\|timesync\|random-seed\)\|__pycache__\|/ld.so.cache\|/\.updated'
     find /etc /usr /var/lib -xdev -printf '%p %y %M %u %g\n' | grep -v "$others" | sort > "$1/files"
     find /etc /var/lib -xdev -type f | grep -v "$others" | sort | xargs -d '\n' sha256sum > "$1/contents"
     # For information: modules stay loaded until the next boot.
