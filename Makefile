@@ -6,9 +6,9 @@ SHELL := /bin/sh
 PYTHON ?= /usr/bin/python3
 REQUIREMENTS := packaging/requirements
 RESULTS := build/results
-GUEST := PYTHONPATH=packaging/guest $(PYTHON)
-CLUSTER := PYTHONPATH=packaging/guest:packaging/cluster $(PYTHON)
-UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging)
+GUEST := PYTHONPATH=tests/harness $(PYTHON)
+CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
+UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
 # times as quickly.
 UML_TESTS := tests/kernel tests/frr/test_fabric.py
@@ -61,12 +61,12 @@ test-newest: .venv-newest/.ready
 
 test-frr: host-guest
 	@mkdir -p $(RESULTS)
-	tree=$$($(GUEST) -m guestvm tree) && packaging/guest/container/run.sh $$tree $(RESULTS) \
+	tree=$$($(GUEST) -m guestvm tree) && tests/harness/container/run.sh $$tree $(RESULTS) \
 	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
 
 test-uml: host-guest host-uml
 	@mkdir -p $(RESULTS)
-	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) packaging/guest/uml/run.py --tree $$tree --results $(RESULTS) \
+	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
 	    --timeout 2100 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
 
 test-guest: .venv/.ready host-guest
@@ -103,7 +103,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
 	    run $$name $$target; \
 	done; \
 	echo "== make test-uml"; wait; cat $(RESULTS)/uml.log
-	@$(PYTHON) packaging/guest/summary.py $(RESULTS) check newest frr guest cluster uml
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest frr guest cluster uml
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)
@@ -115,7 +115,7 @@ test-deb: deb
 	@$(PYTHON) packaging/deb/autopkgtest.py $(TESTS)
 
 # On demand: ratios against a baseline of the same run.
-BENCH := PYTHONPATH=packaging/guest:packaging/cluster:packaging/deb .venv/bin/python -m
+BENCH := PYTHONPATH=tests/harness:packaging/deb .venv/bin/python -m
 bench-nodes: .venv/.ready host-guest
 	$(BENCH) tests.bench.many_nodes --nodes $(or $(NODES),200)
 
@@ -132,18 +132,18 @@ clean-cache:
 	rm -rf "$${OPENPEROUTER_CACHE:-/var/cache/openperouter-dev}"
 
 host-python:
-	@packaging/guest/ensure-packages.sh python3 python3-venv openssl
+	@tests/harness/ensure-packages.sh python3 python3-venv openssl
 
 host-guest:
-	@packaging/guest/ensure-packages.sh python3
-	@packaging/guest/ensure-packages.sh $$($(GUEST) -m guestvm packages)
+	@tests/harness/ensure-packages.sh python3
+	@tests/harness/ensure-packages.sh $$($(GUEST) -m guestvm packages)
 
-# The compiler is for a shim that some CPUs need (packaging/guest/uml/xstate_shim.c).
+# The compiler is for a shim that some CPUs need (tests/harness/uml/xstate_shim.c).
 host-uml:
-	@packaging/guest/ensure-packages.sh user-mode-linux gcc libc6-dev
+	@tests/harness/ensure-packages.sh user-mode-linux gcc libc6-dev
 
 host-cluster: host-python
-	@packaging/guest/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)
+	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)
 
 # A stamp as last step: an interrupted set-up is done again.
 .venv/.ready: $(REQUIREMENTS)/runtime.txt $(REQUIREMENTS)/tests.txt $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/debian13.txt | host-python

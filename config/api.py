@@ -4,7 +4,7 @@
 
 Not knowing is not "none": a snapshot is complete, or it is not published. When the server goes away the last one stays,
 with ``live`` False. Objects are kept as the server sent them, and are validated where they are merged with the files
-(:mod:`config.api_objects`), so that one definition of a rule serves both and a remembered snapshot is read anew by
+(:mod:`config.sources.api_objects`), so that one definition of a rule serves both and a remembered snapshot is read anew by
 whatever version of the program runs.
 """
 
@@ -16,8 +16,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from .desired import ResourceId, Secret
-from .provenance import Kind, Origin
+from config.desired import ResourceId, Secret
+from config.problems import Kind, Origin
 
 GROUP: Final = "network.openperouter.io"
 VERSION: Final = "v1alpha1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_network
 
-from .provenance import Kind, Origin, Problem, Reason
+from config.problems import Kind, Origin, Problem, Reason
 
 IPAddress = IPv4Address | IPv6Address
 #: An address with its prefix length, as put on a device.

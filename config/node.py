@@ -9,16 +9,16 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .desired import IPInterface
-from .files import UnreadableFileError, read_bounded
-from .models.base import Model
-from .models.names import NeighborInterface
-from .models.types import Cidr, parse_cidr
-from .provenance import Origin, Problem, Reason, Severity, errors
-from .reports import NodeIdentity
-from .schema import validate
-from .settings import LogLevelWord
-from .yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
+from config.desired import IPInterface
+from config.models.base import Model
+from config.models.names import NeighborInterface
+from config.models.types import Cidr, parse_cidr
+from config.outcomes import NodeIdentity
+from config.problems import Origin, Problem, Reason, Severity, errors
+from config.settings import LogLevelWord
+from config.syntax.files import UnreadableFileError, read_bounded
+from config.syntax.model_errors import validate
+from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 #: Upstream truncates host parts to this; a pool that size does not exist, so IPAM refuses the index in time.

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from .files import UnreadableFileError, list_directory, read_bounded
-from .models.base import camel
-from .provenance import Origin, Problem, Reason, Severity
-from .schema import case_match, case_warning, known_keys, suggestion, validate
-from .yaml_reader import MAX_BYTES, Document, InvalidYamlError, format_path, parse_yaml
+from config.models.base import camel
+from config.problems import Origin, Problem, Reason, Severity
+from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
+from config.syntax.yaml_reader import MAX_BYTES, Document, InvalidYamlError, format_path, parse_yaml
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 

@@ -28,10 +28,10 @@ import trio
 
 from config.status import Status
 
-from . import events
-from .actor import ActorContext
-from .channel import Latest
-from .logs import get_logger
+from .logs import message_ids
+from .logs.logger import get_logger
+from .runtime.actor import ActorContext
+from .runtime.channel import Latest
 
 LOG = get_logger("control")
 
@@ -248,7 +248,7 @@ def _check_peer(stream: trio.SocketStream) -> None:
     """
     _, uid, gid = struct.unpack("3i", stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if not may_connect(uid, {gid, *_peer_groups(stream)}):
-        LOG.warning("refused a client of the control socket", message_id=events.CLIENT_REFUSED, uid=uid, gid=gid)
+        LOG.warning("refused a client of the control socket", message_id=message_ids.CLIENT_REFUSED, uid=uid, gid=gid)
         raise BadRequestError("permission denied")
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import trio
 
-from config.provenance import Problem, errors
+from config.problems import Problem, errors
 from config.settings import Settings, load_settings
 
-from . import events
-from .faults import EXIT_CONFIG, EXIT_OK, Fault
-from .lock import single_instance
-from .logs import configure, get_logger
-from .notify import Notifier
-from .signals import handle_signals
-from .tree import Ending
+from .logs import message_ids
+from .logs.logger import configure, get_logger
+from .process.instance_lock import single_instance
+from .process.sd_notify import Notifier
+from .process.signals import handle_signals
+from .runtime.faults import EXIT_CONFIG, EXIT_OK, Fault
+from .runtime.tree import Ending
 from .version import VERSION
 from .wiring import Tree
 
@@ -46,7 +46,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
 def usable(problems: tuple[Problem, ...]) -> bool:
     """Log the settings' problems; return whether the daemon can run with them."""
     for problem in problems:
-        (LOG.error if errors([problem]) else LOG.warning)(str(problem), message_id=events.SETTINGS_PROBLEM)
+        (LOG.error if errors([problem]) else LOG.warning)(str(problem), message_id=message_ids.SETTINGS_PROBLEM)
     return not errors(problems)
 
 
@@ -75,9 +75,9 @@ def finish(notifier: Notifier, ending: Ending) -> int:
     """Say why the process ends, to the log and to systemd; return its exit code."""
     notifier.stopping()
     if ending.exit_code == EXIT_OK:
-        LOG.info("stopped; forwarding goes on", message_id=events.STOPPED, reason=ending.reason)
+        LOG.info("stopped; forwarding goes on", message_id=message_ids.STOPPED, reason=ending.reason)
     else:
-        LOG.error("ending", message_id=events.ENDING, reason=ending.reason, exit_code=ending.exit_code)
+        LOG.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
         notifier.status(ending.reason)
         notifier.failing(ending.exit_code)
     return ending.exit_code

@@ -10,31 +10,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.announce import actor as announce
+from actors.api_mirror import actor as mirror
 from actors.api_wait import actor as api_wait
 from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
 from actors.frr import actor as frr
 from actors.health import actor as health
-from actors.mirror import actor as mirror
 from actors.netlink import actor as netlink
-from actors.netlink.addresses import interface_addresses
+from actors.netlink.interface_addresses import interface_addresses
 from actors.report import actor as report
 from actors.static_config import actor as static_config
+from actors.status_writer import actor as announce
 from actors.systemd import actor as systemd
 from config.api import ApiAccess, ApiSnapshot
 from config.desired import DesiredState
-from config.reports import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
 from config.settings import Settings
 from config.status import ActorStatus, Status
 
-from . import control, graph, watchdog
-from .actor import ActorContext
-from .channel import Latest
-from .child import AnyChannel, ChildSpec, ChildStatus
-from .notify import Notifier
-from .signals import request_reload
-from .tree import Supervisor
+from . import control
+from .process.sd_notify import Notifier
+from .process.signals import request_reload
+from .runtime import graph, watchdog
+from .runtime.actor import ActorContext
+from .runtime.channel import Latest
+from .runtime.child import AnyChannel, ChildSpec, ChildStatus
+from .runtime.tree import Supervisor
 
 #: Seconds in which a child must end its unit of work when it is stopped; applying a large change may take this long,
 #: and cutting it short costs nothing but a second run, since every plan can be resumed.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from config.api import ApiAccess, ApiCredentials, ApiReach
 
-from .asking import Answer
+from .probe import Answer
 
 IN_FORCE = "what was read before stays in force"
 

@@ -1,7 +1,7 @@
 """Publish the way to the API server: as soon as there is one, whenever it changes, and why there is none.
 
 Three things are kept apart: what the files say (:mod:`.watching`), what the credentials in them are
-(:mod:`actors.kube.loading`), and what a server says to them (:mod:`.asking`). While a server answers, it is left alone:
+(:mod:`actors.lib.kube.credentials`), and what a server says to them (:mod:`.asking`). While a server answers, it is left alone:
 the streams of those who use it notice its loss by themselves, and five thousand nodes that asked for nothing else than
 an answer would be a load. Only files are looked at, about once a second, and credentials that end are read again.
 """
@@ -14,19 +14,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from actors.kube.client import KubeClient
-from actors.kube.loading import LOADING_SECONDS, kubeconfig_path, load, remove_stale
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.credentials import LOADING_SECONDS, kubeconfig_path, load, remove_stale
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.settings import Settings
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 from .access import IN_FORCE, Knowledge, access_of, moment, same_access
-from .asking import ASK_SECONDS, Connect
-from .watching import Wake
-from .way import Reader, Way
+from .connection import Reader, Way
+from .credential_files import Wake
+from .probe import ASK_SECONDS, Connect
 
 log = get_logger("api_wait")
 
@@ -76,11 +76,11 @@ def tell(access: ApiAccess, before: ApiAccess | None, known: Knowledge, complain
         _tell_reach(access, known)
     elif known.complaint and known.complaint != complaint:
         complaint = f"{known.complaint}; {IN_FORCE}" if known.proven else known.complaint
-        log.warning(complaint, message_id=events.API_CREDENTIALS_UNUSABLE)
+        log.warning(complaint, message_id=message_ids.API_CREDENTIALS_UNUSABLE)
     elif complaint and not known.complaint:
         log.info(
             "the credentials for the API server can be read again",
-            message_id=events.API_CREDENTIALS_READABLE,
+            message_id=message_ids.API_CREDENTIALS_READABLE,
             file=known.kubeconfig,
         )
 
@@ -88,11 +88,13 @@ def tell(access: ApiAccess, before: ApiAccess | None, known: Knowledge, complain
 def _tell_reach(access: ApiAccess, known: Knowledge) -> None:
     server = known.candidate.server if known.candidate else None
     if access.reach is ApiReach.REACHABLE:
-        log.info("the API server answers", message_id=events.API_REACHABLE, server=server, credentials=known.kubeconfig)
+        log.info(
+            "the API server answers", message_id=message_ids.API_REACHABLE, server=server, credentials=known.kubeconfig
+        )
     elif access.reach is ApiReach.UNCONFIGURED:
         log.info(
             "there are no credentials for an API server yet",
-            message_id=events.API_NO_CREDENTIALS,
+            message_id=message_ids.API_NO_CREDENTIALS,
             waiting_for=known.kubeconfig,
         )
     else:
@@ -107,8 +109,8 @@ def _tell_reach(access: ApiAccess, known: Knowledge) -> None:
 def _trouble(access: ApiAccess, known: Knowledge) -> str:
     """Return the event of a server that cannot be used: who has to mend something is another one for each."""
     if access.reach is ApiReach.REFUSED:
-        return events.API_REFUSED
-    return events.API_UNREACHABLE if known.candidate else events.API_CREDENTIALS_UNUSABLE
+        return message_ids.API_REFUSED
+    return message_ids.API_UNREACHABLE if known.candidate else message_ids.API_CREDENTIALS_UNUSABLE
 
 
 def note(ctx: ActorContext, access: ApiAccess, credentials: ApiCredentials | None) -> None:

@@ -14,19 +14,19 @@ from functools import partial
 
 import trio
 
-from actors.kube.client import KubeClient
-from actors.kube.proof import mirror_key
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.mirror_signature import mirror_key
 from config.api import ApiAccess, ApiCredentials, ApiSnapshot
-from config.reports import StaticSnapshot
+from config.outcomes import StaticSnapshot
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader, wait_any
-from supervisor.faults import DependencyFault
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader, wait_any
+from supervisor.runtime.faults import DependencyFault
 
+from .cache import World
+from .last_labels import remembered_labels
 from .publishing import Publisher
-from .remembering import remembered_labels
 from .session import Connect, follow_server
-from .world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Only what some reader needs: an object comes with kilobytes about who managed which field, and kubectl leaves a copy of
 the whole manifest, passwords and all, in an annotation. Everything here raises
-:class:`~actors.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API server.
+:class:`~actors.lib.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API server.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from actors.kube.client import Json
-from actors.kube.errors import UnreachableError
+from actors.lib.kube.client import Json
+from actors.lib.kube.errors import UnreachableError
 from config.api import ApiNode, ApiObject
 from config.desired import Secret
 from config.models.types import check_password
-from config.provenance import Kind
+from config.problems import Kind
 
 #: Repeats the manifest, so that it may hold a password in the clear.
 _MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"

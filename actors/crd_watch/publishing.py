@@ -10,15 +10,15 @@ from typing import Final
 import trio
 
 from config.api import ApiSnapshot, NotFollowed
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
-from .settling import Settling
-from .telling import facts
-from .tracks import GRACE_SECONDS
-from .world import World
+from .cache import World
+from .debounce import Settling
+from .facts import facts
+from .watch_state import GRACE_SECONDS
 
 LOG = get_logger("crd_watch")
 
@@ -105,10 +105,10 @@ class Publisher:
         if last is None or last.live != snapshot.live:
             fields = {"objects": len(snapshot.objects), "mirrored": len(snapshot.mirrored)}
             if snapshot.live:
-                LOG.info("follows the API server", message_id=events.API_FOLLOWED, **fields)
+                LOG.info("follows the API server", message_id=message_ids.API_FOLLOWED, **fields)
             else:
                 message = "the API server's state is not followed any more"
-                LOG.warning(message, message_id=events.API_NOT_FOLLOWED, **fields)
+                LOG.warning(message, message_id=message_ids.API_NOT_FOLLOWED, **fields)
 
     def _synced_at(self, *, live: bool) -> float:
         """Return until when the content is known to be true."""

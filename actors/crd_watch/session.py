@@ -9,18 +9,18 @@ from functools import partial
 
 import trio
 
-from actors.kube.client import KubeClient
-from actors.kube.errors import UnreachableError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import UnreachableError
 from config.api import ApiCredentials
-from supervisor import events
-from supervisor.channel import Latest
-from supervisor.faults import summarize
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.channel import Latest
+from supervisor.runtime.faults import summarize
 
-from .gate import Gate
-from .streams import Stream
-from .tracks import Track
-from .world import World
+from .availability import Gate
+from .cache import World
+from .reflector import Stream
+from .watch_state import Track
 
 LOG = get_logger("crd_watch")
 
@@ -44,7 +44,7 @@ async def follow_server(
             _tell(world, summarize(error))
             LOG.warning(
                 "the API server's credentials are not usable",
-                message_id=events.API_CREDENTIALS_UNUSABLE,
+                message_id=message_ids.API_CREDENTIALS_UNUSABLE,
                 error=summarize(error),
             )
             await trio.sleep_forever()

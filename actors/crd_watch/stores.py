@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from config.api import ApiObject
-from config.provenance import Kind
+from config.problems import Kind
 
 from .decoding import api_object, metadata
-from .selecting import Place, judge
+from .node_selector import Place, judge
 
 T = TypeVar("T")
 

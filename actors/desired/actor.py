@@ -1,6 +1,6 @@
 """Publish one resolved state for each meaningful change of what users wrote, in files or in the API.
 
-The work is :func:`~actors.desired.deciding.decide`; this actor only holds on to what was accepted last, in the cell and
+The work is :func:`~actors.desired.reconcile.decide`; this actor only holds on to what was accepted last, in the cell and
 on disk: the files never wait for the API, and a node that starts while the API is away has the networks of its objects
 all the same. An underlay that cannot be resolved leaves everything as it is: the state in force is published again with
 the new problems, so that a reload completes and status tells the truth while nothing on the node moves.
@@ -16,19 +16,19 @@ from dataclasses import replace
 import trio
 
 from config.api import NODE_STATUS_PLURAL, ApiSnapshot
-from config.api_memory import ApiMemory, essence
 from config.desired import DesiredState
-from config.provenance import Problem
-from config.reports import StaticSnapshot
+from config.outcomes import StaticSnapshot
+from config.problems import Problem
 from config.settings import Settings
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader, wait_any
-from supervisor.logs import get_logger
+from config.store.api_snapshot_file import ApiMemory, essence
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .deciding import Known, decide
-from .keeping import with_kept
-from .memory import REFRESH_SECONDS, Keeper
+from .reconcile import Known, decide
+from .snapshot_store import REFRESH_SECONDS, Keeper
+from .unlisted_kinds import with_kept
 
 log = get_logger("desired")
 
@@ -48,7 +48,7 @@ async def run(
     """Resolve each change; the cell itself remembers the state in force across restarts of this actor.
 
     Nothing is published before the files were read once; the API's first snapshot is not waited for. ``clock`` gives
-    Unix seconds. Raises :class:`~supervisor.faults.ConfigFault` when nothing is in force and the files have no usable
+    Unix seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no usable
     underlay.
     """
     ctx.started()
@@ -113,14 +113,18 @@ def report(state: DesiredState, before: DesiredState | None) -> None:
     for problem in state.problems:
         if problem not in known:
             log.warning(
-                str(problem), message_id=events.PROBLEM, kind=problem.kind, name=problem.name, reason=problem.reason
+                str(problem),
+                message_id=message_ids.PROBLEM,
+                kind=problem.kind,
+                name=problem.name,
+                reason=problem.reason,
             )
     for problem in known.difference(state.problems):
         log.info("problem gone", origin=problem.origin, field=problem.field, kind=problem.kind, name=problem.name)
     if before is None or state.content() != before.content():
         log.info(
             "new desired state",
-            message_id=events.NEW_STATE,
+            message_id=message_ids.NEW_STATE,
             generation=state.generation,
             underlay=state.underlay.resource.name if state.underlay else "none",
             l3vnis=len(state.l3vnis),

@@ -16,17 +16,17 @@ from typing import Final
 import trio
 
 from config.desired import DesiredState
-from config.reports import FrrOutcome
+from config.outcomes import FrrOutcome
 from config.settings import Settings
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from supervisor.faults import Fault
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.faults import Fault
 
 from .apply import Applier
 from .driver import FrrDriver, ReloadDriver
-from .render import RenderedConfig, render
+from .render.render import RenderedConfig, render
 
 #: Longest pass in seconds: reading, a few removals, one reload at its own deadline, reading again.
 APPLY_SECONDS: Final = 600.0
@@ -158,18 +158,20 @@ def _log_outcome(outcome: FrrOutcome) -> None:
     if not outcome.applied:
         log.warning(
             "FRR does not run the desired configuration",
-            message_id=events.FRR_DIFFERS,
+            message_id=message_ids.FRR_DIFFERS,
             generation=generation,
             reason=outcome.error,
         )
     elif outcome.changed:
-        log.info("FRR runs the desired configuration, verified", message_id=events.FRR_VERIFIED, generation=generation)
+        log.info(
+            "FRR runs the desired configuration, verified", message_id=message_ids.FRR_VERIFIED, generation=generation
+        )
     else:
         log.info("FRR already runs the desired configuration", generation=generation)
     for failure in outcome.failures:
         log.warning(
             failure.message,
-            message_id=events.FRR_REFUSED,
+            message_id=message_ids.FRR_REFUSED,
             resource=str(failure.resource),
             origin=str(failure.origin),
         )

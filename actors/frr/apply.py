@@ -16,16 +16,16 @@ from typing import Final
 import trio
 
 from config.desired import DesiredRawFRR, DesiredState, ResourceFailure
-from config.provenance import Reason
-from config.reports import FrrOutcome
-from supervisor.atomic_file import remove_stale, write_atomic
-from supervisor.faults import DependencyFault
-from supervisor.logs import get_logger
+from config.outcomes import FrrOutcome
+from config.problems import Reason
+from supervisor.logs.logger import get_logger
+from supervisor.process.atomic_file import remove_stale, write_atomic
+from supervisor.runtime.faults import DependencyFault
 
+from .diff.commands import additions, corrections, passes, residue
+from .diff.diff import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
 from .driver import FrrDriver, daemons_for
-from .removals import additions, corrections, passes, residue
-from .render import RenderedConfig
-from .running import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
+from .render.render import RenderedConfig
 
 #: FRR's daemons apply what they are sent a moment later, through mgmtd; there is nothing to wait for but the result.
 READ_ATTEMPTS: Final = 6

@@ -15,16 +15,16 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.frr_access import access
-from actors.vtysh import FrrUnavailable, Vtysh, lock_file
+from actors.lib.frr.frr_lock import access
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from config.settings import Settings
-from supervisor.atomic_file import write_atomic
-from supervisor.subprocesses import CommandTimeout, Completed, run_command
+from supervisor.process.atomic_file import write_atomic
+from supervisor.process.subprocesses import CommandTimeout, Completed, run_command
 
-from .boot_loading import is_loading
-from .grammar import scan
+from .diff.grammar import scan
+from .mgmtd_recovery import Unwedger
 from .redaction import redact
-from .unwedging import Unwedger
+from .startup import is_loading
 
 #: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.
 CHECK_SECONDS: Final = 30.0
@@ -65,7 +65,7 @@ class FrrDriver(Protocol):
     """What applying a configuration needs. Every method has a deadline and raises ``DependencyFault`` beyond it."""
 
     async def wake(self, needed: frozenset[str]) -> None:
-        """Return when daemons accept commands; raise :class:`~actors.vtysh.FrrUnavailable` when a needed one does not.
+        """Return when daemons accept commands; raise :class:`~actors.lib.frr.vtysh.FrrUnavailable` when a needed one does not.
 
         Others are not waited for, but for a moment while FRR starts.
         """
@@ -119,7 +119,7 @@ class ReloadDriver:
         await self._loaded(loaded_by)
 
     async def _loaded(self, deadline: float) -> None:
-        """Let FRR's own start be over: not even a question may come in between (:mod:`actors.frr_access`)."""
+        """Let FRR's own start be over: not even a question may come in between (:mod:`actors.lib.frr.frr_lock`)."""
         with trio.move_on_at(deadline):
             while is_loading(self._pathspace):  # noqa: ASYNC110 - other processes tell nobody
                 await trio.sleep(LOOK_SECONDS)

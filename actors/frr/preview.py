@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 
-from actors.vtysh import Vtysh
+from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState
 from config.settings import Settings
 
+from .diff.diff import difference, intended, parse
 from .redaction import redact
-from .render import render
-from .running import difference, intended, parse
+from .render.render import render
 
 
 async def preview(desired: DesiredState, settings: Settings) -> str:

@@ -13,15 +13,15 @@ from typing import TypeVar
 import trio
 
 from config.desired import DesiredState
-from config.reports import FrrOutcome, HealthReport, KernelOutcome
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from supervisor.logs import get_logger
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
 
 from .assess import CORE_DAEMONS, Inputs, assess
 from .changes import changes
-from .observing import Asking, Frr, observe
+from .query import Asking, Frr, observe
 
 LOG = get_logger("health")
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from config.desired import DesiredState, ResourceFailure, ResourceId
-from config.provenance import Reason
-from config.reports import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
+from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
+from config.problems import Reason
 
-from .observation import Observation
+from .frr_json import Observation
 from .sessions import ESTABLISHED, LISTENING, MISSING, expected_of, named, sessions_of
 from .vnis import check_vni, vni_health, vnis_of
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from config.reports import HealthReport, SessionHealth
-from supervisor import events
+from config.outcomes import HealthReport, SessionHealth
+from supervisor.logs import message_ids
 
 from .sessions import ESTABLISHED
 
@@ -46,7 +46,7 @@ def _verification(old: HealthReport | None, new: HealthReport) -> Iterator[Chang
     if new.verified and (old is None or not was or old.generation != new.generation):
         yield Change("info", new.summary, fields)
     elif was and not new.verified and old is not None and old.generation == new.generation:
-        yield Change("warning", f"no longer as configured: {new.summary}", fields, events.DRIFT)
+        yield Change("warning", f"no longer as configured: {new.summary}", fields, message_ids.DRIFT)
     elif not new.verified and new.problems and (old is None or old.problems != new.problems):
         yield Change("warning", new.summary, fields)
 
@@ -54,10 +54,10 @@ def _verification(old: HealthReport | None, new: HealthReport) -> Iterator[Chang
 def _daemons(old: HealthReport, new: HealthReport) -> Iterator[Change]:
     for name, runs in new.daemons.items():
         if runs and old.daemons.get(name) is False:
-            yield Change("info", f"{name} runs", {"daemon": name}, events.DAEMON_UP)
+            yield Change("info", f"{name} runs", {"daemon": name}, message_ids.DAEMON_UP)
     for name, ran in old.daemons.items():
         if ran and not new.daemons.get(name, False):
-            yield Change("warning", f"{name} is not running", {"daemon": name}, events.DAEMON_DOWN)
+            yield Change("warning", f"{name} is not running", {"daemon": name}, message_ids.DAEMON_DOWN)
 
 
 def _sessions(old: HealthReport, new: HealthReport) -> Iterator[Change]:
@@ -66,9 +66,9 @@ def _sessions(old: HealthReport, new: HealthReport) -> Iterator[Change]:
         known = before.get((session.vrf, session.peer))
         was_up = known is not None and known.state == ESTABLISHED
         if session.state == ESTABLISHED and not was_up:
-            yield Change("info", "BGP session up", _session_fields(session), events.SESSION_UP)
+            yield Change("info", "BGP session up", _session_fields(session), message_ids.SESSION_UP)
         elif was_up and session.state != ESTABLISHED:
-            yield Change("warning", "BGP session down", _session_fields(session), events.SESSION_DOWN)
+            yield Change("warning", "BGP session down", _session_fields(session), message_ids.SESSION_DOWN)
 
 
 def _session_fields(session: SessionHealth) -> dict[str, object]:
@@ -82,9 +82,9 @@ def _vnis(old: HealthReport, new: HealthReport) -> Iterator[Change]:
         if known is not None and known.ok != vni.ok:
             fields: dict[str, object] = {"resource": str(vni.resource), "vni": vni.vni, "origin": str(vni.origin)}
             if vni.ok:
-                yield Change("info", "VNI works", fields, events.VNI_WORKS)
+                yield Change("info", "VNI works", fields, message_ids.VNI_WORKS)
             elif old.generation == new.generation:
-                yield Change("warning", f"VNI does not work: {vni.detail}", fields, events.VNI_FAILS)
+                yield Change("warning", f"VNI does not work: {vni.detail}", fields, message_ids.VNI_FAILS)
 
 
 def _failures(old: HealthReport | None, new: HealthReport) -> Iterator[Change]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession, ResourceId
-from config.provenance import Origin
-from config.reports import SessionHealth
+from config.outcomes import SessionHealth
+from config.problems import Origin
 
-from .observation import DEFAULT_VRF, Observation, Peer
+from .frr_json import DEFAULT_VRF, Observation, Peer
 
 ESTABLISHED = "Established"
 #: Our word for a listen range that bgpd serves: it has no session of its own.

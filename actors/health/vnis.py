@@ -7,9 +7,9 @@ still says Up (commit 0f2cb27310, reverted for 10.5), and then no type-5 route i
 from __future__ import annotations
 
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
-from config.reports import VniHealth
+from config.outcomes import VniHealth
 
-from .observation import DEFAULT_VRF, Observation, Vni
+from .frr_json import DEFAULT_VRF, Observation, Vni
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
 

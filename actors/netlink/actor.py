@@ -19,22 +19,22 @@ from typing import TypeVar
 import trio
 
 from config.desired import DesiredState, HostMasterKind
-from config.provenance import Kind
-from config.reports import FrrOutcome, KernelOutcome
+from config.outcomes import FrrOutcome, KernelOutcome
+from config.problems import Kind
 from config.settings import Settings
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from supervisor.faults import DependencyFault
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.faults import DependencyFault
 
-from .addresses import NAMESPACES
-from .converging import Pass, converge
-from .kernel import LinuxKernel
-from .monitor import Interest, drain, open_monitor, watch
-from .namespace_thread import NamespaceMissing
-from .planning import marked_nics
+from .converge import Pass, converge
+from .interface_addresses import NAMESPACES
+from .link_monitor import Interest, drain, open_monitor, watch
+from .planning.plan import marked_nics
 from .state_files import StateFiles
+from .wire.kernel import LinuxKernel
+from .wire.namespace_thread import NamespaceMissing
 from .wire.socket import KernelRefusal
 
 log = get_logger("netlink")
@@ -217,7 +217,7 @@ class _Keeper:
             (error,),
             lambda: log.error(
                 "kernel not configured",
-                message_id=events.KERNEL_NOT_CONFIGURED,
+                message_id=message_ids.KERNEL_NOT_CONFIGURED,
                 error=error,
                 generation=desired.generation,
             ),
@@ -234,7 +234,7 @@ class _Keeper:
             self._publish(outcome)
         if result.writes:
             message = "kernel configured" if fresh else "kernel drift repaired"
-            event = events.KERNEL_CONFIGURED if fresh else events.DRIFT
+            event = message_ids.KERNEL_CONFIGURED if fresh else message_ids.DRIFT
             first = result.steps.partition("\n")[0]
             log.info(
                 message,
@@ -246,7 +246,7 @@ class _Keeper:
             )
         for problem in problems:
             if problem not in self._reported:
-                log.warning("not in the kernel", message_id=events.KERNEL_LACKS, problem=problem)
+                log.warning("not in the kernel", message_id=message_ids.KERNEL_LACKS, problem=problem)
         self._say(problems, lambda: None)
         self._ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
         self._ctx.note(underlay_mtu=result.mtu, writes=result.writes)

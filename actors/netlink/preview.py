@@ -11,12 +11,12 @@ import trio
 from config.desired import DesiredState
 from config.settings import Settings
 
-from .addresses import NAMESPACES
-from .converging import look
-from .kernel import LinuxKernel
-from .objects import NIC_GROUP, Link, NamespaceView, Observed, Wish
-from .operations import Plan
+from .converge import look
+from .interface_addresses import NAMESPACES
+from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed, Wish
+from .planning.steps import Plan
 from .state_files import StateFiles
+from .wire.kernel import LinuxKernel
 
 T = TypeVar("T")
 

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from config.desired import Family
 from config.settings import Settings
-from supervisor import events
-from supervisor.atomic_file import remove_stale, write_atomic
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.process.atomic_file import remove_stale, write_atomic
 
-from .objects import Address, NicPhase, NicRecord, SavedRoute
-from .wire.card_sysctls import checked
+from .planning.observed import Address, NicPhase, NicRecord, SavedRoute
+from .wire.nic_sysctls import checked
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -118,7 +118,7 @@ class StateFiles:
                 continue
             if refusal is not None:
                 message = "the state directory cannot be written to: kept in memory until it can"
-                LOG.warning(message, message_id=events.STATE_SPARED, file=directory / name, error=refusal)
+                LOG.warning(message, message_id=message_ids.STATE_SPARED, file=directory / name, error=refusal)
             return
         if refusal is not None:
             raise refusal

@@ -17,14 +17,14 @@ import trio
 
 from config.api import ApiAccess, ApiSnapshot
 from config.desired import DesiredState
-from config.reports import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
 from config.settings import Settings
 from config.status import ActorStatus, Status
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader, wait_any
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .composing import Inputs, Process, compose
-from .publishing import Files
+from .status_builder import Inputs, Process, compose
+from .status_files import Files
 
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
 REFRESH_SECONDS: Final = 10.0

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from config.provenance import Severity
+from config.problems import Severity
 from config.status import Phase, Status
 
 _PREFIX: Final = "openperouter"

@@ -1,6 +1,6 @@
 """Publish the files' contribution: complete, settled, and never less than what is known.
 
-Reading is ``config.static_files``; this actor adds watching, the identity of the node, and memory: the last good texts
+Reading is ``config.sources.static_files``; this actor adds watching, the identity of the node, and memory: the last good texts
 and the last known index are on disk, so that a broken file or a late interface does not cost a restarted daemon what it
 had. Files that can be read but leave the underlay in doubt are not published: the last ones that did not stay in force,
 with the problems of the new ones. A configuration on trial (``trial``) is published instead of the files, and is not
@@ -15,24 +15,24 @@ from pathlib import Path
 
 import trio
 
-from config.last_good import LastGood
-from config.provenance import Origin, Problem, Reason, Severity, errors
-from config.reports import NodeIdentity, StaticSnapshot
-from config.resolve import resolve
-from config.secret_files import SECRETS_DIRECTORY
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Origin, Problem, Reason, Severity, errors
+from config.resolve.resolution import resolve
 from config.settings import Settings
-from config.static_files import StaticRead, read_directory, read_remembered
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from supervisor.faults import ConfigFault
-from supervisor.logs import get_logger
+from config.sources.static_files import StaticRead, read_directory, read_remembered
+from config.store.last_good import LastGood
+from config.syntax.secret_files import SECRETS_DIRECTORY
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.faults import ConfigFault
 
-from .identity import Addresses, Identification, identify
-from .memory import Memory
+from .file_watch import Fingerprint, fingerprint, wait_changed
+from .node_identity import Addresses, Identification, identify
 from .settings_changes import settings_problems
+from .state_store import Memory
 from .trial import Journal, Trial, current_trial
-from .watching import Fingerprint, fingerprint, wait_changed
 
 log = get_logger("static_config")
 
@@ -134,18 +134,18 @@ def tell_changes(before: Reading, after: Reading) -> None:
         waiting = bool(after.waiting_for)
         told = log.warning if waiting else log.info
         interface = after.waiting_for or before.waiting_for
-        event = events.WAITING_FOR_INTERFACE if waiting else None
+        event = message_ids.WAITING_FOR_INTERFACE if waiting else None
         told("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
     if after.trial is not None and after.trial != before.trial:
         names = ",".join((*after.trial.changed, *after.trial.removed))
         log.warning(
             f"in force instead of the files: {after.trial}",
-            message_id=events.TRIAL_IN_FORCE,
+            message_id=message_ids.TRIAL_IN_FORCE,
             files=names,
             trial=after.trial.id,
         )
     elif after.trial is None and before.trial is not None:
-        log.info("the trial is over; the files are in force", message_id=events.TRIAL_OVER, trial=before.trial.id)
+        log.info("the trial is over; the files are in force", message_id=message_ids.TRIAL_OVER, trial=before.trial.id)
 
 
 def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses) -> Reading:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from config.provenance import Origin, Problem, Reason, Severity, errors
+from config.problems import Origin, Problem, Reason, Severity, errors
 from config.settings import Settings, load_settings
 
 _IN_FORCE: Final = "the daemon goes on with the settings that it was started with"

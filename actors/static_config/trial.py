@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from supervisor import events
-from supervisor.atomic_file import write_atomic
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.process.atomic_file import write_atomic
 
 log = get_logger("static_config")
 
@@ -267,14 +267,14 @@ def current_trial(journal: Journal) -> Trial | None:
         while (trial := journal.load()) is not None and journal.left(trial) <= 0:
             reason = journal.why_over(trial)
             if journal.revert(trial, reason):
-                log.warning(_REVERTED, message_id=events.TRIAL_REVERTED, reason=reason, trial=trial.id)
+                log.warning(_REVERTED, message_id=message_ids.TRIAL_REVERTED, reason=reason, trial=trial.id)
     except TrialDamagedError as error:
-        log.warning(_REVERTED, message_id=events.TRIAL_REVERTED, reason=error)
+        log.warning(_REVERTED, message_id=message_ids.TRIAL_REVERTED, reason=error)
         _discard(journal)
         return None
     except OSError as error:
         message = "the trial's journal is not usable; the files are in force"
-        log.warning(message, message_id=events.TRIAL_DAMAGED, file=journal.open_file, error=error)
+        log.warning(message, message_id=message_ids.TRIAL_DAMAGED, file=journal.open_file, error=error)
         return None
     return trial
 
@@ -284,4 +284,4 @@ def _discard(journal: Journal) -> None:
         journal.discard_damaged()
     except OSError as error:
         message = "the damaged trial cannot be removed"
-        log.warning(message, message_id=events.TRIAL_DAMAGED, file=journal.open_file, error=error)
+        log.warning(message, message_id=message_ids.TRIAL_DAMAGED, file=journal.open_file, error=error)

@@ -18,10 +18,10 @@ from typing import Protocol
 import trio
 
 from config.status import Status
-from supervisor import events
-from supervisor.actor import ActorContext
-from supervisor.channel import LatestReader, wait_any
-from supervisor.logs import get_logger
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import LatestReader, wait_any
 
 log = get_logger("systemd")
 
@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 300.0
 
 
 class Notifier(Protocol):
-    """The part of sd_notify that this actor speaks; ``supervisor.notify`` has the real one."""
+    """The part of sd_notify that this actor speaks; ``supervisor.process.sd_notify`` has the real one."""
 
     def ready(self) -> None:
         """Say that start or reload is complete."""
@@ -118,17 +118,17 @@ def answer(handshake: Handshake, notifier: Notifier, status: Status) -> None:
     if status.ready and not handshake.verified:
         handshake.verified = True
         end_start(handshake, notifier)
-        log.info("ready", message_id=events.READY, summary=status.summary)
+        log.info("ready", message_id=message_ids.READY, summary=status.summary)
     elif not handshake.ready_sent and not handshake.patient:
         end_start(handshake, notifier)
-        log.warning("late: others need not wait any longer", message_id=events.LATE, summary=status.summary)
+        log.warning("late: others need not wait any longer", message_id=message_ids.LATE, summary=status.summary)
     outcome = max(status.reload.verified, status.reload.failed)
     if handshake.reloading and outcome >= handshake.reload_announced:
         handshake.reload_answered = handshake.reload_announced
         notifier.ready()
         log.info(
             "reload complete",
-            message_id=events.RELOADED,
+            message_id=message_ids.RELOADED,
             reload=handshake.reload_announced,
             result=reload_result(status),
         )

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
-from ..models.base import Model
-from ..models.rules import OneEach
+from config.models.base import Model
+from config.models.rules import OneEach
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 

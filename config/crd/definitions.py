@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import yaml
 
-from ..api import GROUP, NODE_STATUS_KIND, NODE_STATUS_PLURAL, PLURALS, VERSION
-from ..models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from ..models.rules import VALIDATIONS
-from ..provenance import Kind
+from config.api import GROUP, NODE_STATUS_KIND, NODE_STATUS_PLURAL, PLURALS, VERSION
+from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
+from config.models.rules import VALIDATIONS
+from config.problems import Kind
+
 from .conditions import DEGRADED, READY, ResourceStatus
 from .node_status import NodeStatus
 from .structural import Schema, structural

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from ..models.base import Model
-from ..provenance import Kind, Reason
+from config.models.base import Model
+from config.problems import Kind, Reason
+
 from .conditions import Condition, Conditions, legal_text
 
 #: Upstream's kinds, and those that it forgot: raw snippets, and a file that cannot be read at all.

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from ..models.rules import LIST_KEYS, LIST_TYPE, MAP_TYPE, VALIDATIONS
+from config.models.rules import LIST_KEYS, LIST_TYPE, MAP_TYPE, VALIDATIONS
 
 Schema = dict[str, Any]
 Definitions = Mapping[str, Schema]

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ..desired import BGPFamily, EndpointKind, Family, RemoteAS
+from config.desired import BGPFamily, EndpointKind, Family, RemoteAS
+
 from .base import Model
 from .names import NeighborInterface
 from .rules import Default, OneEach, cel

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..desired import Family, RemoteAS
+from config.desired import Family, RemoteAS
+
 from .base import Model
 from .rules import Cel, cel
 from .types import Asn, Ipv4Cidr, Ipv6Cidr

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from ..desired import IPAddress, IPInterface, Secret
+from config.desired import IPAddress, IPInterface, Secret
+
 from .rules import Cel, Text
 
 #: Four-octet AS number (RFC 6793); 0 is reserved (RFC 7607).

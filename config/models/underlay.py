@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ..desired import IPInterface, Secret
+from config.desired import IPInterface, Secret
+
 from .base import Model
 from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate

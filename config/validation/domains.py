@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..desired import ResourceId
-from ..entries import resource_name
-from ..provenance import Kind, Reason
-from ..reports import Resource
-from ..standing import Standing, is_from_file, named
-from .verdicts import Findings, RefusedError
+from config.desired import ResourceId
+from config.outcomes import Resource
+from config.problems import Kind, Reason
+from config.resolve.precedence import Standing, is_from_file, named
+from config.sources.naming import resource_name
+
+from .findings import Findings, RefusedError
 
 _FIELD = "routingDomain.l3vni.name"
 

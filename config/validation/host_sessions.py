@@ -9,12 +9,13 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from ..desired import SessionAddresses
-from ..ipam import PoolExhaustedError, session_addresses
-from ..models import HostSession
-from ..reports import Resource
-from ..standing import named
-from .verdicts import RefusedError
+from config.desired import SessionAddresses
+from config.models import HostSession
+from config.outcomes import Resource
+from config.resolve.ipam import PoolExhaustedError, session_addresses
+from config.resolve.precedence import named
+
+from .findings import RefusedError
 
 _FIELDS = {4: "hostSession.localCIDR.ipv4", 6: "hostSession.localCIDR.ipv6"}
 

@@ -1,6 +1,6 @@
 """All overlays of one node beside each other.
 
-They are taken in order of precedence (:mod:`config.standing`); each is accepted when it fits those accepted before it.
+They are taken in order of precedence (:mod:`config.resolve.precedence`); each is accepted when it fits those accepted before it.
 One that is refused therefore never stands in another's way, and what is in force loses to nothing that is new.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..desired import ResourceId
-from ..provenance import Kind, Reason
-from ..reports import Resource
-from ..standing import Held, Precedence
-from ..unusable import Unusable
+from config.desired import ResourceId
+from config.outcomes import Resource
+from config.problems import Kind, Reason
+from config.resolve.precedence import Held, Precedence
+from config.resolve.unusable import Unusable
+
+from .allocations import Taken
 from .domains import Domains
+from .findings import Findings, RefusedError
 from .passthroughs import PlacedPassthrough, accept_passthrough
-from .taken import Taken
-from .verdicts import Findings, RefusedError
 from .vnis import PlacedL2, PlacedL3, accept_l2vni, accept_l3vni
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})

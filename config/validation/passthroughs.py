@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..desired import SessionAddresses
-from ..models import L3Passthrough
-from ..reports import Resource
-from ..standing import named
+from config.desired import SessionAddresses
+from config.models import L3Passthrough
+from config.outcomes import Resource
+from config.resolve.precedence import named
+
+from .allocations import Taken
+from .findings import RefusedError
 from .host_sessions import check_overlap, claim, place_session
-from .taken import Taken
-from .verdicts import RefusedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..desired import IPAddress, IPInterface
-from .verdicts import RefusedError
+from config.desired import IPAddress, IPInterface
+
+from .findings import RefusedError
 
 _VERSIONS = {"IPv4": 4, "IPv6": 6}
 

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from ..desired import IPInterface
-from ..ipam import PoolExhaustedError, router_id, vtep
-from ..models import Underlay
-from ..models.types import parse_cidr
-from ..provenance import Kind, Reason
-from ..reports import Resource
-from ..standing import Precedence, named
-from ..unusable import UnknownContent, Unusable
-from .verdicts import Findings, RefusedError
+from config.desired import IPInterface
+from config.models import Underlay
+from config.models.types import parse_cidr
+from config.outcomes import Resource
+from config.problems import Kind, Reason
+from config.resolve.ipam import PoolExhaustedError, router_id, vtep
+from config.resolve.precedence import Precedence, named
+from config.resolve.unusable import UnknownContent, Unusable
+
+from .findings import Findings, RefusedError
 
 
 class UnderlayRefusedError(Exception):

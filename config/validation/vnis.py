@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from ..desired import IPAddress, SessionAddresses
-from ..models import L2Vni, L3Vni
-from ..reports import Resource
-from ..standing import named
+from config.desired import IPAddress, SessionAddresses
+from config.models import L2Vni, L3Vni
+from config.outcomes import Resource
+from config.resolve.precedence import named
+
+from .allocations import Taken
+from .findings import RefusedError
 from .host_sessions import check_overlap, claim, place_session
-from .taken import Taken
 from .tunnels import tunnel_address
-from .verdicts import RefusedError
 
 
 @dataclass(frozen=True, slots=True)

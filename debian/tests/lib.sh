@@ -34,8 +34,8 @@ settled() { # addresses that appear by themselves (duplicate address detection, 
     [ -z "$(ip -o -6 address show tentative)" ]
 }
 
-lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see packaging/guest/demo
-    cp -r "$source/packaging/guest/demo/rootfs/." /
+lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see tests/harness/demo
+    cp -r "$source/tests/harness/demo/rootfs/." /
     chown -R frr:frr /etc/frr/leaf /etc/frr/hostbgp
     # A second zebra in this namespace would sweep the routes of the BGP speaker below.
     systemctl disable --quiet --now frr.service

@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent / "guest"))
+sys.path.insert(0, str(HERE.parents[1] / "tests/harness"))
 
 from guestvm.errors import GuestError  # noqa: E402
 from guestvm.image import Image, ensure_image  # noqa: E402
@@ -29,7 +29,7 @@ from guestvm.remote import Completed  # noqa: E402
 
 CONTROL = ROOT / "debian" / "tests" / "control"
 #: What tests read of the sources.
-SOURCES = ("debian/tests", "packaging/examples", "packaging/guest/demo/rootfs", "packaging/systemd")
+SOURCES = ("debian/tests", "packaging/examples", "tests/harness/demo/rootfs", "packaging/systemd")
 
 TESTBED = "/root/testbed"
 PACKAGE = f"{TESTBED}/openperouter.deb"

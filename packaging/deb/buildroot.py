@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "guest"))
+sys.path.insert(0, str(HERE.parents[1] / "tests/harness"))
 
 from guestvm.errors import GuestError  # noqa: E402
 from guestvm.hosttools import require  # noqa: E402
 from guestvm.progress import say  # noqa: E402
 from guestvm.tree import Recipe, ensure_tree  # noqa: E402
-
-#: Seen from the recipe's own directory, relative to which it names its ingredients.
-_DEB = HERE.parent / "guest" / ".." / "deb"
 
 #: Build-Depends of debian/control (a test compares them), and what examines the result.
 BUILD_DEPENDS = (
@@ -32,8 +29,8 @@ BUILD_DEPENDS = (
 RECIPE = Recipe(
     suite="trixie",
     packages=("build-essential", *BUILD_DEPENDS, "lintian", "systemd", "udev"),
-    rootfs=_DEB / "buildroot",
-    customize=_DEB / "customize.sh",
+    rootfs=HERE / "buildroot",
+    customize=HERE / "customize.sh",
 )
 
 #: A build takes seconds; this catches one that hangs.

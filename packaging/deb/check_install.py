@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent / "guest"))
+sys.path.insert(0, str(HERE.parents[1] / "tests/harness"))
 
 from guestvm.errors import GuestError  # noqa: E402
 from guestvm.progress import say  # noqa: E402
@@ -101,7 +101,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, "/usr/share/openperouter")
 from ipaddress import ip_interface
-from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from actors.netlink.state_files import StateFiles
 from config.desired import Family
 addresses = (

@@ -17,9 +17,17 @@ HERE: Final = Path(__file__).resolve().parent
 #: Installed beside the private modules; in a checkout two folders below them.
 sys.path.insert(0, str(HERE if (HERE / "actors").is_dir() else HERE.parents[1]))
 
-from actors.netlink.objects import NIC_GROUP, OUR_GROUPS, Address, NicRecord, SavedRoute, in_order, usual_broadcast  # noqa: E402
+from actors.netlink.planning.observed import (  # noqa: E402
+    NIC_GROUP,
+    OUR_GROUPS,
+    Address,
+    NicRecord,
+    SavedRoute,
+    in_order,
+    usual_broadcast,
+)
 from actors.netlink.state_files import BOOT_ID, StateFiles  # noqa: E402
-from actors.netlink.wire.card_sysctls import path_of  # noqa: E402
+from actors.netlink.wire.nic_sysctls import path_of  # noqa: E402
 from config.desired import Family  # noqa: E402
 from config.settings import load_settings  # noqa: E402
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .exit_codes import CONFIG
+from ..operations.exit_codes import CONFIG
 
 DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
 #: That of ``config.settings``, which takes too long to import for a path that hardly anybody changes.
@@ -61,7 +61,7 @@ def run_dir(settings_file: Path) -> Path:
 
 
 def _read_run_dir(settings_file: Path) -> Path:
-    from config.provenance import errors
+    from config.problems import errors
     from config.settings import load_settings
 
     settings, problems = load_settings(settings_file, conf_d(settings_file))

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from ..operations import exit_codes
 from ..version import VERSION
-from . import bundle, doctor, exit_codes, plan, reload, run, show, status, teardown, try_, validate, version
 from .options import DEFAULT_SETTINGS, CommandError, add_settings, complain
+from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate, version
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, from files in /etc/openperouter: 'run' is the daemon that systemd starts,
@@ -77,7 +78,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _ended_by(error: Exception) -> int:
     """Return the exit code for an error, after saying what it is."""
-    from ..faults import EXIT_BUG, exit_code_of, is_bug, summarize
+    from ..runtime.faults import EXIT_BUG, exit_code_of, is_bug, summarize
 
     if isinstance(error, OSError):
         complain(str(error))

@@ -23,10 +23,10 @@ from demo import topology
 from guestvm.image import ensure_image
 from guestvm.machine import Machine
 from kubeserver import build
-from supervisor import events
+from supervisor.logs import message_ids
 from tests.cluster.harness import ClusterServer
-from tests.guest.asking import CONFIGS, has_link, status, write
 from tests.guest.cluster import NAMESPACE, Cluster, give_credentials, give_uplink
+from tests.guest.commands import CONFIGS, has_link, status, write
 
 _SECONDS = 900
 _FILE = f"{CONFIGS}/openpe_bench.yaml"
@@ -107,7 +107,7 @@ class Bench:
         return bool(told["ready"]) and len(ours) == count and all(vni["ok"] for vni in ours)
 
     def _applications(self) -> int:
-        wanted = f"MESSAGE_ID={events.FRR_VERIFIED}"
+        wanted = f"MESSAGE_ID={message_ids.FRR_VERIFIED}"
         return int(self.node.remote.run(f"journalctl -q -o cat {wanted} | wc -l").stdout)
 
 

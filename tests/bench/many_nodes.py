@@ -21,19 +21,19 @@ from typing import Any
 
 import trio
 
-from actors.announce import actor as announce
+from actors.api_mirror import actor as mirror
 from actors.crd_watch import actor as crd_watch
-from actors.mirror import actor as mirror
+from actors.status_writer import actor as announce
 from config.api import API_VERSION, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
 from config.desired import DesiredState
-from config.last_good import LastGood
-from config.reports import FrrOutcome, HealthReport, KernelOutcome, NodeIdentity, StaticSnapshot
-from config.resolve import resolve
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, NodeIdentity, StaticSnapshot
+from config.resolve.resolution import resolve
 from config.settings import Settings
-from config.static_files import read_directory
+from config.sources.static_files import read_directory
+from config.store.last_good import LastGood
 from kubeserver import build
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 from tests.cluster.harness import ClusterServer, install_crds, kube, make_namespace, make_node
 
 NAMESPACE = "openperouter-system"

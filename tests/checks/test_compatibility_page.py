@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from actors.announce.composing import PENDING
-from actors.announce.standing import INDEX_REPLACED
+from actors.status_writer.node_events import INDEX_REPLACED
+from actors.status_writer.node_status_builder import PENDING
 from config.api import INDEX_ANNOTATION
 from config.crd.node_status import FailedKind
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from config.desired import Family
 from config.settings import Settings
-from supervisor import events
 from supervisor.cli.program import build_parser
+from supervisor.logs import message_ids
 from supervisor.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,7 +211,7 @@ def test_each_event_of_the_catalog_has_one_entry_with_a_subject_and_advice() -> 
 
 
 def test_each_event_of_the_catalog_is_one_that_the_code_logs() -> None:
-    names = {value: name for name, value in vars(events).items() if name.isupper()}
+    names = {value: name for name, value in vars(message_ids).items() if name.isupper()}
     assert set(IDENTIFIER.findall(CATALOG.read_text())) == set(names)
     code = "".join(file.read_text() for folder in CODE for file in (ROOT / folder).rglob("*.py"))
     assert [name for name in names.values() if f"events.{name}" not in code] == []

@@ -18,7 +18,7 @@ SHARED = frozenset({"kube"})
 #: The modules of supervisor/ that put the parts together; all others are the runtime.
 COMPOSING = frozenset({"wiring", "control", "cli", "main", "__main__", "taking_down", "diagnosis", "support_bundle"})
 #: Runs before anything is installed.
-STANDARD_LIBRARY_ONLY = ("packaging/guest/guestvm/", "packaging/guest/demo/", "packaging/guest/uml/")
+STANDARD_LIBRARY_ONLY = ("tests/harness/guestvm/", "tests/harness/demo/", "tests/harness/uml/")
 #: Newer than the oldest trio that we support (Debian 13's 0.29).
 TOO_NEW = frozenset({"trio.as_safe_channel"})
 
@@ -70,18 +70,18 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("config.models", "actors.frr.render"),
-        ("config.models", "supervisor.logs"),
-        ("supervisor.tree", "config.desired.DesiredState"),
-        ("supervisor.tree", "supervisor.wiring"),
-        ("actors.frr.actor", "actors.netlink.model"),
+        ("config.models", "actors.frr.render.render"),
+        ("config.models", "supervisor.logs.logger"),
+        ("supervisor.runtime.tree", "config.desired.DesiredState"),
+        ("supervisor.runtime.tree", "supervisor.wiring"),
+        ("actors.frr.actor", "actors.netlink.planning.wanted"),
         ("actors.frr.actor", "supervisor.control.Server"),
-        ("actors.vtysh", "actors.frr.render"),
-        ("actors.kube.client", "actors.frr.render"),
+        ("actors.lib.frr.vtysh", "actors.frr.render.render"),
+        ("actors.lib.kube.client", "actors.frr.render.render"),
     ],
 )
 def test_the_layering_check_sees_a_wrong_import(importer: str, imported: str) -> None:
-    [module] = [found for found in modules("supervisor") if found.name == "supervisor.tree"]
+    [module] = [found for found in modules("supervisor") if found.name == "supervisor.runtime.tree"]
     assert breaks(Module(module.path, importer, module.text, module.tree), imported)
 
 

@@ -1,4 +1,4 @@
-"""``journalctl -x`` explains each warning and error: their log calls name an event of ``supervisor/events.py``."""
+"""``journalctl -x`` explains each warning and error: their log calls name an event of ``supervisor/logs/message_ids.py``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from supervisor import events
-from supervisor.logs import journal_name
-from tests.actors.explained import ENTRIES
+from supervisor.logs import message_ids
+from supervisor.logs.logger import journal_name
+from tests.actors.message_catalog import ENTRIES
 
 from .sources import Module, modules
 
@@ -16,7 +16,7 @@ LEVELS = frozenset({"warning", "error", "exception", "bug"})
 #: What loggers and those who log for others are called, and with which methods they do.
 LOGGERS = {"log": LEVELS, "LOG": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
 #: Functions that log without an event, and why.
-WITHOUT = {"supervisor/repeats.py:failing": "whoever calls it names the event, and is looked at for that"}
+WITHOUT = {"supervisor/logs/throttle.py:failing": "whoever calls it names the event, and is looked at for that"}
 
 
 def functions(node: ast.AST, path: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -76,7 +76,7 @@ def test_what_an_explanation_quotes_is_a_field_of_each_line_that_it_explains() -
             event = given.get("message_id")
             if None in given or not isinstance(event, ast.Attribute) or ast.unparse(event.value) != "events":
                 continue
-            quoted = set(re.findall(r"@([A-Z_]+)@", ENTRIES[getattr(events, event.attr)]))
+            quoted = set(re.findall(r"@([A-Z_]+)@", ENTRIES[getattr(message_ids, event.attr)]))
             missing = quoted - {journal_name(str(key)) for key in given}
             wrong += [f"{module.path}:{call.lineno}: {event.attr} quotes {name}" for name in sorted(missing)]
     assert not wrong, "\n".join(wrong)

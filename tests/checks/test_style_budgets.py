@@ -17,7 +17,7 @@ MEDIAN_FUNCTION = 10
 #: Tables in the shape of a function: long because of how much they list, one paragraph an entry.
 TABLES = {"supervisor/wiring.py:children": 108}
 #: Sleeping is waiting for nothing in particular; only harnesses that look at another machine may poll.
-MAY_SLEEP = ("packaging/guest/", "packaging/cluster/", "tests/guest/", "tests/frr/", "tests/kernel/", "tests/bench/")
+MAY_SLEEP = ("tests/harness/", "tests/guest/", "tests/frr/", "tests/kernel/", "tests/bench/")
 #: Names that say nothing about what is inside.
 MEANINGLESS = frozenset({"utils", "util", "helpers", "helper", "misc", "common"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from config.models.overlays import MAX_RAW_CONFIG
-from config.provenance import Kind
+from config.problems import Kind
 
 Spec = dict[str, Any]
 

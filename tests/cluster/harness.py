@@ -29,8 +29,8 @@ import pytest
 import trio
 import yaml
 
-from actors.kube.client import KubeClient
-from actors.kube.errors import ConflictError, NotFoundError, ThrottledError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import ConflictError, NotFoundError, ThrottledError
 from config.api import ApiCredentials
 from config.desired import Secret
 from kubeserver.build import NEWEST, RELEASES, Release

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import trio
 
+from actors.api_mirror import actor
 from actors.crd_watch import actor as crd_watch
-from actors.kube.client import KubeClient
-from actors.kube.proof import is_ours, mirror_key
-from actors.mirror import actor
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.mirror_signature import is_ours, mirror_key
 from config.api import (
     API_VERSION,
     GROUP,
@@ -29,13 +29,13 @@ from config.api import (
     ApiReach,
     ApiSnapshot,
 )
-from config.last_good import LastGood
-from config.provenance import Kind
-from config.reports import NodeIdentity, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Kind
 from config.settings import Settings
-from config.static_files import read_directory
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from config.sources.static_files import read_directory
+from config.store.last_good import LastGood
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 from tests.cluster.harness import Json, make, make_node, service_account
 
 #: The least that the mirror works with.

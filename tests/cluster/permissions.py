@@ -10,7 +10,7 @@ from typing import Final
 import trio
 import yaml
 
-from actors.kube.client import KubeClient
+from actors.lib.kube.client import KubeClient
 from tests.cluster.harness import MANAGER, ROOT, Json
 
 MANIFESTS: Final = ROOT / "packaging" / "kubernetes"

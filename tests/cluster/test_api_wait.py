@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import trio
 
-from actors.api_wait import way
+from actors.api_wait import connection
 from actors.api_wait.actor import run
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.settings import Settings
 from kubeserver.server import ApiServer
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from tests.actors.kube.kubeconfigs import base64_of, credential, program
-from tests.actors.kube.kubeconfigs import kubeconfig as written
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from tests.actors.lib.kube.kubeconfigs import base64_of, credential, program
+from tests.actors.lib.kube.kubeconfigs import kubeconfig as written
 from tests.cluster.harness import ClusterServer, both_versions, kube, make_namespace, service_account
 
 #: For anything that has to show, on a busy machine.
@@ -193,7 +193,7 @@ async def test_without_token_and_certificate_the_server_takes_us_for_nobody(node
 async def test_a_token_that_ends_is_told_with_its_end(
     node: Node, server: ClusterServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(way, "ENDED_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "ENDED_SECONDS", 2.0)
     async with kube(server.admin) as client:
         await make_namespace(client, "ends")
         account = await service_account(client, "ends", "node")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from actors.kube.client import KubeClient
-from actors.kube.errors import (
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import (
     ApiError,
     ConflictError,
     CredentialsError,
@@ -21,15 +21,7 @@ from actors.kube.errors import (
     error_in,
 )
 from config.desired import Secret
-from tests.cluster.harness import (
-    MANAGER,
-    ClusterServer,
-    both_versions,
-    kube,
-    make,
-    make_namespace,
-    service_account,
-)
+from tests.cluster.harness import MANAGER, ClusterServer, both_versions, kube, make, make_namespace, service_account
 
 Json = dict[str, Any]
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -10,8 +10,8 @@ import trio
 import yaml
 from pydantic import ValidationError
 
-from actors.kube.client import KubeClient
-from actors.kube.errors import InvalidError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import InvalidError
 from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL, PLURALS
 from config.crd.conditions import DEGRADED, READY, SUCCESSFUL, condition
 from config.crd.definitions import DEFINITIONS
@@ -29,10 +29,10 @@ from config.crd.node_status import (
 )
 from config.models import L2Vni
 from config.models.rules import VALIDATIONS
-from config.provenance import Kind, Reason
+from config.problems import Kind, Reason
 
-from .agreement import MODELS, Judge, as_data
 from .corpus import BAD, GOOD, l2vni, l3vni, nic, routed, session, underlay
+from .crd_agreement import MODELS, Judge, as_data
 from .harness import CRD_PATH, MANAGER, ClusterServer, both_versions, install_crds, kube
 
 Json = dict[str, Any]

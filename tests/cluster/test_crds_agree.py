@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.crd.definitions import DEFINITIONS
-from config.provenance import Kind
+from config.problems import Kind
 
-from .agreement import MODELS, Judge
 from .corpus import GOOD, bridge, dynamic, l2vni, l3vni, neighbor, nic, routed, session, underlay, with_neighbor
+from .crd_agreement import MODELS, Judge
+from .crd_edge_cases import Schema, near_misses, networks, texts
 from .harness import ClusterServer, both_versions, install_crds, kube
-from .near_misses import Schema, near_misses, networks, texts
 
 SCHEMAS: dict[Kind, Schema] = {
     Kind(one.kind): one.schema()["properties"]["spec"] for one in DEFINITIONS if one.spec is not None

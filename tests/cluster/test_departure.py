@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.announce.node_status import path_of
-from actors.kube.errors import NotFoundError
+from actors.lib.kube.errors import NotFoundError
+from actors.status_writer.node_status import path_of
 from kubeserver import controllers
-from tests.cluster.announcing import cluster, until
 from tests.cluster.harness import ClusterServer, eventually, kube, make_node
 from tests.cluster.mirroring import mirroring
+from tests.cluster.status_writing import cluster, until
 
 POOL = "l3vnis: [{vrf: red, vni: 100, hostSession: {asn: 1, hostASN: 2, localCIDR: {ipv4: 192.170.1.0/24}}}]\n"
 #: The collector looks for new kinds twice a minute, and each of its steps is retried after a pause that grows.

@@ -13,16 +13,16 @@ import trio
 
 from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
-from actors.kube.client import KubeClient
-from actors.kube.errors import NotFoundError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import NotFoundError
 from config.api import API_VERSION, GROUP, PLURALS, ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState, Secret
 from config.models import L2Vni, L3Vni, Underlay
-from config.provenance import Kind, Origin, Severity
-from config.reports import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.problems import Kind, Origin, Severity
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 from .harness import CRD_PATH, ClusterServer, eventually, install_crds, kube, make, make_node
 

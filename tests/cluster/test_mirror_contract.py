@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.actors.mirror.contract import PROMISES, Promise
+from tests.actors.api_mirror.contract import PROMISES, Promise
 from tests.cluster.harness import ClusterServer, both_versions, kube
 
 

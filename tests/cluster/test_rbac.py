@@ -1,6 +1,6 @@
 """RBAC as shipped: all that the daemon needs, nothing that it does not, shown verb by verb on a real API server.
 
-The verbs come from packaging/kubernetes/rbac.yaml itself; what each is for is told in :mod:`tests.cluster.needs`.
+The verbs come from packaging/kubernetes/rbac.yaml itself; what each is for is told in :mod:`tests.cluster.rbac_scenarios`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,23 @@ import pytest
 import trio
 import trio.testing
 
-from actors.announce import actor as announce
-from actors.api_wait.asking import ask
-from actors.kube.client import KubeClient
-from actors.kube.errors import ApiError, ForbiddenError, InvalidError
-from actors.mirror import actor as mirror
+from actors.api_mirror import actor as mirror
+from actors.api_wait.probe import ask
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import ApiError, ForbiddenError, InvalidError
+from actors.status_writer import actor as announce
 from config.api import INDEX_ANNOTATION, NODE_STATUS_PLURAL, ApiCredentials, ApiObject, ApiReach
-from config.last_good import LastGood
-from config.provenance import Kind
-from config.reports import NodeIdentity, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Kind
 from config.settings import Settings
-from config.static_files import read_directory
-from supervisor.actor import ActorContext
-from supervisor.faults import leaves
-from tests.cluster.announcing import AnnouncingNode, until
+from config.sources.static_files import read_directory
+from config.store.last_good import LastGood
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.faults import leaves
 from tests.cluster.harness import MANAGER, ClusterServer, Json, both_versions, kube, service_account
-from tests.cluster.needs import NEEDS, Need, Stage, collection, index_is_shown, put, stage, stored
-from tests.cluster.permissions import (
-    ACCOUNT,
-    NAMESPACE,
-    SHIPPED,
-    USER,
-    Permission,
-    install,
-)
+from tests.cluster.permissions import ACCOUNT, NAMESPACE, SHIPPED, USER, Permission, install
+from tests.cluster.rbac_scenarios import NEEDS, Need, Stage, collection, index_is_shown, put, stage, stored
+from tests.cluster.status_writing import AnnouncingNode, until
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ import trio
 import yaml
 
 from actors.crd_watch import actor
-from actors.kube.client import KubeClient
-from actors.kube.errors import NotFoundError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import NotFoundError
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
-from config.provenance import Kind
-from config.reports import NodeIdentity, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Kind
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 from tests.cluster.harness import MANAGER, ROOT, ClusterServer, Json, kube, make_namespace, make_node
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"

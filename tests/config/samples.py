@@ -7,11 +7,11 @@ from typing import Any
 
 from config.desired import ResourceId
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.provenance import Kind, Origin
-from config.reports import NodeIdentity, Resource
-from config.resolve import Resolution, resolve
-from config.standing import NOBODY, Standing
-from config.unusable import Unusable
+from config.outcomes import NodeIdentity, Resource
+from config.problems import Kind, Origin
+from config.resolve.precedence import NOBODY, Standing
+from config.resolve.resolution import Resolution, resolve
+from config.resolve.unusable import Unusable
 
 NODE = NodeIdentity("node", 0)
 MODELS: dict[Kind, type[Model]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from config.desired import IPInterface
 from config.node import IndexUnknownError, NodeConfig, derive_index, load_node_config
-from config.provenance import errors
+from config.problems import errors
 
 
 def load(tmp_path: Path, text: str) -> tuple[NodeConfig | None, list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.provenance import Severity, errors
+from config.problems import Severity, errors
 from config.settings import Settings, load_settings
 
 

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.frr import unwedging
+from actors.frr import mgmtd_recovery
 from actors.frr.apply import Applier
+from actors.frr.diff.diff import difference, intended, parse
 from actors.frr.driver import ReloadDriver
-from actors.frr.render import render
-from actors.frr.running import difference, intended, parse
-from actors.frr.unwedging import Unwedger
-from actors.vtysh import Vtysh
+from actors.frr.mgmtd_recovery import Unwedger
+from actors.frr.render.render import render
+from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState, Secret
-from config.provenance import Reason
-from config.reports import FrrOutcome
+from config.outcomes import FrrOutcome
+from config.problems import Reason
 from config.settings import Settings
-from supervisor.subprocesses import CommandTimeout
+from supervisor.process.subprocesses import CommandTimeout
 from tests.actors.frr.cases import CASES, DUAL, RED, l3vni, neighbor, raw, state, underlay
 
 from .conftest import settings_for
@@ -314,7 +314,7 @@ async def test_a_management_daemon_whose_commit_never_ends_is_ended_in_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.applied(BASIC)
-    monkeypatch.setattr(unwedging, "COMMIT_SECONDS", 2.0)
+    monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 2.0)
     helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
     pid = bench.frr.pid("mgmtd")
     adapters = "show mgmt backend-adapter all"

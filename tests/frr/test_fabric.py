@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.vtysh import Vtysh
+from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState
 from tests.actors.frr.cases import CASES, RED, state, underlay
 

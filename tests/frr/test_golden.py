@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.frr.render import render
+from actors.frr.render.render import render
 from tests.actors.frr.cases import CASES
 
 from .conftest import settings_for

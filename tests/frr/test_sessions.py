@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from actors.vtysh import Vtysh
+from actors.lib.frr.vtysh import Vtysh
 from config.settings import Settings
 from tests.actors.frr.cases import CASES
 

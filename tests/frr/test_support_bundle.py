@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.support_bundle.sources import SHOWS
+from supervisor.operations.bundle.sources import SHOWS
 
 from .harness import FrrInstance
 

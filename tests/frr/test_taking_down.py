@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 
 from config.settings import Settings
-from supervisor.taking_down import clear_frr
+from supervisor.operations.teardown import clear_frr
 from tests.actors.frr.cases import CASES
 
 from .harness import FrrInstance

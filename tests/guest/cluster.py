@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import trio
 import yaml
 
-from actors.kube.client import KubeClient
-from actors.kube.errors import NotFoundError
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import NotFoundError
 from config.api import API_VERSION, NODE_STATUS_PLURAL
 from guestvm.machine import UPLINK_HOST, UPLINK_MAC, Machine
 from tests.cluster.harness import ROOT, ClusterServer, install_crds, kube, make_namespace, make_node

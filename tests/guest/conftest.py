@@ -21,8 +21,8 @@ from guestvm.image import ensure_image
 from guestvm.logs import collect
 from guestvm.machine import Machine
 
-from .asking import active, eventually
 from .cluster import give_uplink
+from .commands import active, eventually
 from .package import built_package
 
 LOGS = topology.CHECKOUT / "build" / "guest-logs"

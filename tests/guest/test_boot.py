@@ -15,8 +15,8 @@ import pytest
 from demo.checks import CHECKS, LEAF, Check
 from guestvm.machine import Machine
 
-from .asking import CONFIGS, active, eventually, property_of, status
-from .trying import NEW, NOBODY, UNDERLAY, cut_off
+from .commands import CONFIGS, active, eventually, property_of, status
+from .try_session import NEW, NOBODY, UNDERLAY, cut_off
 
 KUBELET = """\
 [Unit]

@@ -12,8 +12,8 @@ from kubeserver import build, golang
 from kubeserver.errors import NoGoError
 from tests.cluster.harness import ClusterServer
 
-from .asking import eventually, has_link, no_ping_lost, property_of, status
 from .cluster import CREDENTIALS, Cluster, give_credentials, give_uplink
+from .commands import eventually, has_link, no_ping_lost, property_of, status
 from .conftest import LOGS
 
 #: An emulated node that loads its credentials for the first time imports a large library.

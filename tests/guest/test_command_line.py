@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from guestvm.machine import Machine
 
-from .asking import status
+from .commands import status
 
 BROKEN = """\
 l3vnis:

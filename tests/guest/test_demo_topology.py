@@ -7,7 +7,7 @@ import pytest
 from demo.checks import CHECKS, Check
 from guestvm.machine import Machine
 
-from .asking import property_of
+from .commands import property_of
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.title)

@@ -11,7 +11,7 @@ import autopkgtest
 from demo import topology
 from guestvm.machine import Machine
 
-from .asking import property_of
+from .commands import property_of
 from .package import built_package
 
 OPERATIONS = topology.CHECKOUT / "docs" / "operations.md"

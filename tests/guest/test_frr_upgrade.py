@@ -12,7 +12,7 @@ import autopkgtest
 from demo.checks import CHECKS, FABRIC_HOST_V4
 from guestvm.machine import Machine
 
-from .asking import active, eventually, findings, no_ping_lost, property_of
+from .commands import active, eventually, findings, no_ping_lost, property_of
 from .package import higher_version
 
 

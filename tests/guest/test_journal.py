@@ -6,7 +6,7 @@ import json
 
 from guestvm.machine import Machine
 
-from .asking import CONFIGS, reload, write
+from .commands import CONFIGS, reload, write
 
 TYPO = f"{CONFIGS}/openpe_typo.yaml"
 JOURNAL = "journalctl --no-pager -q -u openperouter"

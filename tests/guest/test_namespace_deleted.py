@@ -7,7 +7,7 @@ import json
 from demo.checks import CHECKS, LEAF
 from guestvm.machine import Machine
 
-from .asking import eventually, findings, status
+from .commands import eventually, findings, status
 
 #: Replaces what died with the namespace. The end at the node is bare and down, as of a card that the kernel returns.
 WIRE = f"""

@@ -14,7 +14,7 @@ import pytest
 from demo.checks import CHECKS
 from guestvm.machine import Machine
 
-from .asking import CONFIGS, eventually, findings, property_of, reload, write
+from .commands import CONFIGS, eventually, findings, property_of, reload, write
 
 NIC = "toswitch1"
 #: For commands that look at everything, on an emulated machine.

@@ -9,7 +9,7 @@ import pytest
 from demo.checks import FABRIC_HOST_V4, ping
 from guestvm.machine import Machine
 
-from .asking import CONFIGS, eventually, has_link, property_of, reload, write
+from .commands import CONFIGS, eventually, has_link, property_of, reload, write
 
 BLUE = f"{CONFIGS}/openpe_blue.yaml"
 GOOD = """\

@@ -7,7 +7,7 @@ from functools import partial
 from demo.checks import FABRIC_HOST_V4, LEAF, PLAIN_HOST, ping, session
 from guestvm.machine import Machine
 
-from .asking import active, eventually, no_ping_lost, property_of, write
+from .commands import active, eventually, no_ping_lost, property_of, write
 
 SETTINGS = "/etc/openperouter/openperouter.yaml"
 #: os.EX_CONFIG, by the name that operators know.

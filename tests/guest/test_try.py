@@ -9,9 +9,9 @@ import pytest
 from demo.checks import FABRIC_HOST_V4, ping
 from guestvm.machine import Machine
 
-from .asking import CONFIGS, eventually, has_link, property_of, reload, status, write
+from .commands import CONFIGS, eventually, has_link, property_of, reload, status, write
 from .test_reload import GOOD
-from .trying import EVPN, NEW, cut_off
+from .try_session import EVPN, NEW, cut_off
 
 BLUE = "openpe_blue.yaml"
 #: Long enough to kill the supervisor and see it back on an emulated machine, with time left.

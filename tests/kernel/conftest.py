@@ -1,6 +1,6 @@
 """Fixtures of the tests on a real kernel: two throw-away namespaces, and a NIC in one of them.
 
-They need root and a kernel with VRF, so they run in the machine of ``packaging/guest/uml/run.py``, which says so by
+They need root and a kernel with VRF, so they run in the machine of ``tests/harness/uml/run.py``, which says so by
 OPENPEROUTER_KERNEL_TESTS=1. Anywhere else they are skipped, loudly.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from tests.kernel.node import Node
 
 SWITCH = "OPENPEROUTER_KERNEL_TESTS"
-REASON = f"needs root and a kernel with VRF: run in packaging/guest/uml/run.py, which sets {SWITCH}=1"
+REASON = f"needs root and a kernel with VRF: run in tests/harness/uml/run.py, which sets {SWITCH}=1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from actors.netlink.applying import Applied, apply_plan
-from actors.netlink.converging import Pass, converge
-from actors.netlink.kernel import LinuxKernel
-from actors.netlink.objects import Observed
-from actors.netlink.operations import Plan
-from actors.netlink.planning import model_for, plan_model, wish_for
+from actors.netlink.converge import Pass, converge
+from actors.netlink.execute import Applied, apply_plan
+from actors.netlink.planning.observed import Observed
+from actors.netlink.planning.plan import model_for, plan_model, wish_for
+from actors.netlink.planning.steps import Plan
 from actors.netlink.state_files import StateFiles
+from actors.netlink.wire.kernel import LinuxKernel
 from config.desired import DesiredState
 
 KEPT = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0"}

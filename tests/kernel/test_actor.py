@@ -11,13 +11,13 @@ import pytest
 import trio
 
 from actors.netlink import actor
-from actors.netlink.addresses import interface_addresses
+from actors.netlink.interface_addresses import interface_addresses
 from actors.netlink.preview import observe_kernel, observe_text, preview
 from config.desired import DesiredState
-from config.reports import FrrOutcome, KernelOutcome
+from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.netlink.builders import demo, state, underlay
 from tests.kernel.node import Node, ip
 

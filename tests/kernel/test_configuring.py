@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.netlink.monitor import drain, open_monitor
-from actors.netlink.objects import NIC_GROUP, OWNED_GROUP
+from actors.netlink.link_monitor import drain, open_monitor
+from actors.netlink.planning.observed import NIC_GROUP, OWNED_GROUP
 from config.desired import HostMasterKind
 from tests.actors.netlink.builders import demo, l2vni, l3vni, state, underlay, without_underlay
 from tests.kernel.node import Node, ip

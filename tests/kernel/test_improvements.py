@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from actors.netlink.planning import dependency_message
+from actors.netlink.planning.plan import dependency_message
 from config.desired import DesiredState, HostMasterKind
-from config.provenance import Reason
+from config.problems import Reason
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, underlay
 from tests.kernel.node import Node, ip
 

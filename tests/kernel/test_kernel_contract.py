@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.netlink.kernel import Kernel
+from actors.netlink.wire.kernel import Kernel
 from tests.actors.netlink.contract import CONTRACT
 from tests.kernel.node import Node
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from config.desired import DesiredState
-from config.provenance import Reason
+from config.problems import Reason
 from tests.actors.netlink.builders import state, underlay, without_underlay
-from tests.kernel.card import CONF, SYSCTLS, furnish, outside
+from tests.kernel.nic import CONF, SYSCTLS, furnish, outside
 from tests.kernel.node import Node, ip, ip_json
 
 INSIDE = state()

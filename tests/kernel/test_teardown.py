@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from actors.netlink.objects import NIC_GROUP, OUR_GROUPS
+from actors.netlink.planning.observed import NIC_GROUP, OUR_GROUPS
 from config.desired import DesiredState
 from config.settings import Settings
-from supervisor import taking_down
 from supervisor.cli import main
-from supervisor.lock import single_instance
-from supervisor.taking_down import clear_kernel, nothing
+from supervisor.operations import teardown
+from supervisor.operations.teardown import clear_kernel, nothing
+from supervisor.process.instance_lock import single_instance
 from tests.actors.netlink.builders import demo
 from tests.kernel.node import Node, ip, ip_json
 
@@ -24,7 +24,7 @@ NIC = Node.NIC
 @pytest.fixture
 def settings_file(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings for this node, with an FRR that is not there, and a NIC with everything that a NIC can have."""
-    monkeypatch.setattr(taking_down, "SYSTEMD_BOOTED", tmp_path / "no-systemd")
+    monkeypatch.setattr(teardown, "SYSTEMD_BOOTED", tmp_path / "no-systemd")
     ip("addr", "add", "192.0.2.5/24", "dev", NIC)
     ip("addr", "add", "2001:db8:5::5/64", "dev", NIC, "nodad")
     ip("link", "set", NIC, "mtu", "1600")
@@ -40,7 +40,7 @@ def settings_file(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return path
 
 
-def teardown(settings_file: Path, *words: str) -> int:
+def run_teardown(settings_file: Path, *words: str) -> int:
     return main(["--settings", str(settings_file), "teardown", "--yes", *words])
 
 
@@ -77,7 +77,7 @@ def test_the_nic_is_back_whole_and_nothing_of_ours_is_left(
     assert node.converge(demo()).clean
     assert ours()
     node.crash()
-    assert teardown(settings_file) == 0
+    assert run_teardown(settings_file) == 0
     assert witness() == before
     assert ours() == set()
     assert "unreachable" not in node.router("route", "show", "table", "all")
@@ -91,10 +91,10 @@ def test_the_nic_is_back_whole_and_nothing_of_ours_is_left(
 def test_a_second_teardown_does_nothing(node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node.converge(demo())
     node.crash()
-    assert teardown(settings_file) == 0
+    assert run_teardown(settings_file) == 0
     before = witness()
     capsys.readouterr()
-    assert teardown(settings_file) == 0
+    assert run_teardown(settings_file) == 0
     assert witness() == before
     assert "nothing of the router is there" in capsys.readouterr().out
 
@@ -110,7 +110,7 @@ def test_killed_after_any_step_the_next_teardown_ends_it(
     for count in range(1, steps):
         node.apply_prefix(empty, count)
         node.crash()
-        assert teardown(settings_file) == 0, count
+        assert run_teardown(settings_file) == 0, count
         assert witness() == before, count
         assert ours() == set(), count
         assert node.converge(demo()).clean, count
@@ -123,7 +123,7 @@ def test_what_is_left_in_the_host_goes_when_the_namespace_is_gone(
     node.converge(demo())
     node.crash()
     ip("netns", "del", Node.NETNS)
-    assert teardown(settings_file) == 0
+    assert run_teardown(settings_file) == 0
     marks = {str(group) for group in OUR_GROUPS}
     assert not [link["ifname"] for link in ip_json("link") if link["group"] in marks]
     assert "missing" in capsys.readouterr().out
@@ -136,7 +136,7 @@ def test_a_stranger_in_the_namespace_survives_and_keeps_it(
     node.router("link", "add", "theirs", "type", "dummy")
     node.converge(demo())
     node.crash()
-    assert teardown(settings_file, "--netns") == 69
+    assert run_teardown(settings_file, "--netns") == 69
     assert "theirs" in node.names()
     assert "theirs" in capsys.readouterr().err
 
@@ -147,7 +147,7 @@ def test_with_netns_the_namespace_goes_as_well(
     before = witness()
     node.converge(demo())
     node.crash()
-    assert teardown(settings_file, "--netns") == 0
+    assert run_teardown(settings_file, "--netns") == 0
     assert Node.NETNS not in ip("netns", "list")
     assert witness() == before
     capsys.readouterr()
@@ -159,7 +159,7 @@ def test_while_the_daemon_runs_nothing_is_touched(
     node.converge(demo())
     there = ours()
     with single_instance(tmp_path / "run"):
-        assert teardown(settings_file) == 75
+        assert run_teardown(settings_file) == 75
     assert ours() == there
     assert "systemctl stop openperouter" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from config.desired import Family
 
 PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "give_back.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.supervisor.trees import Diary
+from tests.supervisor.runtime.trees import Diary
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import trio.testing
 
 from config.status import FailureStatus, ProblemStatus, ReloadStatus, Status
 from supervisor import control
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 
 @dataclass

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.faults import EXIT_CONFIG, EXIT_TEMPORARY
-from supervisor.lock import single_instance
 from supervisor.main import run_daemon
+from supervisor.process.instance_lock import single_instance
+from supervisor.runtime.faults import EXIT_CONFIG, EXIT_TEMPORARY
 
 
 @pytest.fixture

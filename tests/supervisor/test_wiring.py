@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from supervisor.child import ChildState, ChildStatus
-from supervisor.notify import Notifier
+from supervisor.process.sd_notify import Notifier
+from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.wiring import Tree, actor_status
 
 

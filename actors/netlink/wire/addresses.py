@@ -12,7 +12,7 @@ from pyroute2.netlink.rtnl import RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR
 
 from config.desired import IPInterface
 
-from ..objects import ADDRESS_PROTOCOL, Address, usual_broadcast
+from ..planning.observed import ADDRESS_PROTOCOL, Address, usual_broadcast
 from .socket import CREATE, REQUEST, MarkedAddress, RouteSocket
 
 

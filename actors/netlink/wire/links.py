@@ -9,7 +9,7 @@ from typing import Any
 from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, RTM_NEWLINKPROP, RTM_SETLINK
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from ..objects import Link, LinkKind, Vxlan
+from ..planning.observed import Link, LinkKind, Vxlan
 from .socket import CREATE, REQUEST, RouteSocket
 
 IFF_UP = 1

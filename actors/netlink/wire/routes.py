@@ -15,7 +15,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from config.desired import Family
 
-from ..objects import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
+from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
 from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
 
 #: linux/rtnetlink.h

@@ -15,7 +15,7 @@ from pyroute2.netlink.exceptions import NetlinkDumpInterrupted, NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWADDR
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 
-from supervisor.faults import KernelFault
+from supervisor.runtime.faults import KernelFault
 
 SOL_SOCKET = 1
 #: socket(7): like SO_RCVBUF, beyond rmem_max, with CAP_NET_ADMIN.

@@ -13,10 +13,10 @@ from typing import cast
 
 import trio
 
-from actors.kube.client import Json, KubeClient
-from actors.kube.errors import ApiError, CredentialsError, UnreachableError
-from actors.kube.kubeconfig_reader import digest
-from actors.kube.loading import Loaded, LoadingError
+from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.credentials import Loaded, LoadingError
+from actors.lib.kube.errors import ApiError, CredentialsError, UnreachableError
+from actors.lib.kube.kubeconfig_reader import digest
 from config.api import ApiCredentials
 from config.desired import Secret
 

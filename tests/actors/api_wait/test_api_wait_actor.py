@@ -12,14 +12,14 @@ import trio
 from trio.testing import MockClock
 
 from actors.api_wait.actor import run
-from actors.api_wait.way import ASKING, ENDED_SECONDS, READING, RELOAD_SECONDS
-from actors.kube.errors import ThrottledError
+from actors.api_wait.connection import ASKING, ENDED_SECONDS, READING, RELOAD_SECONDS
+from actors.lib.kube.errors import ThrottledError
 from config.api import ApiAccess, ApiReach
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.api_wait.fakes import EPOCH, SECRET, Reading, Servers, wall
-from tests.actors.explained import explained
+from tests.actors.message_catalog import explained
 
 #: Within this many seconds every change has to be followed: two looks, and a third that finds nothing new.
 SOON = 3.5

@@ -10,12 +10,12 @@ from pathlib import Path
 import trio
 
 from actors.crd_watch import actor
-from actors.kube.errors import ApiError, error_for
+from actors.lib.kube.errors import ApiError, error_for
 from config.api import ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
-from config.reports import NodeIdentity, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 from tests.actors.crd_watch.fake_server import FakeServer, Trouble
 
 SYSTEM = "openperouter-system"

@@ -15,10 +15,10 @@ from typing import Any
 
 import trio
 
-from actors.kube.client import Json, KubeClient, Params
-from actors.kube.errors import ApiError, UnreachableError, error_for
+from actors.lib.kube.client import Json, KubeClient, Params
+from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import NODE_STATUS_PLURAL, PLURALS, ApiCredentials
-from config.provenance import Kind
+from config.problems import Kind
 
 #: The source of credentials of which no client can be made.
 UNUSABLE = "unusable"

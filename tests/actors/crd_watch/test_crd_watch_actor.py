@@ -11,16 +11,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.kube.errors import error_for
-from actors.kube.proof import mirror_key, proof
+from actors.lib.kube.errors import error_for
+from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
-from config.api_memory import FILE, ApiMemory, to_json
 from config.desired import ResourceId, Secret
-from config.provenance import Kind
-from supervisor.faults import leaves
+from config.problems import Kind
+from config.store.api_snapshot_file import FILE, ApiMemory, to_json
+from supervisor.runtime.faults import leaves
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
 from tests.actors.crd_watch.fake_server import UNUSABLE, FakeServer
-from tests.actors.explained import explained
+from tests.actors.message_catalog import explained
 
 HERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node"}}}
 THERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "other"}}}

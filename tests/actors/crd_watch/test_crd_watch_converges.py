@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.kube.errors import ApiError, UnreachableError, error_for
+from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import PLURALS, ApiSnapshot
 from config.desired import Secret
-from config.provenance import Kind
+from config.problems import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
 from tests.actors.crd_watch.fake_server import FakeServer, not_found
 

@@ -14,11 +14,11 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors.kube.errors import ApiError, UnreachableError, error_for
-from config.provenance import Kind
+from actors.lib.kube.errors import ApiError, UnreachableError, error_for
+from config.problems import Kind
 from tests.actors.crd_watch.bench import Bench, failing, followed, running
 from tests.actors.crd_watch.fake_server import every_kind
-from tests.actors.explained import explained
+from tests.actors.message_catalog import explained
 
 BROKEN = UnreachableError("the watch broke: connection reset")
 

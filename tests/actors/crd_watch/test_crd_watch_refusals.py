@@ -11,13 +11,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.kube.errors import ApiError, UnreachableError, error_for
+from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import ApiSnapshot, Hindrance
 from config.desired import Secret
-from config.provenance import Kind
+from config.problems import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
 from tests.actors.crd_watch.fake_server import not_found
-from tests.actors.explained import explained
+from tests.actors.message_catalog import explained
 
 BROKEN = UnreachableError("the watch broke: connection reset")
 

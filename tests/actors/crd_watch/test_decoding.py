@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from actors.crd_watch.decoding import api_node, api_object, is_behind, items, password, version_of
-from actors.kube.errors import UnreachableError
+from actors.lib.kube.errors import UnreachableError
 from config.desired import Secret
-from config.provenance import Kind
+from config.problems import Kind
 
 RAW: dict[str, Any] = {
     "metadata": {

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from actors.crd_watch import stores
 from actors.crd_watch.decoding import api_node
 from actors.crd_watch.stores import KindStore, SingleStore
-from actors.kube.proof import proof
+from actors.lib.kube.mirror_signature import proof
 from config.api import PROOF_ANNOTATION
 from config.desired import ResourceId
-from config.provenance import Kind
+from config.problems import Kind
 
 KEY = b"k" * 32
 ZONES = ("a", "b")

@@ -6,8 +6,8 @@ from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
 from config.models import L3Vni, Underlay
-from config.provenance import Kind, Origin
-from config.reports import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.problems import Kind, Origin
 
 NODE = NodeIdentity("node-a", 0)
 OWN = "openperouter-system"

@@ -14,15 +14,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.desired.actor import run
-from actors.desired.memory import REFRESH_SECONDS
+from actors.desired.snapshot_store import REFRESH_SECONDS
 from config.api import ApiObject, ApiSnapshot, Hindrance, NotFollowed
-from config.api_memory import ApiMemory, from_json, to_json
 from config.desired import DesiredState, Secret
-from config.provenance import Kind, Severity
-from config.reports import NodeIdentity, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Kind, Severity
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from config.store.api_snapshot_file import ApiMemory, from_json, to_json
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 from .examples import OWN, api_l3vni, api_underlay, cluster, files, l3vni, underlay
 

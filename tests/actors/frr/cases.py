@@ -25,7 +25,7 @@ from config.desired import (
     Secret,
     SessionAddresses,
 )
-from config.provenance import Kind, Origin
+from config.problems import Kind, Origin
 
 HOSTNAME: Final = "node1"
 ORIGIN: Final = Origin("/etc/openperouter/configs/openpe_node.yaml", 3, 1)

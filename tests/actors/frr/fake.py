@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from actors.frr.grammar import scan
-from actors.frr.running import Entry
-from supervisor.faults import DependencyFault
+from actors.frr.diff.diff import Entry
+from actors.frr.diff.grammar import scan
+from supervisor.runtime.faults import DependencyFault
 
 
 class FakeFrr:

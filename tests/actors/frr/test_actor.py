@@ -14,10 +14,10 @@ from trio.testing import MockClock as Clock
 
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from config.desired import DesiredState
-from config.reports import FrrOutcome
+from config.outcomes import FrrOutcome
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 from .cases import CASES
 from .fake import FakeFrr

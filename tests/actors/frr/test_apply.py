@@ -10,10 +10,10 @@ import trio
 from trio.testing import MockClock as Clock
 
 from actors.frr.apply import Applier
-from actors.frr.render import render
+from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
-from config.provenance import Reason
-from config.reports import FrrOutcome
+from config.outcomes import FrrOutcome
+from config.problems import Reason
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
 from .fake import FakeFrr

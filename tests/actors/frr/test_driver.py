@@ -12,11 +12,11 @@ from trio.testing import MockClock
 from actors.frr import driver
 from actors.frr.apply import Applier
 from actors.frr.driver import DAEMONS, ESSENTIAL, LATECOMER_SECONDS, ReloadDriver, daemons_for
-from actors.frr.render import render
-from actors.vtysh import FrrUnavailable, Vtysh
+from actors.frr.render.render import render
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
-from supervisor.subprocesses import CommandMissing, CommandTimeout
+from supervisor.process.subprocesses import CommandMissing, CommandTimeout
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
 from .fake import FakeFrr

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
 from actors.health.assess import Inputs
-from actors.health.observation import Observation, parse
+from actors.health.frr_json import Observation, parse
 from config.desired import (
     Bfd,
     BGPFamily,
@@ -22,9 +22,9 @@ from config.desired import (
     ResourceId,
     SessionAddresses,
 )
-from config.provenance import Kind, Origin
-from config.reports import FrrOutcome, KernelOutcome
-from supervisor.faults import DependencyFault
+from config.outcomes import FrrOutcome, KernelOutcome
+from config.problems import Kind, Origin
+from supervisor.runtime.faults import DependencyFault
 
 SAMPLES = Path(__file__).parent / "samples"
 

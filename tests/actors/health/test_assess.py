@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from actors.health.assess import Inputs, assess
-from actors.health.observation import Observation, Vni
+from actors.health.frr_json import Observation, Vni
 from config.desired import DesiredState, ResourceFailure, ResourceId
-from config.provenance import Reason
-from config.reports import FrrOutcome, HealthReport, KernelOutcome, VniHealth
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
+from config.problems import Reason
 from tests.actors.health.examples import BLUE_L2, RED, RED_L2, UNDERLAY, applied, desired, observed
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from actors.health.assess import assess
 from actors.health.changes import changes
-from actors.health.observation import Observation
-from config.reports import HealthReport
+from actors.health.frr_json import Observation
+from config.outcomes import HealthReport
 from tests.actors.health.examples import applied, desired, observed
 
 

@@ -13,9 +13,9 @@ from trio.testing import MockClock
 
 from actors.health import actor
 from config.desired import DesiredState
-from config.reports import FrrOutcome, HealthReport, KernelOutcome
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.health.examples import SampledFrr, desired
 
 

@@ -16,7 +16,7 @@ from config.desired import (
     ResourceId,
     SessionAddresses,
 )
-from config.provenance import Kind, Origin
+from config.problems import Kind, Origin
 
 NAMESPACE = "openperouter-system"
 

@@ -13,9 +13,7 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
-from actors.netlink.kernel import Kernel
-from actors.netlink.model import WantedLink
-from actors.netlink.objects import (
+from actors.netlink.planning.observed import (
     OWNED_GROUP,
     Link,
     LinkKind,
@@ -27,7 +25,7 @@ from actors.netlink.objects import (
     Vxlan,
     Wish,
 )
-from actors.netlink.operations import (
+from actors.netlink.planning.steps import (
     AddAddress,
     AddRoute,
     AddUnreachable,
@@ -45,6 +43,8 @@ from actors.netlink.operations import (
     SetSysctl,
     Step,
 )
+from actors.netlink.planning.wanted import WantedLink
+from actors.netlink.wire.kernel import Kernel
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
 from tests.actors.netlink.builders import UNDERLAY

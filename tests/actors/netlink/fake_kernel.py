@@ -7,8 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
-from actors.netlink.model import ROUTER_SYSCTLS
-from actors.netlink.objects import (
+from actors.netlink.planning.observed import (
     CONDEMNED_GROUP,
     IFA_F_PERMANENT,
     OWNED_GROUP,
@@ -23,7 +22,7 @@ from actors.netlink.objects import (
     Wish,
     usual_broadcast,
 )
-from actors.netlink.operations import (
+from actors.netlink.planning.steps import (
     AddAddress,
     AddAltname,
     AddRoute,
@@ -42,6 +41,7 @@ from actors.netlink.operations import (
     SetSysctl,
     Step,
 )
+from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.netlink.wire.card_sysctls import own_sysctls, path_of
+from actors.netlink.wire.nic_sysctls import own_sysctls, path_of
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.netlink.kernel import Kernel
-from actors.netlink.objects import Link, Namespace
+from actors.netlink.planning.observed import Link, Namespace
+from actors.netlink.wire.kernel import Kernel
 from tests.actors.netlink.contract import CONTRACT, NIC
 from tests.actors.netlink.fake_kernel import FakeKernel
 

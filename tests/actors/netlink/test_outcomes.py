@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from actors.netlink.actor import outcome_of
-from actors.netlink.converging import converge
-from actors.netlink.objects import Link, Namespace
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import Link, Namespace
 from config.desired import DesiredState
-from config.provenance import Reason
-from config.reports import KernelOutcome
+from config.outcomes import KernelOutcome
+from config.problems import Reason
 from tests.actors.netlink.builders import UNDERLAY, l3vni, state, underlay, without_underlay
 from tests.actors.netlink.fake_kernel import FakeKernel
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actors.netlink.objects import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from actors.netlink.state_files import StateFiles
 from config.desired import Family
 

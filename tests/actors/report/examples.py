@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, ip_interface
 
-from actors.report.composing import Inputs, Process
+from actors.report.status_builder import Inputs, Process
 from config.desired import (
     BGPFamily,
     DesiredL2VNI,
@@ -18,8 +18,7 @@ from config.desired import (
     ResourceId,
     Secret,
 )
-from config.provenance import Kind, Origin, Problem, Reason, Severity
-from config.reports import (
+from config.outcomes import (
     FrrOutcome,
     HealthReport,
     InterfaceHealth,
@@ -29,6 +28,7 @@ from config.reports import (
     StaticSnapshot,
     VniHealth,
 )
+from config.problems import Kind, Origin, Problem, Reason, Severity
 from config.status import ActorStatus
 
 PROCESS = Process("0.1.0", 42, "boot", 1000.0, "/etc/openperouter/configs")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.report.composing import compose
 from actors.report.metrics import metrics_text
-from config.reports import KernelOutcome
+from actors.report.status_builder import compose
+from config.outcomes import KernelOutcome
 from config.status import ActorStatus, ApiStatus, InterfaceStatus, SessionStatus, Status, UnderlayStatus, VniStatus
 
 from .examples import ERROR, FAILURE, PASSWORD, WARNING, desired, inputs

@@ -13,14 +13,14 @@ import trio
 import trio.testing
 
 from actors.report import actor
-from actors.report.publishing import METRICS_SECONDS, Files
+from actors.report.status_files import METRICS_SECONDS, Files
 from config.api import ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState
-from config.reports import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
 from config.settings import Settings
 from config.status import ActorStatus, Status
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.report.examples import desired, health
 
 

@@ -13,12 +13,12 @@ import trio
 
 from actors.static_config.actor import run
 from config.desired import IPInterface
-from config.provenance import Kind, errors
-from config.reports import StaticSnapshot
+from config.outcomes import StaticSnapshot
+from config.problems import Kind, errors
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest, LatestReader
-from supervisor.faults import ConfigFault
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.faults import ConfigFault
 
 GOOD = """\
 underlays:

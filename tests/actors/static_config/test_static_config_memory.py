@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.static_config.memory import Memory
-from config.last_good import LastGood
-from config.reports import NodeIdentity
-from supervisor.atomic_file import write_atomic
+from actors.static_config.state_store import Memory
+from config.outcomes import NodeIdentity
+from config.store.last_good import LastGood
+from supervisor.process.atomic_file import write_atomic
 from tests.actors.static_config.test_static_config_actor import DEADLINE, GOOD, RED, Node
 
 TEXTS = LastGood({"/configs/openpe_a.yaml": GOOD})
@@ -44,7 +44,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr("actors.static_config.memory.write_atomic", disk.write)
+    monkeypatch.setattr("actors.static_config.state_store.write_atomic", disk.write)
     return disk
 
 

@@ -26,9 +26,9 @@ from actors.static_config.trial import (
     now,
     to_json,
 )
-from config.provenance import Kind, Severity, errors
-from config.reports import StaticSnapshot
-from tests.actors.explained import explained
+from config.outcomes import StaticSnapshot
+from config.problems import Kind, Severity, errors
+from tests.actors.message_catalog import explained
 from tests.actors.static_config.test_static_config_actor import GOOD, RED, Node, kinds
 
 SECONDS = 60.0
@@ -299,8 +299,8 @@ import sys
 import trio
 from actors.static_config.actor import run
 from config.settings import Settings
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 async def main(settings):
     out, reload = Latest("static"), Latest("reload")

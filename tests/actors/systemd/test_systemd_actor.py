@@ -9,8 +9,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.systemd.actor import EXTEND_EVERY_SECONDS, PATIENCE_SECONDS, Handshake, run
 from config.status import ReloadStatus, Status
-from supervisor.actor import ActorContext
-from supervisor.channel import Latest
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 
 class Recorder:

@@ -14,7 +14,7 @@ import yaml
 
 from config.api import GROUP, NODE_STATUS_KIND, PLURALS
 from config.crd.definitions import DEFINITIONS, Definition, immutable_fields
-from config.provenance import Kind
+from config.problems import Kind
 
 ROOT = Path(__file__).resolve().parents[3]
 each = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.kind)

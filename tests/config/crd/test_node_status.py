@@ -33,7 +33,7 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.provenance import Kind, Reason
+from config.problems import Kind, Reason
 
 CLUSTER_PAGE = Path(__file__).resolve().parents[3] / "docs/cluster.md"
 

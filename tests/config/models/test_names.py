@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.models.names import (
-    check_bridge_name,
-    check_interface_name,
-    check_neighbor_interface,
-    check_vrf_name,
-)
+from config.models.names import check_bridge_name, check_interface_name, check_neighbor_interface, check_vrf_name
 
 CHECKS = [check_interface_name, check_vrf_name, check_bridge_name, check_neighbor_interface]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.provenance import Kind, Reason, Severity
-from config.reports import Resource
-from config.resolve import Resolution
+from config.outcomes import Resource
+from config.problems import Kind, Reason, Severity
+from config.resolve.resolution import Resolution
 
 from ..samples import from_api, in_force, l2vni, l3vni, solve, told, underlay, unusable
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.provenance import Kind
-from config.reports import NodeIdentity
+from config.outcomes import NodeIdentity
+from config.problems import Kind
 from config.validation.host_sessions import Pools
 
 from ..samples import in_force, l3vni, passthrough, raw, session, solve, told, underlay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.provenance import Kind
+from config.problems import Kind
 
 from ..samples import in_force, l3vni, passthrough, solve, told, underlay, unusable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.provenance import Reason
+from config.problems import Reason
 
 from ..samples import in_force, l2vni, l3vni, solve, told, underlay
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from config.provenance import Kind, Reason
-from config.reports import Resource
+from config.outcomes import Resource
+from config.problems import Kind, Reason
 
 from ..samples import in_force, interface, l2vni, l3vni, session, solve, told, underlay, unusable
 

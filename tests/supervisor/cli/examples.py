@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
-from config.api_memory import ApiMemory, to_json
-from config.provenance import Kind
-from config.standing import Held
+from config.problems import Kind
+from config.resolve.precedence import Held
 from config.status import (
     ActorStatus,
     ApiStatus,
@@ -26,6 +25,7 @@ from config.status import (
     UnderlayStatus,
     VniStatus,
 )
+from config.store.api_snapshot_file import ApiMemory, to_json
 
 SECRETS = ("hunter2hunter2", "topsecretword", "commentsecret")
 

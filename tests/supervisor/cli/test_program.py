@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli import exit_codes, main, program, version
-from supervisor.cli import run as run_verb
-from supervisor.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
+from supervisor.cli import main, program
+from supervisor.cli.verbs import run as run_verb
+from supervisor.cli.verbs import version
+from supervisor.operations import exit_codes
+from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
 from supervisor.version import VERSION
 
 REPOSITORY = Path(__file__).parents[3]

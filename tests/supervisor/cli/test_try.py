@@ -21,7 +21,7 @@ import pytest
 
 from actors.static_config.trial import Journal, Trial, now
 from supervisor.cli import main
-from supervisor.cli.keeping import put_in_place, saved_directory
+from supervisor.operations.trial.try_commit import put_in_place, saved_directory
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
 CHECKOUT = Path(__file__).parents[3]
@@ -398,7 +398,7 @@ def test_keeping_that_fails_is_said_and_can_be_given_up(
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as broken:
-        broken.setattr("supervisor.cli.keeping._sync", refuse)
+        broken.setattr("supervisor.operations.trial.try_commit._sync", refuse)
         assert [place.run("--confirm"), place.run("--confirm")] == [69, 69]
     assert "--confirm tries again" in capsys.readouterr().err
     assert place.journal.load() is not None

@@ -1,0 +1,195 @@
+"""What has to change in the API for it to show the files, as a pure function of both.
+
+Three promises. An object that this node cannot prove to have written is never deleted, and only written to when it has
+the identity of a file's resource and is no other node's: then it is the mirror, whoever stripped it. A mirror whose
+file says nothing usable now is left as it was. And what already means the same is not written again, however the
+server spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiNode, ApiObject, ApiSnapshot
+from config.desired import ResourceId
+from config.outcomes import StaticSnapshot
+from config.problems import Kind
+from config.resolve.unusable import UnknownContent, Unusable
+from config.sources.mirror_objects import ANNOTATIONS, canonical, file_of, mirror_of, other_name
+
+#: A resource version that says: it is not there.
+ABSENT: Final = ""
+#: The mirrors that do not have the names of their resources.
+Renamed = Mapping[ResourceId, ResourceId]
+_NONE: Final[Renamed] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object that has to become another. ``observed`` None: to be created; ``wanted`` None: to be deleted."""
+
+    observed: ApiObject | None
+    wanted: ApiObject | None
+
+    @property
+    def id(self) -> ResourceId:
+        """Return which object it is."""
+        subject = self.wanted or self.observed
+        if subject is None:
+            raise ValueError("a change of nothing into nothing")
+        return subject.id
+
+    @property
+    def seen(self) -> str:
+        """Return the resource version on which the change is based."""
+        return self.observed.resource_version if self.observed else ABSENT
+
+    @property
+    def verb(self) -> str:
+        """Return what is done to the object, as RBAC calls it."""
+        if self.wanted is None:
+            return "delete"
+        return "patch" if self.observed else "create"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes in the order in which they can be made, and the ``strangers``: labelled like mirrors, but none.
+
+    ``versions`` are those of all mirrors that are there; ``rivals`` those that another holder of a key has written.
+    """
+
+    changes: tuple[Change, ...] = ()
+    strangers: tuple[ApiObject, ...] = ()
+    versions: Mapping[ResourceId, str] = field(default_factory=dict)
+    rivals: frozenset[ResourceId] = frozenset()
+
+
+def renamed(static: StaticSnapshot, api: ApiSnapshot, taken: Collection[ResourceId]) -> Renamed:
+    """Return the mirrors that must not have their resources' names, which are ``taken``.
+
+    A mirror that is there keeps the name that it has: another node's object may come and go.
+    """
+    there = {observed.id for observed in api.mirrored}
+    pairs = ((resource.id, _other_id(resource.id, static.node.name)) for resource in static.resources)
+    return {own: other for own, other in pairs if own not in there and (own in taken or other in there)}
+
+
+def mirrors(
+    static: StaticSnapshot, node: ApiNode, prove: Callable[[ResourceId], str], names: Renamed = _NONE
+) -> dict[ResourceId, ApiObject]:
+    """Return the object that each valid resource from the files should have; ``prove`` gives its proof."""
+    usable = [one for one in static.resources if not isinstance(one.spec, Unusable | UnknownContent)]
+    called = [(one, names.get(one.id, one.id).name) for one in usable]
+    l3vnis = {one.name: names.get(one.id, one.id).name for one in static.resources if one.kind is Kind.L3VNI}
+    shown = [replace(one, name=name) for one, name in called]
+    return {one.id: mirror_of(one, static.node.name, node, prove(one.id), l3vnis) for one in shown}
+
+
+def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: ApiSnapshot) -> Plan:
+    """Return what has to change for ``api`` to show ``wanted``, which are the mirrors of ``static``."""
+    configured = {resource.id for resource in static.resources}
+    # What has no mirror now, since it is not usable, may have one from before, under either name.
+    usable = {resource.id for resource in static.resources if not isinstance(resource.spec, Unusable | UnknownContent)}
+    kept = {name for one in configured - usable for name in (one, _other_id(one, static.node.name))} | wanted.keys()
+    unproven = [observed for observed in api.objects if observed.id not in configured]
+    taken_back = {observed.id: observed for observed in api.objects if observed.id in wanted}
+    there = taken_back | {observed.id: observed for observed in api.mirrored}
+    # Deletions come first: what is to be created may use a name or number that they free.
+    gone = (observed for observed in api.mirrored if observed.id not in kept and not _may_be_in(static, observed))
+    changes = [Change(observed, None) for observed in gone]
+    changes += (Change(there.get(mirror.id), mirror) for mirror in wanted.values())
+    return Plan(
+        tuple(change for change in changes if not _is_made(change)),
+        tuple(observed for observed in unproven if SOURCE_LABEL in observed.labels),
+        {key: observed.resource_version for key, observed in there.items()},
+        frozenset(key for key, observed in taken_back.items() if PROOF_ANNOTATION in observed.annotations),
+    )
+
+
+def is_proven(observed: ApiObject, wanted: ApiObject) -> bool:
+    """Whether an object has the proof of the mirror of its name, so that this node wrote it."""
+    proof = wanted.annotations.get(PROOF_ANNOTATION)
+    return proof is not None and observed.annotations.get(PROOF_ANNOTATION) == proof
+
+
+def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
+    """Return which other node an object says that it is of, by label or owner; empty when it says nothing of that.
+
+    A Node that was made anew has another uid, and is the same node.
+    """
+    label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels.get(STATIC_NODE_LABEL)
+    if label and label != ours:
+        return label
+    known = {value for owner in wanted.owners for value in (owner.get("name"), owner.get("uid"))}
+    nodes = [owner for owner in observed.owners if owner.get("kind") == "Node"]
+    others = (owner for owner in nodes if known.isdisjoint((owner.get("name"), owner.get("uid"))))
+    return next((str(owner.get("name") or owner.get("uid")) for owner in others), "")
+
+
+def difference(observed: ApiObject, wanted: ApiObject) -> dict[str, Any]:
+    """Return the merge patch (RFC 7386) that makes ``wanted`` of ``observed``; empty when it means the same.
+
+    Labels and annotations of others stay. The owners are exactly the wanted ones: another owner would keep the object
+    when the node is gone.
+    """
+    metadata: dict[str, Any] = {}
+    if labels := _merge(observed.labels, wanted.labels):
+        metadata["labels"] = labels
+    if annotations := _merge(observed.annotations, wanted.annotations, ours=ANNOTATIONS):
+        metadata["annotations"] = annotations
+    if [dict(owner) for owner in observed.owners] != [dict(owner) for owner in wanted.owners]:
+        metadata["ownerReferences"] = [dict(owner) for owner in wanted.owners]
+    patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
+    if canonical(wanted.kind, observed.spec) != wanted.spec:
+        patch["spec"] = _spec_difference(observed.spec, wanted.spec)
+    return patch
+
+
+def same_content(one: ApiObject, other: ApiObject, wanted: ApiObject) -> bool:
+    """Whether two objects are the same to the letter, as far as ``wanted`` has a say in it."""
+    contents = (
+        (
+            each.owners,
+            each.spec,
+            {key: each.labels.get(key) for key in wanted.labels},
+            {key: each.annotations.get(key) for key in ANNOTATIONS},
+        )
+        for each in (one, other)
+    )
+    return next(contents) == next(contents)
+
+
+def _other_id(resource: ResourceId, node_name: str) -> ResourceId:
+    return replace(resource, name=other_name(resource.name, node_name))
+
+
+def _is_made(change: Change) -> bool:
+    return change.observed is not None and change.wanted is not None and not difference(change.observed, change.wanted)
+
+
+def _may_be_in(static: StaticSnapshot, observed: ApiObject) -> bool:
+    """Whether a file, or directory, whose content is not known may be where this mirror is from."""
+    unknown = [one.origin.path for one in static.resources if isinstance(one.spec, UnknownContent)]
+    path = file_of(observed)
+    return any(path in ("", place) or path.startswith(f"{place}/") for place in unknown)
+
+
+def _merge(observed: Mapping[str, str], wanted: Mapping[str, str], ours: Iterable[str] = ()) -> dict[str, str | None]:
+    """Return what to set and, among the keys that are ours, what to remove."""
+    changed: dict[str, str | None] = {key: value for key, value in wanted.items() if observed.get(key) != value}
+    return changed | {key: None for key in ours if key in observed and key not in wanted}
+
+
+def _spec_difference(observed: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(observed, Mapping):
+        return dict(wanted)
+    changed = {key: _value(observed.get(key), value) for key, value in wanted.items() if observed.get(key) != value}
+    return changed | {key: None for key in observed if key not in wanted}
+
+
+def _value(observed: Any, wanted: Any) -> Any:
+    return _spec_difference(observed, wanted) if isinstance(wanted, Mapping) else wanted

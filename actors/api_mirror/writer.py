@@ -1,0 +1,140 @@
+"""Carries out one change against the API server.
+
+Objects are created whole and changed by a merge patch of what differs. A replacement (PUT) would take away what a
+snapshot does not know, such as finalizers; server-side apply would leave in the spec what somebody added. The patch
+names the version that it was computed from, so it never overwrites what nobody has seen.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
+from config.api import API_VERSION, PLURALS, ApiObject
+from config.problems import Kind
+from config.sources.mirror_objects import manifest
+
+from .planning import ABSENT, Change, another_nodes, difference, is_proven
+
+#: The name under which the API server books our changes (managedFields).
+MANAGER: Final = "openperouter-mirror"
+_MANAGED: Final = {"fieldManager": MANAGER}
+_UNPROCESSABLE: Final = 422
+
+
+class NameTakenError(ConflictError):
+    """What has the mirror's name is not to be touched: it is another node's, or would have to be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the server made of a wish, None of a deletion; ``stale``: versions that a lagging watch may still show."""
+
+    answer: ApiObject | None
+    stale: frozenset[str]
+
+
+async def carry_out(client: KubeClient, change: Change) -> Outcome:
+    """Make the change; what was done by somebody else already counts as done. Raises the errors of the client.
+
+    :class:`ConflictError` means that the change was computed from an old state; :class:`NameTakenError` that the mirror
+    needs another name.
+    """
+    if change.wanted is None:
+        return await _delete(client, change)
+    if change.observed is None:
+        return await _create(client, change.wanted)
+    return await _update(client, change.observed, change.wanted)
+
+
+async def _delete(client: KubeClient, change: Change) -> Outcome:
+    if change.observed is not None:
+        await _remove(client, change.observed)
+    return Outcome(None, frozenset({change.seen}))
+
+
+async def _remove(client: KubeClient, observed: ApiObject) -> None:
+    """Delete exactly this object as it was seen; one that is gone already is as good."""
+    with suppress(NotFoundError):
+        await client.delete(_path(observed), uid=observed.uid, resource_version=observed.resource_version)
+
+
+async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
+    """Create the object, or take over one that the snapshot does not show since it selects other nodes.
+
+    Another node's object is not taken over.
+    """
+    try:
+        answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
+    except ConflictError:
+        there = _read(wanted.kind, await client.get(_path(wanted)))
+        if not difference(there, wanted):
+            return Outcome(there, frozenset({ABSENT}))
+        outcome = await _update(client, there, wanted)
+        return Outcome(outcome.answer, outcome.stale | {ABSENT})
+    return Outcome(_read(wanted.kind, answer), frozenset({ABSENT}))
+
+
+async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
+    proven = is_proven(observed, wanted)
+    if not proven and (other := another_nodes(observed, wanted)):
+        raise NameTakenError(f"the object {observed.id} is that of the node {other}")
+    patch = difference(observed, wanted)
+    # A version is never used twice, not even by another object of that name.
+    metadata = {**patch.get("metadata", {}), "resourceVersion": observed.resource_version}
+    try:
+        answer = await client.merge_patch(_path(wanted), {**patch, "metadata": metadata}, manager=MANAGER)
+    except InvalidError as error:
+        if error.code != _UNPROCESSABLE or not await _would_be_created(client, wanted):
+            raise
+        if not proven:
+            # It may be a user's, and only what this node wrote is this node's to delete.
+            why = f"the object {observed.id}, which this node did not write, cannot be changed into the mirror"
+            raise NameTakenError(f"{why}: {error}") from None
+        return await _recreate(client, observed, wanted)
+    return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version}))
+
+
+async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
+    """Whether the server refuses only the step from the old object to this one, not the object itself."""
+    try:
+        await client.create(_collection(wanted), manifest(wanted), {**_MANAGED, "dryRun": "All"})
+    except ConflictError:
+        # Valid, and only the name is taken: by the object that is to go.
+        return True
+    except InvalidError:
+        return False
+    return True
+
+
+async def _recreate(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
+    """Replace an object some fields of which must not change."""
+    await _remove(client, observed)
+    answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
+    return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))
+
+
+def _collection(one: ApiObject) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{one.namespace}/{PLURALS[one.kind]}"
+
+
+def _path(one: ApiObject) -> str:
+    return f"{_collection(one)}/{one.name}"
+
+
+def _read(kind: Kind, data: Json) -> ApiObject:
+    metadata: dict[str, Any] = data.get("metadata") or {}
+    return ApiObject(
+        kind=kind,
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        owners=tuple(metadata.get("ownerReferences") or ()),
+        spec=data.get("spec") or {},
+    )

@@ -1,0 +1,111 @@
+"""Notice that a kubeconfig, or a file that it names, says something else than when it was read.
+
+A look costs a ``stat`` a file. Only when one of those differs are the contents compared: a credentials proxy that
+writes the same every ten seconds (reference 8.6) changes nothing. What was read is known by the digests that the reader
+took before it read, so nothing written meanwhile is missed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from actors.lib.kube.kubeconfig_reader import digest
+from config.syntax.files import Mark, mark
+
+T = TypeVar("T")
+
+#: Between two looks, in seconds.
+LOOK_SECONDS: Final = 1.0
+#: A change is settled when a look finds nothing new, and after so many looks at the latest: files that belong together
+#: are written one after another.
+MAX_SETTLE_LOOKS: Final = 4
+#: Work under way is given up for newer files after this many seconds, not before: who writes without end would else
+#: keep it from ever ending.
+PATIENCE_SECONDS: Final = 5.0
+
+
+class Wake(Enum):
+    """Why a wait ended: the files changed, the moment has come at which the credentials end, or time was up."""
+
+    CHANGED = auto()
+    EXPIRED = auto()
+    TIMER = auto()
+
+
+class Files:
+    """What was read of the kubeconfig and of the files that it names, and whether that is still what they say."""
+
+    def __init__(self, kubeconfig: Path, wall: Callable[[], float] = time.time) -> None:
+        self.kubeconfig = kubeconfig
+        self._wall = wall
+        self._read: Mapping[Path, str] = {kubeconfig: "missing"}
+        self._marks: tuple[Mark, ...] | None = None
+
+    def there(self) -> bool:
+        """Whether there is a kubeconfig, readable or not."""
+        return mark(self.kubeconfig) is not None
+
+    def begin(self) -> None:
+        """Take the files as they are now for what is being read."""
+        self.remember({path: digest(path) for path in self._read})
+
+    def remember(self, digests: Mapping[Path, str]) -> None:
+        """Take these for what was read."""
+        self._read = {self.kubeconfig: "missing", **digests}
+        self._marks = None
+
+    def changed(self) -> bool:
+        """Whether a file's content is another than what was read."""
+        marks = self._look()
+        if marks == self._marks:
+            return False
+        if any(digest(path) != read for path, read in self._read.items()):
+            return True
+        self._marks = marks
+        return False
+
+    async def wait(self, seconds: float, expires_at: float | None = None) -> Wake:
+        """Wait for a settled change; for at most ``seconds``, and until ``expires_at`` (Unix seconds)."""
+        end = trio.current_time() + seconds
+        while not self.changed():
+            if expires_at is not None and self._wall() >= expires_at:
+                return Wake.EXPIRED
+            if trio.current_time() >= end:
+                return Wake.TIMER
+            # The wall clock is looked at again and again because it may be set at any moment.
+            await trio.sleep(min(LOOK_SECONDS, end - trio.current_time()))
+        await self._settled()
+        return Wake.CHANGED
+
+    async def unless_changed(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what ``work`` returns, or None when it was given up because the files changed again."""
+        results: list[T] = []
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await trio.sleep(PATIENCE_SECONDS)
+                await self.wait(float("inf"))
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            results.append(await work())
+            nursery.cancel_scope.cancel()
+        return results[0] if results else None
+
+    async def _settled(self) -> None:
+        before = self._look()
+        for _ in range(MAX_SETTLE_LOOKS):
+            await trio.sleep(LOOK_SECONDS)
+            now = self._look()
+            if now == before:
+                return
+            before = now
+
+    def _look(self) -> tuple[Mark, ...]:
+        return tuple(mark(path) for path in self._read)

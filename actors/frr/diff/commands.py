@@ -1,0 +1,126 @@
+"""What must be taken out of FRR before a new configuration goes in, and in which order.
+
+FRR refuses some removals while others are outstanding, and gets some in-place changes wrong, so these go first, one
+pass after the other, each verified before the next:
+
+1. ``no vni`` in a VRF whose VNI changes (FRR #21758: changed in place, the old one stays until FRR restarts) or whose
+   BGP instance goes ("Please unconfigure l3vni");
+2. BGP instances of VRFs;
+3. the default BGP instance, which must be last of all instances.
+
+Passwords come before all: what removes lines later passes them on a command line, where anybody may read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from .diff import Difference, Entry, Intent, parse, subject
+from .grammar import Path, scan
+
+_VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
+_DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
+_PASSWORD: Final = re.compile(r"(neighbor \S+ password) \S.*")
+
+
+#: Lines of which FRR keeps several on what we call one subject: another one does not replace them.
+_SEVERAL: Final = re.compile(r"route-target .*|neighbor \S+ (route-map|timers|bfd) .*")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Commands to send together, and the entries that must be gone from the running configuration afterwards."""
+
+    commands: str = field(repr=False)
+    gone: frozenset[Entry] = field(repr=False)
+
+
+def passes(found: Difference, running: frozenset[Entry]) -> list[Pass]:
+    """Return the passes that a difference needs, without empty ones."""
+    doomed = _doomed_instances(found, running)
+    vrfs = {match[2] for text in doomed if (match := _VRF_INSTANCE.fullmatch(text))}
+    vnis = {
+        (path, text)
+        for path, text in running
+        if len(path) == 1 and path[0].startswith("vrf ") and text.startswith("vni ")
+        and ((path, text) in found.extra or path[0].removeprefix("vrf ") in vrfs)
+    }  # fmt: skip
+    in_vrfs = {text for text in doomed if _VRF_INSTANCE.fullmatch(text)}
+    wanted = [
+        _password_pass(found),
+        Pass("".join(f"{path[0]}\nno {text}\nexit-vrf\n" for path, text in sorted(vnis)), frozenset(vnis)),
+        _instance_pass(in_vrfs),
+        _instance_pass(doomed - in_vrfs),
+    ]
+    return [step for step in wanted if step.commands]
+
+
+def corrections(found: Difference, *, thorough: bool) -> str:
+    """Return commands that take out what FRR shows and should not.
+
+    A line that the new text replaces by another on the same subject stays unless ``thorough``: taking it out first
+    would, for a neighbour's AS number for instance, take the whole neighbour along.
+    """
+    replaced = set() if thorough else {(path, subject(text)) for path, text in found.missing}
+    openings = {path for path, text in found.extra if path and path[-1] == text}
+    commands = []
+    for path, text in sorted(found.extra, key=lambda entry: (-len(entry[0]), entry)):
+        inside = path[:-1] if path in openings and path[-1] == text else path
+        goes_anyway = any(inside[:depth] in openings for depth in range(1, len(inside) + 1))
+        if goes_anyway or ((path, subject(text)) in replaced and not _SEVERAL.fullmatch(text)):
+            continue
+        commands.append(_in_context(inside, [text.removeprefix("no ") if text.startswith("no ") else f"no {text}"]))
+    return "".join(commands)
+
+
+def additions(text: str, missing: Iterable[Entry]) -> str:
+    """Return the lines of a text that FRR does not show yet, in the text's order and in their contexts."""
+    wanted = set(missing)
+    commands = []
+    for line in scan(text):
+        if parse(_in_context(line.path[:-1] if line.opens else line.path, [line.text])) & wanted:
+            commands.append(_in_context(line.path[:-1] if line.opens else line.path, [line.text], opens=line.opens))
+    return "".join(commands)
+
+
+def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:
+    return "".join(f"{line}\n" for line in [*path, *lines, *["exit"] * (len(path) + opens)])
+
+
+def residue(text: str, intent: Intent) -> list[str]:
+    """Return the VRFs that a running configuration mentions with nothing in them and that the intent does not mention.
+
+    They accumulate otherwise (FRR #21245).
+    """
+    mentioned = {
+        line.text for line in scan(text) if line.opens and len(line.path) == 1 and line.text.startswith("vrf ")
+    }
+    needed = {path[0] for path, _ in parse(text) | intent.required | intent.optional if path}
+    return sorted(opening.removeprefix("vrf ") for opening in mentioned - needed)
+
+
+def _doomed_instances(found: Difference, running: frozenset[Entry]) -> set[str]:
+    """Return the openings of the BGP instances that have to go; with the default one all of them."""
+    instances = {text for path, text in running if path == (text,) and text.startswith("router bgp ")}
+    doomed = {text for path, text in found.extra if path == (text,)} & instances
+    return instances if any(_DEFAULT_INSTANCE.fullmatch(text) for text in doomed) else doomed
+
+
+def _instance_pass(openings: set[str]) -> Pass:
+    commands = "".join(f"no {opening}\n" for opening in sorted(openings))
+    return Pass(commands, frozenset(((opening,), opening) for opening in openings))
+
+
+def _password_pass(found: Difference) -> Pass:
+    """Replace changed passwords, and remove those that go, where their neighbour stays."""
+    new = {(path, match[1]): text for path, text in found.missing if (match := _PASSWORD.fullmatch(text))}
+    commands, gone = "", set()
+    for path, text in found.extra:
+        match = _PASSWORD.fullmatch(text)
+        if match and len(path) == 1 and (path, path[0]) not in found.extra:
+            commands += f"{path[0]}\n{new.get((path, match[1]), f'no {match[1]}')}\nexit\n"
+            gone.add((path, text))
+    return Pass(commands, frozenset(gone))

@@ -1,0 +1,193 @@
+"""Compares what FRR should run with what it says it runs, line by line and context by context.
+
+Both sides are parsed by the same grammar and brought into the form in which FRR shows its running configuration, so
+that FRR's own rewriting is no difference. What is left is real, and is said in words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from config.desired import DesiredRawFRR
+
+from ..redaction import redact
+from ..render.render import RenderedConfig
+from .grammar import Path, scan
+
+#: A line with the context that it is in; an opening line stands in its own context, which is how empty contexts count.
+Entry = tuple[Path, str]
+
+#: What FRR prints around the configuration, and what reports the kernel's state or FRR's build rather than anybody's
+#: intent. ``ip forwarding`` follows the sysctl, which is not FRR's to decide here.
+_DROPPED: Final = re.compile(
+    r"Building configuration\.\.\.|Current configuration:|configure terminal"
+    # vtysh shows its own idea of the host's name, whatever the daemons were told.
+    r"|hostname .*"
+    r"|frr version .*|frr defaults .*|(no )?service integrated-vtysh-config|(no )?ip(v6)? forwarding"
+    # FRR's defaults since 10, shown by none of its versions or only by some.
+    r"|ip(v6)? nht resolve-via-default"
+)
+
+#: Contexts whose opening says nothing by itself: FRR leaves them behind, or does not show them, when they are empty.
+#: ``vrf X`` stays until its device is gone and nobody refers to it (FRR #21245).
+_EMPTY_IS_NOTHING: Final = ("vrf ", "interface ", "address-family ", "bfd", "line vty", "segment-routing", "rpki")
+
+#: Rewriting that FRR does to single lines: (pattern, replacement).
+_REWRITES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(neighbor \S+ ebgp-multihop) 255", r"\1"),
+        (r"(neighbor \S+ allowas-in) 3", r"\1"),
+        (r"(log syslog) debugging", r"\1"),
+    )
+)
+
+#: What FRR adds to an interface by itself because a BGP neighbour is found on it.
+_INTERFACE_NEIGHBOR_EXTRAS: Final = re.compile(r"ipv6 nd ra-interval 10|no ipv6 nd suppress-ra")
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What FRR should show. ``optional`` lines may be there or not: raw snippets override or negate them.
+
+    ``snippets`` are the lines of raw snippets, by line, with the last snippet that wrote it; ``foreign`` are the top
+    level contexts that only raw snippets write to, where we cannot know what FRR adds; ``negations`` are the snippets'
+    lines that begin with ``no``, which FRR shows only where they differ from its defaults.
+    """
+
+    required: frozenset[Entry] = field(repr=False)
+    optional: frozenset[Entry] = field(repr=False, default=frozenset())
+    snippets: dict[Entry, DesiredRawFRR] = field(repr=False, default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    negations: frozenset[Entry] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Lines that FRR should show and does not, and lines that it shows and should not. False when there are none."""
+
+    missing: tuple[Entry, ...] = field(repr=False, default=())
+    extra: tuple[Entry, ...] = field(repr=False, default=())
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra)
+
+    def __str__(self) -> str:
+        """One line an entry, ``+`` for missing and ``-`` for extra, without secrets."""
+        lines = [f"+ {show(entry)}" for entry in self.missing] + [f"- {show(entry)}" for entry in self.extra]
+        return "\n".join(lines)
+
+    def summary(self, most: int = 3) -> str:
+        """Return the first few entries on one line, without secrets."""
+        lines = str(self).splitlines()
+        more = f" and {len(lines) - most} more" if len(lines) > most else ""
+        return "; ".join(lines[:most]) + more
+
+
+def parse(text: str) -> frozenset[Entry]:
+    """Return the significant lines of FRR text in the form in which FRR shows them."""
+    entries: set[Entry] = set()
+    for line in scan(text):
+        shown = _shown(line.path[:-1] if line.opens else line.path, line.text)
+        if shown is not None:
+            entries.add((_normal_path(line.path), shown))
+    return frozenset(entry for entry in entries if not _says_nothing(entry))
+
+
+def intended(rendered: RenderedConfig) -> Intent:
+    """Return what FRR should show once it runs a rendered configuration."""
+    generated = parse(rendered.generated)
+    written: dict[Entry, DesiredRawFRR] = {}
+    for snippet in rendered.snippets:
+        written.update(dict.fromkeys(sorted(parse(snippet.text) - generated), snippet.source))
+    negations = {(path, text) for path, text in written if text.startswith("no ")}
+    # A later snippet may ask again for what an earlier one negates.
+    negated = {(path, text.removeprefix("no ")) for path, text in negations} - set(written)
+    subjects = {(path, subject(text)) for path, text in written}
+    overridden = {(path, text) for path, text in generated if (path, subject(text)) in subjects}
+    everything = generated | set(written)
+    optional = (negations | overridden) - negated
+    foreign = {path[0] for path, _ in written if path} - {path[0] for path, _ in generated if path}
+    required = everything - optional - negated
+    return Intent(required, frozenset(optional), written, frozenset(foreign), frozenset(negations))
+
+
+def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
+    """Return what is between the intent and the parsed running configuration."""
+    missing = intent.required - running
+    extra = running - intent.required - intent.optional
+    interfaces = {text.split()[1] for path, text in intent.required if _is_interface_neighbor(path, text)}
+    expected = {entry for entry in extra if _comes_with_neighbor(entry, interfaces)}
+    return Difference(tuple(sorted(missing)), tuple(sorted(extra - expected)))
+
+
+def blamed(found: Difference, intent: Intent) -> dict[DesiredRawFRR, list[Entry]]:
+    """Return which raw snippets wrote lines that FRR does not show, with those lines."""
+    result: dict[DesiredRawFRR, list[Entry]] = {}
+    for entry in found.missing:
+        if entry in intent.snippets:
+            result.setdefault(intent.snippets[entry], []).append(entry)
+    return result
+
+
+def explained(found: Difference, intent: Intent) -> bool:
+    """Whether raw snippets explain all of a difference.
+
+    They do when no line of ours is missing, and what FRR shows beyond the intent is on the same subject as a snippet's
+    line that it does not show in the snippet's words.
+    """
+    if any(entry not in intent.snippets for entry in found.missing):
+        return False
+    lost = {subject(text) for _, text in found.missing}
+    return all(subject(text) in lost or (path and path[0] in intent.foreign) for path, text in found.extra)
+
+
+def rewritten(found: Difference, intent: Intent) -> bool:
+    """Whether raw snippets explain a difference, and FRR shows something for each of their lines that it misses."""
+    shown = {subject(text) for _, text in found.extra}
+    return explained(found, intent) and all(subject(text) in shown for _, text in found.missing)
+
+
+def show(entry: Entry) -> str:
+    """Return an entry with its contexts on one line, without secrets."""
+    path, text = entry
+    return redact(" / ".join(path if path and path[-1] == text else (*path, text)))
+
+
+def _normal_path(path: Path) -> Path:
+    return tuple(re.sub(r"^(interface \S+) vrf \S+$", r"\1", part) for part in path)
+
+
+def _shown(path: Path, text: str) -> str | None:
+    """Return a line as FRR shows it, or None when it says nothing."""
+    if not path and _DROPPED.fullmatch(text):
+        return None
+    for pattern, replacement in _REWRITES:
+        match = pattern.fullmatch(text)
+        if match:
+            return match.expand(replacement)
+    return re.sub(r"^(interface \S+) vrf \S+$", r"\1", text)
+
+
+def _says_nothing(entry: Entry) -> bool:
+    path, text = entry
+    return bool(path) and path[-1] == text and text.startswith(_EMPTY_IS_NOTHING)
+
+
+def subject(text: str) -> tuple[str, ...]:
+    """Return the words that say what a line is about: a neighbour's lines are about one property of that neighbour."""
+    words = text.removeprefix("no ").split()
+    return tuple(words[:3] if words[0] == "neighbor" else words[:2])
+
+
+def _is_interface_neighbor(path: Path, text: str) -> bool:
+    return bool(path) and path[-1].startswith("router bgp") and re.match(r"neighbor \S+ interface ", text) is not None
+
+
+def _comes_with_neighbor(entry: Entry, interfaces: set[str]) -> bool:
+    path, text = entry
+    if len(path) != 1 or path[0] not in {f"interface {name}" for name in interfaces}:
+        return False
+    return _INTERFACE_NEIGHBOR_EXTRAS.fullmatch(text) is not None

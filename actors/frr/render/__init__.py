@@ -1,0 +1,1 @@
+"""Desired state rendered as FRR configuration text."""

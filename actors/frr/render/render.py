@@ -1,0 +1,116 @@
+"""Renders a desired state as FRR configuration text.
+
+Pure: the same state gives the same text. One template for each stanza; every value that a template prints is one
+printable word (:mod:`actors.frr.render.tokens`), so no value can become a command. Users' raw snippets are the only text that
+is more than words, and they never meet a template: they are appended here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay, ResourceId
+
+from ..diff.grammar import open_depth
+from ..redaction import redact
+from .template_context import profiles, rd_numbers, underlay_instance, vrf_instance
+from .tokens import token
+
+#: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
+SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedSnippet:
+    """A raw snippet as it stands in the text, complete: contexts that it leaves open are closed after it."""
+
+    source: DesiredRawFRR
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedConfig:
+    """FRR text in parts. ``generated`` is ours, with secrets; ``generated_redacted`` the same without."""
+
+    generated: str = field(repr=False)
+    generated_redacted: str = field(repr=False)
+    snippets: tuple[RenderedSnippet, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The whole configuration with secrets: for FRR and its file only."""
+        return self.generated + "".join(snippet.text for snippet in self.snippets)
+
+    @property
+    def redacted(self) -> str:
+        """The whole configuration for people."""
+        return self.generated_redacted + "".join(redact(snippet.text) for snippet in self.snippets)
+
+    def without(self, resources: Collection[ResourceId]) -> RenderedConfig:
+        """Return the configuration without some raw snippets."""
+        kept = tuple(snippet for snippet in self.snippets if snippet.source.resource not in resources)
+        return RenderedConfig(self.generated, self.generated_redacted, kept)
+
+
+def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -> RenderedConfig:
+    """Return the configuration that carries out a desired state; without an underlay only the header and raw snippets.
+
+    ``listen_limit`` bounds dynamic neighbours where a listen range exists. Raises
+    :class:`~actors.frr.render.tokens.UnsafeToken` for a value that is not one printable word.
+    """
+    return RenderedConfig(
+        generated="".join(_stanzas(desired, hostname, listen_limit, reveal=True)),
+        generated_redacted="".join(_stanzas(desired, hostname, listen_limit, reveal=False)),
+        snippets=tuple(RenderedSnippet(raw, _snippet_text(raw.text)) for raw in desired.raw_frr),
+    )
+
+
+def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, *, reveal: bool) -> Iterator[str]:
+    level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
+    yield _fill("header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
+    underlay = desired.underlay
+    if underlay is not None:
+        for vni in desired.l3vnis:
+            yield _fill("vrf.j2", vrf=vni.vrf, vni=vni.vni)
+        wanted = profiles(underlay)
+        if wanted:
+            yield _fill("bfd.j2", profiles=wanted)
+    yield _fill("route_map.j2")
+    if underlay is not None:
+        yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit, reveal=reveal))
+        yield from _vrf_instances(desired, underlay)
+
+
+def _vrf_instances(desired: DesiredState, underlay: DesiredUnderlay) -> Iterator[str]:
+    numbers = rd_numbers(vni.vni for vni in desired.l3vnis)
+    for vni in desired.l3vnis:
+        yield _fill("bgp.j2", bgp=vrf_instance(vni, underlay, numbers[vni.vni]))
+
+
+def _snippet_text(text: str) -> str:
+    """Return a snippet that starts at and returns to the top level, so that it cannot leak into the next one."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n".join(["!", *lines, *["exit"] * open_depth(lines), "!"]) + "\n"
+
+
+def _fill(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=False,  # noqa: S701 - not HTML; every value passes through finalize instead
+        undefined=StrictUndefined,
+        finalize=token,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,293 @@
+"""The shapes that the templates print: every decision is taken here, a template only asks whether a value is set.
+
+A value that equals FRR's own default is absent. FRR does not show it in its running configuration, so stating it would
+look like a difference for ever; stating the graceful restart times even resets sessions (FRR #22953).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config.desired import (
+    Bfd,
+    BGPFamily,
+    DesiredL3VNI,
+    DesiredPassthrough,
+    DesiredState,
+    DesiredUnderlay,
+    EndpointKind,
+    FabricNeighbor,
+    GracefulRestart,
+    HostSession,
+    IPInterface,
+    RemoteAS,
+    Secret,
+)
+
+from ..redaction import HIDDEN
+
+#: Seconds between connection attempts where a host or a restarting peer should be found quickly (reference 5.5, 5.6).
+QUICK_CONNECT: Final = 5
+
+#: FRR's defaults ("traditional" profile, FRR 10.3): bgpd.h and the YANG models of bfdd.
+DEFAULT_BGP_PORT: Final = 179
+DEFAULT_CONNECT_TIME: Final = 120
+DEFAULT_LISTEN_LIMIT: Final = 100
+DEFAULT_BFD: Final = Bfd(300, 300, 3, False, 254)
+
+#: Assigned numbers of a type 1 route distinguisher (IPv4 address and number) have 16 bits (RFC 4364, 4.2).
+RD_NUMBERS: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborView:
+    """One neighbour's lines outside its address families."""
+
+    name: str
+    remote_as: RemoteAS
+    is_interface: bool = False
+    listens: bool = False
+    multihop: int | None = None
+    port: int | None = None
+    timers: tuple[int, int] | None = None
+    connect_time: int | None = None
+    password: str | None = None
+    bfd: bool = False
+    bfd_profile: str | None = None
+    disable_connected_check: bool = False
+    extended_nexthop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileView:
+    """One BFD profile; intervals in milliseconds."""
+
+    name: str
+    receive_interval: int | None
+    transmit_interval: int | None
+    detect_multiplier: int | None
+    passive: bool
+    minimum_ttl: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyNeighborView:
+    """One neighbour's lines inside an address family."""
+
+    name: str
+    allowas_in: bool = False
+    next_hop_self: bool = False
+    allow_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyView:
+    """One address family of a BGP instance; left out when :attr:`empty`."""
+
+    afi: str
+    safi: str
+    networks: tuple[str, ...] = ()
+    neighbors: tuple[FamilyNeighborView, ...] = ()
+    advertise_all_vni: bool = False
+    rd: str | None = None
+    import_rts: tuple[str, ...] = ()
+    export_rts: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it would have no lines: FRR does not show such a family."""
+        return not (self.networks or self.neighbors or self.advertise_all_vni or self.rd)
+
+
+@dataclass(frozen=True, slots=True)
+class BgpView:
+    """One BGP instance."""
+
+    asn: int
+    router_id: str
+    families: tuple[FamilyView, ...]
+    neighbors: tuple[NeighborView, ...] = ()
+    vrf: str | None = None
+    graceful_restart: GracefulRestart | None = None
+    listen_limit: int | None = None
+
+
+def profiles(underlay: DesiredUnderlay) -> list[ProfileView]:
+    """Return one profile for each neighbour whose BFD is more than plain."""
+    return [
+        ProfileView(
+            _profile_name(neighbor),
+            _unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
+            _unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
+            _unless(neighbor.bfd.detect_multiplier, DEFAULT_BFD.detect_multiplier),
+            neighbor.bfd.passive,
+            _unless(neighbor.bfd.minimum_ttl, DEFAULT_BFD.minimum_ttl),
+        )
+        for neighbor in underlay.neighbors
+        if neighbor.bfd and neighbor.bfd.has_profile
+    ]
+
+
+def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int, *, reveal: bool) -> BgpView:
+    """Return the instance that speaks with the fabric, and with the host in a passthrough."""
+    fabric = [_fabric_neighbor(neighbor, underlay, reveal=reveal) for neighbor in underlay.neighbors]
+    host = _host_neighbors(desired.passthrough.session, QUICK_CONNECT) if desired.passthrough else []
+    listens = any(neighbor.listens for neighbor in fabric)
+    families = [
+        _underlay_unicast(underlay, desired.passthrough, BGPFamily.IPV4_UNICAST, 4),
+        _underlay_unicast(underlay, desired.passthrough, BGPFamily.IPV6_UNICAST, 6),
+        *([_underlay_evpn(underlay)] if underlay.advertise_evpn else []),
+    ]
+    return BgpView(
+        asn=underlay.asn,
+        router_id=str(underlay.router_id),
+        neighbors=(*fabric, *host),
+        families=_present(families),
+        graceful_restart=underlay.graceful_restart,
+        listen_limit=_unless(listen_limit, DEFAULT_LISTEN_LIMIT) if listens else None,
+    )
+
+
+def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -> BgpView:
+    """Return the instance of a routed tenant network's VRF: one for both IP versions."""
+    families = [
+        _vrf_unicast(vni, 4),
+        _vrf_unicast(vni, 6),
+        FamilyView(
+            "l2vpn", "evpn", rd=f"{underlay.router_id}:{rd_number}",
+            import_rts=vni.import_rts, export_rts=vni.export_rts,
+        ),
+    ]  # fmt: skip
+    return BgpView(
+        asn=vni.asn,
+        vrf=vni.vrf,
+        router_id=str(underlay.router_id),
+        neighbors=tuple(_host_neighbors(vni.session, None)) if vni.session else (),
+        families=_present(families),
+    )
+
+
+def rd_numbers(vnis: Iterable[int]) -> dict[int, int]:
+    """Return the number of each VNI in route distinguishers: unique on the node and the same after every restart.
+
+    It is the VNI itself where it fits into 16 bits; a greater one is folded and moves on past numbers in use. FRR's own
+    choice counts VRFs in the order of their creation, so a restart would show peers new routes.
+    """
+    everything = sorted(set(vnis))
+    numbers = {vni: vni for vni in everything if vni <= RD_NUMBERS}
+    taken = set(numbers)
+    for vni in everything[len(numbers) :]:
+        number = vni % RD_NUMBERS + 1
+        while number in taken:
+            number = number % RD_NUMBERS + 1
+        numbers[vni] = number
+        taken.add(number)
+    return numbers
+
+
+def _unless(value: int | None, default: int | None) -> int | None:
+    return None if value == default else value
+
+
+def _present(families: Sequence[FamilyView]) -> tuple[FamilyView, ...]:
+    return tuple(family for family in families if not family.empty)
+
+
+def _profile_name(neighbor: FabricNeighbor) -> str:
+    return f"neighbor-{neighbor.endpoint}"
+
+
+def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay, *, reveal: bool) -> NeighborView:
+    is_interface = neighbor.endpoint_kind is EndpointKind.INTERFACE
+    return NeighborView(
+        name=neighbor.endpoint,
+        remote_as=neighbor.remote_as,
+        is_interface=is_interface,
+        listens=neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE,
+        multihop=neighbor.ebgp_multihop,
+        port=_unless(neighbor.port, DEFAULT_BGP_PORT),
+        timers=_timers(neighbor),
+        connect_time=_unless(_connect_time(neighbor, underlay), DEFAULT_CONNECT_TIME),
+        password=_password(neighbor.password, reveal=reveal),
+        bfd=neighbor.bfd is not None,
+        bfd_profile=_profile_name(neighbor) if neighbor.bfd and neighbor.bfd.has_profile else None,
+        disable_connected_check=neighbor.disable_connected_check,
+        # FRR turns the capability on by itself for a neighbour that is an interface, and then does not show it.
+        extended_nexthop=neighbor.extended_nexthop and not is_interface,
+    )
+
+
+def _timers(neighbor: FabricNeighbor) -> tuple[int, int] | None:
+    if neighbor.keepalive_time is None or neighbor.hold_time is None:
+        return None
+    return neighbor.keepalive_time, neighbor.hold_time
+
+
+def _connect_time(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> int | None:
+    if neighbor.connect_time is None and underlay.graceful_restart is not None:
+        return QUICK_CONNECT
+    return neighbor.connect_time
+
+
+def _password(secret: Secret | None, *, reveal: bool) -> str | None:
+    if secret is None:
+        return None
+    return secret.reveal() if reveal else HIDDEN
+
+
+def _host_neighbors(session: HostSession, connect_time: int | None) -> list[NeighborView]:
+    return [
+        NeighborView(name=str(addresses.host.ip), remote_as=session.remote_as, connect_time=connect_time)
+        for addresses in session.addresses
+    ]
+
+
+def _own_network(interface: IPInterface) -> str:
+    return f"{interface.ip}/{interface.max_prefixlen}"
+
+
+def _host_networks(session: HostSession, version: int) -> list[str]:
+    return [_own_network(ends.host) for ends in session.addresses if ends.host.version == version]
+
+
+def _host_in_family(session: HostSession, version: int | None) -> list[FamilyNeighborView]:
+    """Return the host's lines in a family: of one IP version, or with None of both."""
+    return [
+        FamilyNeighborView(str(ends.host.ip), next_hop_self=not session.ebgp, allow_all=True)
+        for ends in session.addresses
+        if version in (None, ends.host.version)
+    ]
+
+
+def _underlay_unicast(
+    underlay: DesiredUnderlay, passthrough: DesiredPassthrough | None, family: BGPFamily, version: int
+) -> FamilyView:
+    networks = [_own_network(vtep) for vtep in underlay.vteps if vtep.version == version]
+    neighbors = [
+        FamilyNeighborView(neighbor.endpoint, allowas_in=neighbor.ebgp, next_hop_self=not neighbor.ebgp)
+        for neighbor in underlay.neighbors
+        if family in neighbor.families
+    ]
+    if passthrough:
+        networks += _host_networks(passthrough.session, version)
+        neighbors += _host_in_family(passthrough.session, version)
+    return FamilyView(f"ipv{version}", "unicast", tuple(networks), tuple(neighbors))
+
+
+def _underlay_evpn(underlay: DesiredUnderlay) -> FamilyView:
+    neighbors = tuple(
+        FamilyNeighborView(neighbor.endpoint, allowas_in=neighbor.ebgp)
+        for neighbor in underlay.neighbors
+        if BGPFamily.EVPN in neighbor.families
+    )
+    return FamilyView("l2vpn", "evpn", neighbors=neighbors, advertise_all_vni=bool(underlay.vteps))
+
+
+def _vrf_unicast(vni: DesiredL3VNI, version: int) -> FamilyView:
+    gateways = [network for network in vni.gateway_networks if (":" in network) == (version == 6)]
+    if vni.session is None:
+        return FamilyView(f"ipv{version}", "unicast", tuple(gateways))
+    networks = [*_host_networks(vni.session, version), *gateways]
+    return FamilyView(f"ipv{version}", "unicast", tuple(networks), tuple(_host_in_family(vni.session, None)))

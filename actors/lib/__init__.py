@@ -1,0 +1,1 @@
+"""Code that several actors share; nothing here is an actor."""

@@ -1,0 +1,145 @@
+"""Typed access to FRR through vtysh: the one way in which actors read what FRR is doing.
+
+A call that reaches mgmtd waits for whoever is writing FRR's configuration (:mod:`.frr_access`). Every call is one
+process with a deadline. vtysh's exit codes are unreliable and its messages go to either stream, so what a command
+printed decides, not only how vtysh ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from config.settings import Settings
+from supervisor.process.subprocesses import Completed, run_command
+from supervisor.runtime.faults import DependencyFault
+
+from .frr_lock import access
+
+#: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
+SECONDS: Final = 20.0
+
+#: What vtysh says, on either stream, when a daemon that owns the command is not there, or does not answer any more. It
+#: says so in lines of its own: a description in the running configuration may hold the same words.
+_ABSENT: Final = re.compile(
+    r"^(?:Exiting: failed to connect to any daemons|[a-z0-9]+ is not running[ \r]*$|vtysh: error reading from ).*",
+    re.MULTILINE,
+)
+#: A daemon that goes in the middle of its answer leaves half a line; nothing of a user's is ever printed as an error.
+_LOST: Final = re.compile(r"vtysh: error reading from .*")
+
+
+class FrrUnavailable(DependencyFault):
+    """FRR, or one of its daemons that was asked, is not running."""
+
+
+class VtyshRefused(DependencyFault):
+    """FRR runs but did not accept a command or answered something unexpected."""
+
+
+class Vtysh:
+    """Runs vtysh against one FRR instance, that of ``pathspace``; ``lock`` is the file of :mod:`.frr_access`.
+
+    Safe to use from several tasks at once: each call is a process of its own.
+    """
+
+    def __init__(self, *, vtysh: str, pathspace: str, seconds: float = SECONDS, lock: Path | None = None) -> None:
+        self.seconds = seconds
+        self._command = (vtysh, "-N", pathspace)
+        self._lock = lock
+
+    @classmethod
+    def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
+        """Return access to the router's FRR."""
+        program, lock = str(settings.vtysh), lock_file(settings)
+        return cls(vtysh=program, pathspace=settings.frr_pathspace, seconds=seconds, lock=lock)
+
+    async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
+        """Run vtysh with arguments of its own and return whatever came of it.
+
+        ``seconds`` do not count the wait for others. Raises only for a missing program or an exceeded deadline.
+        """
+        async with access(self._lock if writes or _reaches_mgmtd(arguments) else None, alone=writes):
+            return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
+
+    async def text(self, *commands: str, daemon: str = "") -> str:
+        """Return what the commands, run in one process, print together; with ``daemon`` no other is reached.
+
+        Raises :class:`FrrUnavailable`, :class:`VtyshRefused`, or the runner's faults for a deadline or a missing
+        program; all are :class:`DependencyFault`.
+        """
+        return _checked(await self.run(*_only(daemon), *_as_options(commands)))
+
+    async def json(self, *commands: str, daemon: str = "") -> list[object]:
+        """Return one decoded JSON document for each command, in order, from one process.
+
+        With ``daemon`` no other is reached. A command that prints nothing gives None. Raises like :meth:`text`, and
+        :class:`VtyshRefused` for an answer that is not JSON.
+        """
+        echoed = _checked(await self.run("-E", *_only(daemon), *_as_options(commands)))
+        return [_decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
+
+    async def daemons(self) -> frozenset[str]:
+        """Return the names of the daemons that accept vtysh's connection now; raises when there are none."""
+        return frozenset((await self.text("show daemons")).split())
+
+
+def lock_file(settings: Settings) -> Path:
+    """Return the file whose lock keeps readers and writers of FRR's configuration apart."""
+    return settings.run_dir / "frr.lock"
+
+
+def _reaches_mgmtd(arguments: Sequence[str]) -> bool:
+    """Say whether vtysh opens a session with mgmtd: without ``-d`` it does with all daemons, in a dry run with none."""
+    if "-C" in arguments:
+        return False
+    return "-d" not in arguments or arguments[arguments.index("-d") + 1] == "mgmtd"
+
+
+def _only(daemon: str) -> tuple[str, ...]:
+    return ("-d", daemon) if daemon else ()
+
+
+def _as_options(commands: Sequence[str]) -> list[str]:
+    return [argument for command in commands for argument in ("-c", command)]
+
+
+def _checked(completed: Completed) -> str:
+    said = f"{completed.stdout}\n{completed.stderr}"
+    absence = _ABSENT.search(said) or _LOST.search(completed.stderr)
+    if absence:
+        raise FrrUnavailable(f"FRR does not answer: {absence[0].strip()}")
+    complaint = next((line for line in completed.stdout.splitlines() if line.startswith("% ")), "")
+    if completed.returncode != 0 or complaint:
+        raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {complaint or _last_line(said)}")
+    return completed.stdout
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+
+
+def _split(echoed: str, commands: Sequence[str]) -> list[str]:
+    """Cut the output at the echoed prompts: with ``-E`` vtysh prints ``<hostname># <command>`` before each answer."""
+    answers: list[list[str]] = []
+    for line in echoed.splitlines():
+        if len(answers) < len(commands) and line.endswith(f"# {commands[len(answers)]}"):
+            answers.append([])
+        elif answers:
+            answers[-1].append(line)
+    if len(answers) != len(commands):
+        raise VtyshRefused(f"vtysh answered {len(answers)} of {len(commands)} commands")
+    return ["\n".join(answer) for answer in answers]
+
+
+def _decoded(command: str, answer: str) -> object:
+    if not answer.strip():
+        return None
+    try:
+        document: object = json.loads(answer)
+    except json.JSONDecodeError as error:
+        raise VtyshRefused(f"the answer to {command!r} is not JSON: {_last_line(answer)}") from error
+    return document

@@ -1,0 +1,73 @@
+"""Telling what this node wrote to the API from what somebody labelled to look so.
+
+A mirrored object carries a keyed digest of its identity. The key never leaves the node, so nobody else can make one; a
+copy is worth nothing under another name. An object without it is a user's, whatever its labels say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from config.api import PROOF_ANNOTATION, ApiObject
+from config.desired import ResourceId
+from supervisor.process.atomic_file import write_atomic
+
+KEY_FILE: Final = "mirror-key"
+_KEY_BYTES: Final = 32
+
+
+def mirror_key(state_dir: Path) -> bytes:
+    """Return this node's key, making it (mode 0600) where there is none or a damaged one. Raises :class:`OSError`.
+
+    Whoever asks at the same moment, in this process or another, gets the same key.
+    """
+    path = state_dir / KEY_FILE
+    if key := _read(path):
+        return key
+    with _alone_in(state_dir):
+        # Somebody else may have made it while we waited.
+        key = _read(path)
+        if not key:
+            key = secrets.token_bytes(_KEY_BYTES)
+            write_atomic(path, key, mode=0o600)
+        return key
+
+
+def _read(path: Path) -> bytes:
+    """Return the key in a file, empty when there is none in it."""
+    try:
+        key = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    return key if len(key) == _KEY_BYTES else b""
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep others who ask for this out. The lock is the directory's own, so it leaves nothing and ends with us."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def proof(key: bytes, resource: ResourceId) -> str:
+    """Return what proves that the holder of the key wrote the object of this identity."""
+    text = f"{resource.kind}/{resource.namespace}/{resource.name}"
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def is_ours(key: bytes, candidate: ApiObject) -> bool:
+    """Whether this node wrote the object."""
+    given = candidate.annotations.get(PROOF_ANNOTATION, "")
+    return hmac.compare_digest(given.encode(), proof(key, candidate.id).encode())

@@ -1,0 +1,1 @@
+"""Wanted and observed kernel state, and the pure functions that plan the steps between them."""

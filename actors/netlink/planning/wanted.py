@@ -1,0 +1,257 @@
+"""What the kernel should look like for a desired state: pure, complete, in creation order.
+
+Promises the names, attributes and order of reference 4.1-4.9 and improves where upstream's habits hurt: the MTU takes
+off 70 when the VTEP is IPv6, VRF tables are given in, and each object carries the resource that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from config.desired import (
+    DesiredL2VNI,
+    DesiredL3VNI,
+    DesiredPassthrough,
+    DesiredState,
+    DesiredUnderlay,
+    EndpointKind,
+    HostMasterKind,
+    IPAddress,
+    IPInterface,
+    ResourceId,
+)
+from config.problems import Origin
+
+from .observed import (
+    PASSTHROUGH_HOST,
+    PASSTHROUGH_ROUTER,
+    LinkKind,
+    Namespace,
+    Vxlan,
+    gateway_mac,
+    host_bridge,
+    host_veth,
+    router_bridge,
+    router_veth,
+    vxlan_device,
+)
+
+#: Bytes that VXLAN adds: outer IP (20 or 40), UDP 8, VXLAN 8, inner Ethernet 14.
+OVERHEAD_IPV4 = 50
+OVERHEAD_IPV6 = 70
+#: A veth MTU must exceed IPv6's minimum of 1280 to be set at all (reference 4.6).
+MTU_FLOOR = 1280
+
+#: Reference 4.3, the part for VXLAN: key, value, whether the kernel may lack it (before 5.18).
+ROUTER_SYSCTLS = (
+    ("net.ipv4.conf.all.forwarding", "1", False),
+    ("net.ipv6.conf.all.forwarding", "1", False),
+    ("net.ipv4.conf.all.arp_accept", "1", False),
+    ("net.ipv4.conf.default.arp_accept", "1", False),
+    ("net.ipv6.conf.default.accept_untracked_na", "1", True),
+    ("net.ipv6.conf.all.accept_untracked_na", "1", True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLink:
+    """One device that should exist, up. None leaves an attribute to the kernel; ``master`` empty means: of nobody.
+
+    ``master`` None leaves the device to whoever attaches it somewhere: only what we have attached ourselves is undone.
+
+    ``addresses`` None leaves them alone. ``peer`` is set on a veth's host end and names the end in the router.
+    """
+
+    namespace: Namespace
+    name: str
+    kind: LinkKind
+    resource: ResourceId
+    master: str | None = ""
+    peer: str | None = None
+    mtu: int | None = None
+    mac: str | None = None
+    table: int | None = None
+    vxlan: Vxlan | None = None
+    neigh_suppress: bool = False
+    addr_gen_none: bool = False
+    addresses: tuple[IPInterface, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelModel:
+    """Everything wanted. ``parents`` says which resources a resource's devices hang on; ``external_bridges``
+    must exist in the host; ``underlay`` None means that nothing of ours should be left and the NICs belong to
+    the host; ``needs_address``: no neighbour can be found without an address on a NIC."""
+
+    underlay: ResourceId | None = None
+    nics: tuple[str, ...] = ()
+    loopback: tuple[IPInterface, ...] = ()
+    links: tuple[WantedLink, ...] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)
+    parents: Mapping[ResourceId, tuple[ResourceId, ...]] = field(default_factory=dict)
+    orphans: Mapping[ResourceId, str] = field(default_factory=dict)
+    external_bridges: Mapping[ResourceId, str] = field(default_factory=dict)
+    origins: Mapping[ResourceId, Origin] = field(default_factory=dict)
+    mtu: int | None = None
+    needs_address: bool = False
+
+    def wants(self, namespace: Namespace, name: str) -> bool:
+        """Whether a device of that name is wanted there."""
+        return any(link.namespace is namespace and link.name == name for link in self.links)
+
+
+def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | None) -> KernelModel:
+    """Return what a desired state means for the kernel.
+
+    ``tables`` has each wanted VRF's table; ``mtu`` is the smallest MTU of the underlay's NICs, None when there is none
+    yet.
+    """
+    if desired.underlay is None:
+        return KernelModel(tables={})
+    vrfs = vrf_owners(desired)
+    links: list[WantedLink] = []
+    for l3vni in desired.l3vnis:
+        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] == l3vni.resource))
+    for l2vni in desired.l2vnis:
+        links.extend(_l2vni_links(l2vni, mtu))
+    if desired.passthrough is not None:
+        links.extend(_passthrough_links(desired.passthrough))
+    return KernelModel(
+        underlay=desired.underlay.resource,
+        nics=desired.underlay.interfaces,
+        loopback=desired.underlay.vteps,
+        links=tuple(links),
+        tables=dict(tables),
+        parents=_parents(desired, vrfs),
+        orphans={vni.resource: vni.vrf for vni in desired.l2vnis if vni.vrf is not None and vni.vrf not in vrfs},
+        external_bridges={
+            vni.resource: vni.bridge
+            for vni in desired.l2vnis
+            if vni.host_master is HostMasterKind.EXTERNAL_BRIDGE and vni.bridge is not None
+        },
+        origins=_origins(desired),
+        mtu=mtu,
+        needs_address=_needs_address(desired.underlay),
+    )
+
+
+def _needs_address(underlay: DesiredUnderlay) -> bool:
+    kinds = {neighbor.endpoint_kind for neighbor in underlay.neighbors}
+    return bool(kinds) and EndpointKind.INTERFACE not in kinds
+
+
+def vrf_owners(desired: DesiredState) -> dict[str, ResourceId]:
+    """Return each wanted VRF with the resource that makes it: the first L3VNI in it."""
+    owners: dict[str, ResourceId] = {}
+    for l3vni in desired.l3vnis:
+        owners.setdefault(l3vni.vrf, l3vni.resource)
+    return owners
+
+
+def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
+    """Return the MTU of a VNI's veth, or None when it stays as it is: unknown underlay, or a result at the floor."""
+    if underlay_mtu is None:
+        return None
+    mtu = underlay_mtu - (OVERHEAD_IPV4 if vtep.version == 4 else OVERHEAD_IPV6)
+    return mtu if mtu > MTU_FLOOR else None
+
+
+def _parents(desired: DesiredState, vrfs: Mapping[str, ResourceId]) -> dict[ResourceId, tuple[ResourceId, ...]]:
+    members: list[DesiredL3VNI | DesiredL2VNI] = [*desired.l3vnis, *desired.l2vnis]
+    return {
+        member.resource: (vrfs[member.vrf],)
+        for member in members
+        if member.vrf is not None and member.vrf in vrfs and vrfs[member.vrf] != member.resource
+    }
+
+
+def _origins(desired: DesiredState) -> dict[ResourceId, Origin]:
+    parts = [desired.underlay, *desired.l3vnis, *desired.l2vnis, desired.passthrough]
+    return {part.resource: part.origin for part in parts if part is not None}
+
+
+def _segment(
+    vni: DesiredL3VNI | DesiredL2VNI, *, addr_gen_none: bool, mac: str | None, addresses: tuple[IPInterface, ...]
+) -> Iterator[WantedLink]:
+    """Yield a VNI's bridge and VXLAN device."""
+    yield WantedLink(
+        Namespace.ROUTER,
+        router_bridge(vni.vni),
+        LinkKind.BRIDGE,
+        vni.resource,
+        master=vni.vrf or "",
+        addr_gen_none=addr_gen_none,
+        mac=mac,
+        addresses=addresses,
+    )
+    yield WantedLink(
+        Namespace.ROUTER,
+        vxlan_device(vni.vni),
+        LinkKind.VXLAN,
+        vni.resource,
+        master=router_bridge(vni.vni),
+        vxlan=Vxlan(vni.vni, vni.vxlan_port, vni.vtep),
+        neigh_suppress=True,
+        addr_gen_none=True,
+    )
+
+
+def _l3vni_links(
+    vni: DesiredL3VNI, tables: Mapping[str, int], mtu: int | None, *, owns_vrf: bool
+) -> Iterator[WantedLink]:
+    if owns_vrf:
+        yield WantedLink(Namespace.ROUTER, vni.vrf, LinkKind.VRF, vni.resource, table=tables[vni.vrf])
+    yield from _segment(vni, addr_gen_none=True, mac=None, addresses=())
+    if vni.session is not None:
+        pairs = vni.session.addresses
+        host, router, size = host_veth(vni.vni), router_veth(vni.vni), veth_mtu(mtu, vni.vtep)
+        inside, outside = tuple(pair.router for pair in pairs), tuple(pair.host for pair in pairs)
+        yield WantedLink(
+            Namespace.HOST, host, LinkKind.VETH, vni.resource, master=None, peer=router, mtu=size, addresses=outside
+        )
+        yield WantedLink(
+            Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=vni.vrf, mtu=size, addresses=inside
+        )
+
+
+def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
+    gateway = gateway_mac(vni.vni) if vni.gateways else None
+    yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
+    host, router = host_veth(vni.vni), router_veth(vni.vni)
+    master: str | None = None
+    if vni.host_master is HostMasterKind.MANAGED_BRIDGE:
+        master = host_bridge(vni.vni)
+        yield WantedLink(Namespace.HOST, master, LinkKind.BRIDGE, vni.resource)
+    elif vni.host_master is HostMasterKind.EXTERNAL_BRIDGE:
+        master = vni.bridge
+    size = veth_mtu(mtu, vni.vtep)
+    # No addresses of ours on either end, but those of an L3VNI that had this number before must go.
+    yield WantedLink(
+        Namespace.HOST, host, LinkKind.VETH, vni.resource, master=master, peer=router, mtu=size, addresses=()
+    )
+    yield WantedLink(
+        Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=router_bridge(vni.vni), mtu=size, addresses=()
+    )
+
+
+def _passthrough_links(passthrough: DesiredPassthrough) -> Iterator[WantedLink]:
+    """Yield the plain veth; its MTU is left as it is (reference 4.9)."""
+    pairs = passthrough.session.addresses
+    resource = passthrough.resource
+    yield WantedLink(
+        Namespace.HOST,
+        PASSTHROUGH_HOST,
+        LinkKind.VETH,
+        resource,
+        master=None,
+        peer=PASSTHROUGH_ROUTER,
+        addresses=tuple(pair.host for pair in pairs),
+    )
+    yield WantedLink(
+        Namespace.ROUTER,
+        PASSTHROUGH_ROUTER,
+        LinkKind.VETH,
+        resource,
+        addresses=tuple(pair.router for pair in pairs),
+    )

@@ -1,0 +1,1 @@
+"""From resources to the desired state: precedence, addresses, sessions."""

@@ -1,0 +1,119 @@
+"""Who was there first: what decides a clash between two resources that are valid by themselves.
+
+What is in force wins over the newcomer, so that nobody can take a network away by adding something. In full, the first
+difference decides:
+
+1. in force and unchanged; in force under its name, but changed since; not in force yet
+2. from a file; from the API
+3. L3VNI, L2VNI, passthrough
+4. namespace and name
+
+A segment is no older than its routing domain: without it, it is nothing. Contents are compared by digest, so that a
+resource that moved (from the API to a file, to another entry of the files) takes its place along; but a copy of what
+somebody only edits inherits nothing. A :class:`Standing` is what has to be remembered for that; it holds no secret,
+since two passwords look the same to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from config.desired import ResourceId
+from config.models import Model
+from config.outcomes import Resource
+from config.problems import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is remembered of a resource in force: a digest of its content, and for a segment its routing domain."""
+
+    digest: str
+    domain: ResourceId | None = None
+
+
+#: The resources in force.
+Standing = Mapping[ResourceId, Held]
+NOBODY: Final[Standing] = MappingProxyType({})
+
+
+class Rank(IntEnum):
+    """How old a resource is: smaller ones win."""
+
+    UNCHANGED = 0
+    CHANGED = 1
+    NEW = 2
+
+
+#: Rank, origin, kind, namespace and name.
+Key = tuple[int, int, int, str, str]
+_FROM_FILE: Final = 0
+_FROM_API: Final = 1
+_KINDS: Final = tuple(Kind)
+
+
+class Precedence:
+    """The order of one node's resources, given what is in force."""
+
+    def __init__(self, resources: Iterable[Resource], standing: Standing = NOBODY) -> None:
+        known = {resource.id: resource for resource in resources}
+        self.standing = standing
+        self._digests = {one: digest(resource) for one, resource in known.items()}
+        self._unchanged = {one for one, held in standing.items() if self._digests.get(one) == held.digest}
+        gone = {one: held for one, held in standing.items() if one not in known}
+        # Entries of files without names are numbered, so what is inserted before one takes its name.
+        renamed = {one for one in standing if one in known and one not in self._unchanged and is_from_file(known[one])}
+        self._moved = {(one.kind, held.digest) for one, held in gone.items()}
+        self._moved_in_files = self._moved | {(one.kind, standing[one].digest) for one in renamed}
+
+    def rank(self, resource: Resource) -> Rank:
+        """Return how old a resource is."""
+        moved = self._moved_in_files if is_from_file(resource) else self._moved
+        if resource.id in self._unchanged or (resource.kind, self._digests[resource.id]) in moved:
+            return Rank.UNCHANGED
+        return Rank.CHANGED if resource.id in self.standing else Rank.NEW
+
+    def key(self, resource: Resource, domain: Resource | None = None) -> Key:
+        """Return what to sort by, given a segment's routing domain."""
+        age = self._age(resource) if domain is None else max(self._age(resource), self._age(domain))
+        return (*age, _KINDS.index(resource.kind), resource.namespace, resource.name)
+
+    def lacks(self, kind: Kind, resources: Iterable[Resource]) -> bool:
+        """Whether something of a kind is in force that none of these resources is."""
+        if not any(one.kind is kind for one in self.standing):
+            return False
+        return all(self.rank(resource) is Rank.NEW for resource in resources)
+
+    def hold(self, resource: Resource, domain: Resource | None = None) -> Held:
+        """Return what to remember of a resource that is in force now."""
+        return Held(self._digests[resource.id], domain.id if domain else None)
+
+    def _age(self, resource: Resource) -> tuple[int, int]:
+        return self.rank(resource), _FROM_FILE if is_from_file(resource) else _FROM_API
+
+
+def is_from_file(resource: Resource) -> bool:
+    """Whether a resource is from a file rather than from the API."""
+    return bool(resource.origin.path)
+
+
+def named(resource: Resource) -> str:
+    """Return how messages about other resources call this one."""
+    if is_from_file(resource):
+        return f"{resource.kind} {resource.name}"
+    return f"{resource.kind} {resource.namespace}/{resource.name}"
+
+
+def digest(resource: Resource) -> str:
+    """Return a digest of a valid resource's content; empty for one that is not usable. Which nodes it is for is none of
+    it."""
+    if not isinstance(resource.spec, Model):
+        return ""
+    content = resource.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"node_selector"})
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""From files and API objects to resources."""

@@ -1,0 +1,145 @@
+"""From the API's objects to resources, by the same models as the files' entries.
+
+One that breaks a rule becomes an unusable resource with problems that name it. A field that this version does not know
+is told and left out, and the rest of the object counts: in an upgrade the cluster's definitions are newer than some of
+the nodes. Passwords are put in from the Secrets that the snapshot brings along; no message ever has one. The snapshot
+holds what is for this node, so node selectors have done their work when an object comes here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from config.api import ApiObject, ApiSnapshot
+from config.desired import Secret
+from config.models import Model, Underlay
+from config.outcomes import Resource
+from config.problems import Kind, Problem, Severity
+from config.resolve.unusable import Unusable, passthrough_families
+from config.syntax.model_errors import meant, message_of
+from config.syntax.yaml_reader import FieldPath, format_path
+
+from .naming import PASSTHROUGH, SECTIONS
+
+_MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
+    {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
+)
+_LEFT_OUT: Final = "this version does not know the field and leaves it out; the rest is in force"
+#: Each round of leaving fields out uncovers at most what they hid; no schema is deeper.
+_MAX_ROUNDS: Final = 16
+_UNKNOWN: Final = "extra_forbidden"
+_SELECTOR: Final = "nodeSelector"
+
+
+def read_objects(snapshot: ApiSnapshot, namespace: str) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
+    """Return the resources that a snapshot's objects are, unusable ones included, and what is wrong with them.
+
+    ``namespace`` is the program's own: raw snippets and Secrets of any other are refused. Raises nothing.
+    """
+    resources, problems = [], []
+    for one in snapshot.objects:
+        spec, found = _read(one, snapshot, namespace)
+        resources.append(Resource(one.kind, one.namespace, one.name, one.origin, spec))
+        problems += found
+    return tuple(resources), tuple(problems)
+
+
+def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model | Unusable, list[Problem]]:
+    if one.kind is Kind.RAW_FRR_CONFIG and one.namespace != namespace:
+        message = f"raw FRR configuration is taken from namespace {namespace} only: create it there"
+        return Unusable(), [_problem(one, message)]
+    model, problems = _validated(one)
+    if model is None:
+        # Nobody knows whether one whose selector cannot be read is for this node; it must not change any session.
+        known = one.kind is Kind.L3PASSTHROUGH and not any(_is_about_selector(problem) for problem in problems)
+        return Unusable(passthrough_families(one.spec) if known else frozenset()), problems
+    if isinstance(model, Underlay):
+        return _with_passwords(model, one, snapshot, namespace, problems)
+    return model, problems
+
+
+def _validated(one: ApiObject) -> tuple[Model | None, list[Problem]]:
+    """Return the model, None when a rule is broken, and what is wrong; fields that nobody knows are left out."""
+    model = _MODELS[one.kind]
+    spec: Any = dict(one.spec) if isinstance(one.spec, Mapping) else one.spec
+    warnings: list[Problem] = []
+    for _ in range(_MAX_ROUNDS):
+        try:
+            return model.from_api(spec).model_copy(update={"node_selector": None}), warnings
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False, include_context=True)
+        unknown = [detail["loc"] for detail in details if detail["type"] == _UNKNOWN]
+        if not unknown:
+            break
+        spec = _without(spec, unknown)
+        warnings += (_problem(one, _LEFT_OUT, place, Severity.WARNING) for place in unknown)
+    return None, [*warnings, *_errors(one, details)]
+
+
+def _errors(one: ApiObject, details: list[ErrorDetails]) -> Iterator[Problem]:
+    for detail in meant(details):
+        message = message_of(detail)
+        if detail["loc"][:1] == (_SELECTOR,):
+            message += "; it is not known which nodes it is for"
+        yield _problem(one, message, detail["loc"])
+
+
+def _is_about_selector(problem: Problem) -> bool:
+    return problem.severity is Severity.ERROR and problem.field.partition(".")[0] == _SELECTOR
+
+
+def _without(spec: Any, places: Sequence[FieldPath]) -> Any:
+    """Return a copy without the fields at these places."""
+    rest = copy.deepcopy(spec)
+    for *parents, key in places:
+        holder = rest
+        for step in parents:
+            holder = holder[step]
+        del holder[key]
+    return rest
+
+
+def _problem(one: ApiObject, message: str, place: FieldPath = (), severity: Severity = Severity.ERROR) -> Problem:
+    return Problem(
+        message=message, origin=one.origin, field=format_path(place), severity=severity, kind=one.kind, name=one.name
+    )
+
+
+def _with_passwords(
+    underlay: Underlay, one: ApiObject, snapshot: ApiSnapshot, namespace: str, problems: list[Problem]
+) -> tuple[Underlay | Unusable, list[Problem]]:
+    """Replace references to Secrets by the passwords."""
+    found: list[Problem] = []
+    passwords: dict[int, Secret] = {}
+    for index, neighbor in enumerate(underlay.neighbors):
+        if neighbor.password_secret is None:
+            continue
+        try:
+            passwords[index] = _password(one.namespace, neighbor.password_secret, snapshot, namespace)
+        except ValueError as error:
+            found.append(_problem(one, str(error), ("neighbors", index, "passwordSecret")))
+    return (Unusable() if found else underlay.with_passwords(passwords)), [*problems, *found]
+
+
+def _password(place: str, name: str, snapshot: ApiSnapshot, namespace: str) -> Secret:
+    """Return the password in a Secret. Raises ValueError that says what to do, and never has the password."""
+    if place != namespace:
+        raise ValueError(
+            f"Secrets are read in namespace {namespace} only: create this Underlay and its Secret there, "
+            "or set password instead"
+        )
+    if (place, name) not in snapshot.secrets:
+        raise ValueError(f"Secret {place}/{name} cannot be read: allow the nodes to get, list and watch it")
+    secret = snapshot.secrets[place, name]
+    if secret is None:
+        raise ValueError(
+            f"Secret {place}/{name} is not there or has no usable password: create it with 1 to 128 printable ASCII "
+            "characters without spaces under the key password"
+        )
+    return secret

@@ -1,0 +1,206 @@
+"""Parses one router configuration file into resources.
+
+Faults are of two sizes. One that makes the file as a whole doubtful (not YAML, an unknown or ill-typed top-level key)
+refuses the file. One inside an entry refuses that entry only, which stays visible as an unusable resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from config.desired import Secret
+from config.models import Underlay
+from config.outcomes import Resource
+from config.problems import Kind, Problem, Reason, Severity
+from config.resolve.unusable import Unusable, passthrough_families
+from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
+from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_others
+from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml
+
+from .naming import PASSTHROUGH, SECTIONS, Entry, RouterFile, Section, entry_suffix, resource_name, spec_of
+
+_PASSTHROUGH_KEY: Final = "bgppassthrough"
+#: Part of upstream's format, but nothing that this version carries out.
+_L3VPN_KEY: Final = "l3vpns"
+_KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY)
+#: What an unusable underlay means for the node.
+_UNDERLAY_IN_FORCE: Final = "everything stays as it was"
+_LAST_GOOD_KEPT: Final = "the last good password stays in force"
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """One file's entries. ``usable`` False: the file is refused as a whole, and ``problems`` say why."""
+
+    path: Path
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    usable: bool = True
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Return the resources, unusable ones included."""
+        return tuple(entry.resource for entry in self.entries)
+
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Return the file's problems and its entries'."""
+        return (*self.problems, *(problem for entry in self.entries for problem in entry.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What reading the entries of one file needs."""
+
+    document: Document
+    path: Path
+    node_name: str
+    namespace: str
+    mode: int
+    passwords: Passwords
+
+
+def parse_router_file(
+    content: bytes,
+    path: Path,
+    node_name: str,
+    *,
+    namespace: str = "openperouter-system",
+    mode: int = 0o600,
+    passwords: Passwords | None = None,
+) -> FileContent:
+    """Parse a file's bytes; never raises. Reads the password files that its underlays refer to, with ``passwords``.
+
+    ``mode`` are the file's permission bits, for a warning about passwords that others can read.
+    """
+    try:
+        document = parse_yaml(content, str(path))
+    except InvalidYamlError as error:
+        return FileContent(path, problems=error.problems, usable=False)
+    data = document.data()
+    if data is None:
+        return FileContent(path)
+    if not isinstance(data, dict):
+        problem = _file_problem("must be a mapping (key: value)", document, ())
+        return FileContent(path, problems=(problem,), usable=False)
+    problems: list[Problem] = []
+    sections = _sections(data, document, problems)
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        return FileContent(path, problems=tuple(problems), usable=False)
+    context = _Context(document, path, node_name, namespace, mode, passwords or Passwords())
+    entries = tuple(_entries(sections, context, problems))
+    return FileContent(path, entries, tuple(problems))
+
+
+def _file_problem(message: str, document: Document, path: FieldPath) -> Problem:
+    return Problem(
+        message=message, origin=document.key_origin(path), field=format_path(path), reason=Reason.FILE_INVALID
+    )
+
+
+def _sections(data: Mapping[str, Any], document: Document, problems: list[Problem]) -> dict[str, tuple[str, Any]]:
+    """Return the top-level values by their proper key, each with the key as written."""
+    sections: dict[str, tuple[str, Any]] = {}
+    for key, value in data.items():
+        name = key if key in _KEYS else case_match(key, _KEYS)
+        if name is None:
+            problems.append(_file_problem(f"unknown key; {suggestion(key, _KEYS)}", document, (key,)))
+            continue
+        if name != key:
+            problems.append(case_warning(document, (key,), name))
+        if name in sections:
+            problems.append(_file_problem(f"given twice: also as {sections[name][0]!r}", document, (key,)))
+        wanted = dict if name == _PASSTHROUGH_KEY else list
+        if value is not None and not isinstance(value, wanted):
+            message = "must be a mapping (key: value)" if wanted is dict else "must be a list"
+            problems.append(_file_problem(message, document, (key,)))
+        sections[name] = (key, value or wanted())
+    return sections
+
+
+def _entries(sections: Mapping[str, tuple[str, Any]], context: _Context, problems: list[Problem]) -> Iterator[Entry]:
+    for name, section in SECTIONS.items():
+        key, values = sections.get(name, (name, []))
+        for index, data in enumerate(values):
+            yield _entry(section, data, (key, index), index, context)
+    key, data = sections.get(_PASSTHROUGH_KEY, (_PASSTHROUGH_KEY, {}))
+    if data and _is_switched_off(data):
+        message = "ignored, because hostSession.asn is 0"
+        warning = _file_problem(message, context.document, (key,))
+        problems.append(replace(warning, severity=Severity.WARNING))
+    elif data:
+        yield _entry(PASSTHROUGH, data, (key,), 0, context)
+    key, l3vpns = sections.get(_L3VPN_KEY, (_L3VPN_KEY, []))
+    if l3vpns:
+        message = "L3VPNs are not supported yet in this version"
+        problem = _file_problem(message, context.document, (key,))
+        problems.append(replace(problem, reason=Reason.VALIDATION_FAILED, in_force="the rest of the file is in force"))
+
+
+def _is_switched_off(data: Mapping[str, Any]) -> bool:
+    """Whether the passthrough is there but has AS 0, which in upstream's format means that there is none."""
+    session = data.get("hostSession")
+    return isinstance(session, dict) and session.get("asn") == 0
+
+
+def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _Context) -> Entry:
+    kind = section.kind
+    # Before validation, which corrects keys in place: the families must be told from what was written.
+    unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())
+    model, problems = validate(section.entry, data, context.document, path)
+    suffix, named = entry_suffix(kind, data, index)
+    name = resource_name(context.node_name, suffix)
+    spec: Any = unusable if model is None else spec_of(model, section.spec)
+    if model is not None and "node_selector" in model.model_fields_set:
+        place = (*path, "nodeSelector")
+        warning = _file_problem(
+            "has no effect in a file, which always applies to its own node", context.document, place
+        )
+        problems = (*problems, replace(warning, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED))
+    if isinstance(spec, Underlay):
+        spec, found = _with_passwords(spec, path, context)
+        problems = (*problems, *found)
+    resource = Resource(kind, context.namespace, name, context.document.origin(path), spec)
+    return Entry(resource, tuple(_attributed(problem, kind, name) for problem in problems), named)
+
+
+def _attributed(problem: Problem, kind: Kind, name: str) -> Problem:
+    broken_underlay = kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
+    return replace(problem, kind=kind, name=name, in_force=_UNDERLAY_IN_FORCE if broken_underlay else problem.in_force)
+
+
+def _with_passwords(spec: Underlay, path: FieldPath, context: _Context) -> tuple[Underlay | Unusable, list[Problem]]:
+    """Replace references to password files by the passwords: by the last good one when a file cannot be used."""
+    problems: list[Problem] = []
+    passwords: dict[int, Secret] = {}
+    lacking = False
+    for index, neighbor in enumerate(spec.neighbors):
+        place = (*path, "neighbors", index, "passwordSecret")
+        if neighbor.password is not None and (warning := open_to_others(context.path, context.mode)):
+            problems.append(_secret_problem(warning, Severity.WARNING, (*place[:-1], "password"), context))
+        if neighbor.password_secret is None:
+            continue
+        try:
+            passwords[index], warning = context.passwords.read(context.path.parent, neighbor.password_secret)
+        except SecretUnusableError as error:
+            problem = _secret_problem(str(error), Severity.ERROR, place, context)
+            kept = context.passwords.kept(context.path.parent, neighbor.password_secret)
+            if kept is None:
+                lacking = True
+            else:
+                passwords[index] = kept
+                problem = replace(problem, in_force=_LAST_GOOD_KEPT)
+            problems.append(problem)
+            continue
+        if warning:
+            problems.append(_secret_problem(warning, Severity.WARNING, place, context))
+    if lacking:
+        return Unusable(), problems
+    return spec.with_passwords(passwords), problems
+
+
+def _secret_problem(message: str, severity: Severity, place: FieldPath, context: _Context) -> Problem:
+    return Problem(message=message, origin=context.document.origin(place), field=format_path(place), severity=severity)

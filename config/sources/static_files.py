@@ -1,0 +1,174 @@
+"""Reads the directory of router configuration files into one complete value.
+
+Complete means: never less than what is known. A file that is broken contributes its last good content, a directory that
+cannot be read contributes that of all its files, a password file that cannot be used its last good password, and all of
+them say so. Only a file that is verifiably not there contributes nothing. A directory that is not there may be one
+whose file system is not mounted: if it had files, they count until somebody confirms that they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from config.outcomes import Resource
+from config.problems import Kind, Origin, Problem, Reason
+from config.resolve.unusable import UnknownContent
+from config.store.last_good import LastGood
+from config.syntax.files import UnreadableFileError, read_bounded, scan_directory
+from config.syntax.secret_files import Passwords
+from config.syntax.yaml_reader import MAX_BYTES
+
+from .naming import resource_name, unique_names
+from .router_file import FileContent, parse_router_file
+
+PREFIX: Final = "openpe_"
+SUFFIX: Final = ".yaml"
+_KEPT: Final = "its last good content stays in force"
+_NOTHING: Final = "no good content of it is known"
+_ABSENT: Final = "does not exist any more; make it again, or reload to confirm that its files are to go out of force"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRead:
+    """All resources from files. ``last_good`` is what to pass to the next reading, and to store."""
+
+    resources: tuple[Resource, ...]
+    problems: tuple[Problem, ...]
+    last_good: LastGood
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file's contribution and the text to remember, None when there is none."""
+
+    content: FileContent
+    text: str | None
+    unknown: bool = False
+
+
+def read_directory(
+    path: Path,
+    node_name: str,
+    previous: LastGood,
+    *,
+    namespace: str = "openperouter-system",
+    absence_confirmed: bool = False,
+) -> StaticRead:
+    """Read ``openpe_*.yaml`` in lexical order; never raises.
+
+    A directory that does not exist has no files when none were known in it, or with ``absence_confirmed``.
+    """
+    reader = _Reader(node_name, namespace, previous, Passwords(previous.secrets))
+    problems: list[Problem] = []
+    known = sorted(text_path for text_path in previous.texts if Path(text_path).parent == path)
+    try:
+        names = _names(path, absence_confirmed=absence_confirmed or not known)
+        files = list(reader.read_all(path / name for name in names))
+    except UnreadableFileError as error:
+        problems.append(error.problem(in_force=f"the last good content of {len(known)} files stays in force"))
+        files = [reader.kept(Path(text_path)) for text_path in known]
+        if not files:
+            files = [_File(FileContent(path, usable=False), None, unknown=True)]
+    return _assemble(files, problems, reader)
+
+
+def _names(path: Path, *, absence_confirmed: bool) -> list[str]:
+    """Return the names of the router files in a directory. Raises :class:`UnreadableFileError`."""
+    try:
+        names = scan_directory(path)
+    except FileNotFoundError:
+        if not absence_confirmed:
+            raise UnreadableFileError(path, _ABSENT) from None
+        return []
+    return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+
+
+def read_remembered(
+    path: Path, node_name: str, remembered: LastGood, *, namespace: str = "openperouter-system"
+) -> StaticRead:
+    """Return what the remembered texts of the files in ``path`` say, whatever the files say now.
+
+    Password files are read all the same; a remembered password counts where its file cannot be used.
+    """
+    reader = _Reader(node_name, namespace, remembered, Passwords(remembered.secrets))
+    known = sorted(text_path for text_path in remembered.texts if Path(text_path).parent == path)
+    return _assemble([reader.kept(Path(text_path)) for text_path in known], [], reader)
+
+
+def _assemble(files: list[_File], problems: list[Problem], reader: _Reader) -> StaticRead:
+    entries = unique_names((_word(file.content.path), file.content.entries) for file in files)
+    resources = [entry.resource for renamed in entries for entry in renamed]
+    for file, renamed in zip(files, entries, strict=True):
+        problems += file.content.problems
+        problems += (problem for entry in renamed for problem in entry.problems)
+        if file.unknown:
+            resources.append(reader.placeholder(file.content.path))
+    texts = {str(file.content.path): file.text for file in files if file.text is not None}
+    return StaticRead(tuple(resources), tuple(problems), reader.previous.with_texts(texts, reader.passwords.used))
+
+
+def _word(path: Path) -> str:
+    """Return what tells a file from its neighbours: ``red`` for ``openpe_red.yaml``."""
+    return path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads files one by one, falling back on their last good texts."""
+
+    node_name: str
+    namespace: str
+    previous: LastGood
+    passwords: Passwords
+
+    def read_all(self, paths: Iterable[Path]) -> Iterator[_File]:
+        """Read the files that are there; one that vanished since it was listed is skipped."""
+        for path in paths:
+            file = self._read(path)
+            if file is not None:
+                yield file
+
+    def _read(self, path: Path) -> _File | None:
+        try:
+            content, mode = read_bounded(path, MAX_BYTES)
+        except FileNotFoundError:
+            if not path.is_symlink():
+                return None
+            message = "is a symbolic link to a file that does not exist"
+            return self._broken(path, (Problem(message, Origin(str(path)), reason=Reason.FILE_INVALID),))
+        except UnreadableFileError as error:
+            return self._broken(path, (error.problem(),))
+        parsed = self._parse(content, path, mode)
+        if not parsed.usable:
+            return self._broken(path, parsed.problems)
+        return _File(parsed, content.decode("utf-8"))
+
+    def _broken(self, path: Path, problems: Iterable[Problem]) -> _File:
+        """Return the last good content of a broken file, or nothing, together with what is wrong now."""
+        text = self.previous.texts.get(str(path))
+        in_force = _NOTHING if text is None else _KEPT
+        told = tuple(replace(problem, in_force=in_force) for problem in problems)
+        if text is None:
+            return _File(FileContent(path, problems=told, usable=False), None, unknown=True)
+        kept = self.kept(path)
+        return replace(kept, content=replace(kept.content, problems=(*told, *kept.content.problems)))
+
+    def kept(self, path: Path) -> _File:
+        """Return the last good content of a file, which must be known."""
+        text = self.previous.texts[str(path)]
+        parsed = self._parse(text.encode("utf-8"), path)
+        # A newer version may refuse what an older one took; then the file's content is unknown after all.
+        return _File(parsed, text, unknown=not parsed.usable)
+
+    def _parse(self, content: bytes, path: Path, mode: int = 0o600) -> FileContent:
+        return parse_router_file(
+            content, path, self.node_name, namespace=self.namespace, mode=mode, passwords=self.passwords
+        )
+
+    def placeholder(self, path: Path) -> Resource:
+        """Return the underlay that may be in a file of unknown content."""
+        name = resource_name(self.node_name, f"unknown-{_word(path)}")
+        return Resource(Kind.UNDERLAY, self.namespace, name, Origin(path=str(path)), UnknownContent())

@@ -1,0 +1,1 @@
+"""From bytes to values: files, YAML with positions, secret files, and model errors as problems."""

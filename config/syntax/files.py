@@ -1,0 +1,91 @@
+"""Reads files of a bounded size; tells one that is not there from one that cannot be read, and notices changed ones."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TypeAlias
+
+from config.problems import Origin, Problem, Reason
+
+#: Identity and age of one path; None when it is not there or cannot be looked at.
+Mark: TypeAlias = tuple[int, int, int, int, int] | None
+
+
+class UnreadableFileError(Exception):
+    """A file or directory exists but cannot be used; the text says why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+    def problem(self, *, in_force: str = "") -> Problem:
+        """Return it as something for the user to mend."""
+        return Problem(
+            message=self.reason, origin=Origin(path=str(self.path)), reason=Reason.FILE_INVALID, in_force=in_force
+        )
+
+
+def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
+    """Return up to ``limit + 1`` bytes of a regular file, and its mode bits.
+
+    One byte more than the limit tells the caller that the file is too large. Raises FileNotFoundError when there is no
+    such file, :class:`UnreadableFileError` for every other failure. Never blocks on a FIFO or a device.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableFileError(path, describe(error)) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableFileError(path, "is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            return stream.read(limit + 1), stat.S_IMODE(status.st_mode)
+    except OSError as error:
+        raise UnreadableFileError(path, describe(error)) from None
+    finally:
+        os.close(descriptor)
+
+
+def list_directory(path: Path) -> list[str]:
+    """Return a directory's entries, sorted; none when it does not exist. Else raises :class:`UnreadableFileError`."""
+    try:
+        return scan_directory(path)
+    except FileNotFoundError:
+        return []
+
+
+def scan_directory(path: Path) -> list[str]:
+    """Return a directory's entries, sorted.
+
+    Raises FileNotFoundError when there is no such directory, :class:`UnreadableFileError` for every other failure, a
+    symbolic link to nowhere among them: what it should lead to may only be away for a moment.
+    """
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths, are wanted
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise UnreadableFileError(path, "is a symbolic link to a directory that does not exist") from None
+        raise
+    except OSError as error:
+        raise UnreadableFileError(path, describe(error)) from None
+
+
+def mark(path: Path) -> Mark:
+    """Return what changes when a file is edited, replaced or swapped; symbolic links are followed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+
+
+def describe(error: OSError) -> str:
+    """Return the system's words for an error, without the path."""
+    return f"cannot be read: {os.strerror(error.errno or errno.EIO)}"

@@ -1,0 +1,86 @@
+"""``openperouter bundle``: one archive for a bug report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from supervisor.operations import exit_codes
+
+from ..options import CommandError, add_settings, complain, conf_d
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from supervisor.operations.bundle.collect import Piece
+
+DEFAULT_HOURS = 24
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "bundle",
+        help="put everything for a bug report into one archive, without secrets",
+        description="Collect status, configuration, desired state, FRR's and the kernel's view, the journal, versions "
+        "and what 'openperouter doctor' finds in one archive (mode 0600). Passwords are taken out of every text, by "
+        "their value and by the words before them; addresses and names stay. What cannot be had leaves its error in "
+        "the archive. Changes nothing. Exits with 0 when the archive is written.",
+    )
+    add_settings(parser)
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file (default: openperouter-bundle-NODE-TIME.tar.gz here)"
+    )
+    parser.add_argument(
+        "--hours", type=int, default=DEFAULT_HOURS, metavar="N", help="hours of journal to take (default: %(default)s)"
+    )
+    parser.set_defaults(function=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Collect and write."""
+    if os.geteuid() != 0:
+        raise PermissionError(1, "not root", "bundle")
+    import trio
+
+    from config.problems import errors
+    from config.settings import load_settings
+    from supervisor.operations.bundle import BundleError, write_bundle
+
+    settings, problems = load_settings(arguments.settings, conf_d(arguments.settings))
+    for problem in errors(problems):
+        complain(f"{problem}; going on without it")
+    name = f"openperouter-bundle-{socket.gethostname()}-{time.strftime('%Y%m%dT%H%M%S')}"
+    path: Path = arguments.output or Path(f"{name}.tar.gz")
+    if path.exists():
+        raise CommandError(f"{path} exists already", exit_codes.USAGE)
+    pieces = trio.run(_collect, settings, arguments.settings, max(1, arguments.hours))
+    try:
+        size = write_bundle(path, pieces, name)
+    except BundleError as error:
+        raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
+    failed = [piece.name for piece in pieces if piece.error]
+    if failed:
+        complain(
+            f"{len(failed)} of {len(pieces)} pieces could not be had (manifest.json says why): {', '.join(failed)}"
+        )
+    print(f"{path}: {len(pieces)} files, {size // 1024 + 1} KiB; passwords are taken out, look it over all the same")
+    return exit_codes.OK
+
+
+async def _collect(settings: Settings, settings_file: Path, hours: int) -> tuple[Piece, ...]:
+    from actors.lib.frr.vtysh import Vtysh
+    from supervisor.operations.bundle import Redactor, collect, known_secrets
+    from supervisor.operations.bundle.sources import sources
+    from supervisor.runtime.faults import DependencyFault
+
+    try:
+        running = await Vtysh.of(settings).text("show running-config")
+    except DependencyFault:
+        # Its secrets are then not known by value from there; what it runs cannot be collected either.
+        running = ""
+    redactor = Redactor(known_secrets(settings, running))
+    return await collect(sources(settings, settings_file, hours=hours), redactor)

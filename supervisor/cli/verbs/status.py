@@ -1,0 +1,123 @@
+"""``openperouter status``: what the router is doing, from the daemon or, when that is dead, from its last words."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from config.status import Status, StatusFormatError
+from supervisor.operations import exit_codes
+from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+
+from ..options import CONTROL_SOCKET, STATE_FILE, CommandError, add_settings, complain, run_dir
+from ..terminal import Painter, duration, wants_colour
+from .status_page import render
+
+#: Moves to the top left and clears a terminal (ECMA-48).
+_CLEAR = "\033[H\033[2J"
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "status",
+        help="show what the router is doing",
+        description="Show the actors, the underlay, BGP sessions and VNIs with their state and where each is "
+        "configured. Exits with 0 when the router is ready, 1 when it is degraded, 2 when it is not ready yet, 3 when "
+        "the daemon is not running (the last known status is shown then) and 4 when it does not answer.",
+    )
+    add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="print the status as one JSON document (schema_version 1)")
+    parser.add_argument(
+        "--watch", action="store_true", help="go on and show each change, with --json one document a line"
+    )
+    parser.set_defaults(function=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the status once, or until interrupted."""
+    directory = run_dir(arguments.settings)
+    if arguments.watch:
+        return _watch(directory, as_json=arguments.json)
+    try:
+        status = _current(directory)
+    except NotRunningError:
+        return _last_words(directory, "the daemon is not running", exit_codes.NOT_RUNNING, as_json=arguments.json)
+    except (NoAnswerError, StatusFormatError) as error:
+        return _last_words(directory, str(error), exit_codes.NO_ANSWER, as_json=arguments.json)
+    _show(status, as_json=arguments.json)
+    return exit_code(status)
+
+
+def exit_code(status: Status) -> int:
+    """Return the exit code that says how the router is."""
+    if status.phase == "degraded":
+        return exit_codes.DEGRADED
+    return exit_codes.OK if status.ready else exit_codes.PENDING
+
+
+def _current(directory: Path) -> Status:
+    status = next(_statuses(directory, "status"), None)
+    if status is None:
+        raise NoAnswerError("the daemon closed the connection without an answer")
+    return status
+
+
+def _statuses(directory: Path, verb: str) -> Iterator[Status]:
+    seconds = None if verb == "watch" else ANSWER_SECONDS
+    for answer in ask(directory / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
+        if not isinstance(answer, dict) or "status" not in answer:
+            raise NoAnswerError(f"the daemon refuses: {answer.get('error') if isinstance(answer, dict) else answer}")
+        yield Status.from_data(answer["status"])
+
+
+def _show(status: Status, *, as_json: bool) -> None:
+    if as_json:
+        print(status.to_json(indent=2))
+    else:
+        print(render(status, Painter(colour=wants_colour()), time.time()))
+
+
+def _watch(directory: Path, *, as_json: bool) -> int:
+    """Show every change: on a terminal the whole page anew, elsewhere a line each."""
+    page = wants_colour()
+    try:
+        for status in _statuses(directory, "watch"):
+            if as_json:
+                print(status.to_json(), flush=True)
+            elif page:
+                print(_CLEAR + render(status, Painter(colour=True), time.time()), flush=True)
+            else:
+                print(f"{_clock(status.updated_at)} {status.summary}", flush=True)
+    except NotRunningError as error:
+        raise CommandError(str(error), exit_codes.NOT_RUNNING) from None
+    except (NoAnswerError, StatusFormatError) as error:
+        raise CommandError(str(error), exit_codes.NO_ANSWER) from None
+    raise CommandError("the daemon has ended", exit_codes.NOT_RUNNING)
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
+
+
+def _last_words(directory: Path, why: str, code: int, *, as_json: bool) -> int:
+    """Show the state file, saying first and clearly that it is history."""
+    path = directory / STATE_FILE
+    try:
+        status = Status.from_json(path.read_bytes())
+    except FileNotFoundError:
+        complain(f"{why}, and left no status in {path}")
+        return code
+    except StatusFormatError as error:
+        complain(f"{why}, and its last status in {path} cannot be read: {error}")
+        return code
+    age = duration(time.time() - status.updated_at)
+    complain(f"{why}; what follows is its last status, {age} old. Forwarding goes on without the daemon.")
+    sys.stderr.flush()
+    _show(status if as_json else replace(status, summary=f"last known: {status.summary}"), as_json=as_json)
+    return code

@@ -1,0 +1,181 @@
+"""A status as a page for people: what is wrong comes with its reason and the place to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.status import ActorStatus, ApiStatus, SessionStatus, Status, VniStatus
+
+from ..terminal import Cell, Painter, Style, duration
+
+_PHASE_STYLE: dict[str, Style] = {
+    "running": "good",
+    "reloading": "warn",
+    "starting": "warn",
+    "degraded": "bad",
+    "stopping": "warn",
+}
+
+
+def render(status: Status, painter: Painter, now: float) -> str:
+    """Return the page; ``now`` in Unix seconds is for ages."""
+    return "\n".join(_lines(status, painter, now))
+
+
+def _lines(status: Status, painter: Painter, now: float) -> Iterator[str]:
+    paint = painter.paint
+    index = "" if status.node_index is None else f", index {status.node_index}"
+    age = duration(now - status.started_at)
+    version = status.version or "(version unknown)"
+    yield paint(f"openperouter {version} on {status.node or 'this node'}{index}, pid {status.pid}, up {age}", "dim")
+    style = "warn" if status.phase == "running" and _isolated(status) else _PHASE_STYLE.get(status.phase, "warn")
+    yield f"{paint('●', style)} {paint(status.summary, 'bold')}"
+    yield from _complaints(status, painter)
+    yield from _underlay(status, painter)
+    yield from _api(status, painter, now)
+    sections = (
+        (
+            "Sessions",
+            ("PEER", "VRF", "ROLE", "AS", "STATE", "UPTIME", "PREFIXES", "BFD"),
+            map(_session, status.sessions),
+        ),
+        ("VNIs", ("NAME", "KIND", "VNI", "VRF", "STATE", "VTEPS", "ROUTES", "CONFIGURED IN"), map(_vni, status.vnis)),
+        ("Actors", ("NAME", "STATE", "RESTARTS", "DOING", "LAST ERROR"), map(_actor, status.actors)),
+    )
+    for title, head, rows in sections:
+        yield from _section(painter, title, painter.table(head, rows))
+    yield from _section(painter, "FRR", [_daemons(status, painter)] if status.daemons else [])
+    reached = status.generations
+    yield ""
+    yield paint(
+        f"generation {reached.desired}: FRR {reached.frr}, kernel {reached.kernel}, verified {reached.verified}", "dim"
+    )
+
+
+def _isolated(status: Status) -> bool:
+    """Whether the router has sessions to the fabric and none of them is up: configured well, and of no use."""
+    fabric = [session.up for session in status.sessions if session.role == "fabric"]
+    return bool(fabric) and not any(fabric)
+
+
+def _section(painter: Painter, title: str, lines: list[str]) -> Iterator[str]:
+    """Yield a titled block, or nothing when a table has no more than its head."""
+    if len(lines) > 1 or (lines and title == "FRR"):
+        yield ""
+        yield painter.paint(title, "bold")
+        yield from lines
+
+
+def _underlay(status: Status, painter: Painter) -> Iterator[str]:
+    underlay = status.underlay
+    yield ""
+    if underlay is None:
+        known = status.generations.desired > 0
+        yield painter.paint("Underlay: none configured" if known else "Underlay: not known yet", "warn")
+        return
+    vteps = ", ".join(underlay.vteps) or "none"
+    yield painter.paint("Underlay", "bold") + painter.paint(
+        f" AS {underlay.asn}, router id {underlay.router_id}, VTEP {vteps}  {underlay.origin}", "plain"
+    )
+    for interface in underlay.interfaces:
+        state: Cell = ("up", "good") if interface.up else (interface.detail or "down", "bad")
+        mtu = f"  mtu {interface.mtu}" if interface.mtu else ""
+        yield f"  {painter.paint(interface.name, 'plain')}  {painter.paint(*state)}{mtu}"
+
+
+def _api(status: Status, painter: Painter, now: float) -> Iterator[str]:
+    """Yield one line on the API, none while nobody has looked for one."""
+    api = status.api
+    if not api.reach and api.source == "none":
+        return
+    style: Style = "plain" if api.live or (api.reach == "unconfigured" and api.source == "none") else "warn"
+    yield f"{painter.paint('API:', 'bold')} {painter.paint('; '.join(_api_words(api, now, status.updated_at)), style)}"
+
+
+def _api_words(api: ApiStatus, now: float, told_at: float) -> Iterator[str]:
+    objects = f"{api.objects} object{'' if api.objects == 1 else 's'}"
+    if api.live:
+        yield f"{objects} of {api.server}, live"
+        return
+    why = f" ({api.detail})" if api.detail else ""
+    match api.reach:
+        case "reachable":
+            yield f"{api.server} answers"
+        case "unconfigured":
+            yield f"no credentials yet{why}"
+        case "refused":
+            yield f"credentials refused for {duration(now - api.since)}{why}"
+        case "":
+            yield "not looked for yet"
+        case _:
+            yield f"not reachable for {duration(now - api.since)}{why}"
+    if api.source != "none":
+        yield f"{objects} remembered, {duration(api.snapshot_age_seconds + now - told_at)} old"
+    elif api.reach == "reachable":
+        yield "its objects are not known yet"
+
+
+def _session(session: SessionStatus) -> tuple[Cell, ...]:
+    neutral = session.state == "Listening"
+    state: Style = "good" if session.up else "dim" if neutral else "bad"
+    prefixes = " ".join(f"{_family(name)} {count}" for name, count in session.prefixes_received.items())
+    return (
+        (session.peer, "plain"),
+        (session.vrf, "plain"),
+        (session.role, "plain"),
+        (str(session.remote_as or ""), "plain"),
+        (session.state, state),
+        (duration(session.uptime_seconds) if session.up else "", "plain"),
+        (prefixes if session.up else "", "plain"),
+        (session.bfd, "good" if session.bfd == "up" else "bad"),
+    )
+
+
+def _family(name: str) -> str:
+    """Return FRR's name of an address family as people say it."""
+    return {"ipv4Unicast": "IPv4", "ipv6Unicast": "IPv6", "l2VpnEvpn": "EVPN"}.get(name, name)
+
+
+def _vni(vni: VniStatus) -> tuple[Cell, ...]:
+    return (
+        (vni.name, "plain"),
+        (vni.kind, "plain"),
+        (str(vni.vni), "plain"),
+        (vni.vrf, "plain"),
+        ("ok", "good") if vni.ok else (vni.detail or "not ok", "bad"),
+        (str(vni.remote_vteps) if vni.type == "L2" else "", "plain"),
+        (str(vni.routes) if vni.type == "L3" else "", "plain"),
+        (vni.origin, "dim"),
+    )
+
+
+def _actor(actor: ActorStatus) -> tuple[Cell, ...]:
+    good = actor.state in {"running", "finished"}
+    return (
+        (actor.name, "plain"),
+        (actor.state, "good" if good else "warn" if actor.state in {"starting", "stopping"} else "bad"),
+        (str(actor.restarts), "warn" if actor.restarts else "dim"),
+        (actor.activity, "dim"),
+        (actor.last_error, "bad"),
+    )
+
+
+def _complaints(status: Status, painter: Painter) -> Iterator[str]:
+    lines: list[tuple[str, Style]] = []
+    lines += [(str(problem), "bad" if problem.severity == "error" else "warn") for problem in status.problems]
+    lines += [(str(failure), "bad") for failure in status.failures]
+    lines += [(note, "bad") for note in status.notes]
+    lines += [(remark, "warn") for remark in status.remarks]
+    if lines:
+        yield ""
+        yield painter.paint("To mend", "bold")
+    for text, style in lines:
+        yield f"  {painter.paint(text, style)}"
+
+
+def _daemons(status: Status, painter: Painter) -> str:
+    words = (
+        painter.paint(name, "good") if runs else painter.paint(f"{name} (gone)", "bad")
+        for name, runs in status.daemons.items()
+    )
+    return "  " + " ".join(words)

@@ -1,0 +1,114 @@
+"""Values of the configuration as plain documents for YAML and JSON, with secrets taken out on the way.
+
+Comments of configuration files are not shown: they are the one place where nobody can tell a secret from a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actors.frr.redaction import HIDDEN, redact
+from config.desired import DesiredState, ResourceId, Secret
+from config.problems import Origin, Problem
+from config.settings import Settings
+from config.sources.static_files import PREFIX, SUFFIX
+from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
+
+#: A key that contains one of these has a secret as its value, unless it only names a file or object that has it.
+_SECRET_WORDS = ("password", "secret", "token", "key-string")
+_REFERENCES = ("passwordsecret", "passwordsecretref")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, so that FRR configuration reads like it."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def to_yaml(document: object) -> str:
+    """Return a document as YAML, its members in their own order."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def desired_document(state: DesiredState) -> Any:
+    """Return the desired state as mappings and lists; what is empty or absent is left out."""
+    return _plain(state)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, Origin | ResourceId | Problem):
+        members = ((item.name, getattr(value, item.name)) for item in fields(value))
+        return {name: _plain(member) for name, member in members if member is not None and member != ()}
+    return _scalar(value)
+
+
+def _scalar(value: object) -> bool | int | float | str:
+    if isinstance(value, Secret):
+        return HIDDEN
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool | int | float):
+        return value
+    return redact(value) if isinstance(value, str) else str(value)
+
+
+def configuration_document(settings: Settings) -> dict[str, Any]:
+    """Return the settings in force and the content of every configuration file that is there."""
+    paths = [settings.node_config_file, *_router_files(settings.configs_dir)]
+    return {
+        "settings": settings.model_dump(mode="json", by_alias=True),
+        "files": {str(path): _file(path) for path in paths},
+    }
+
+
+def _router_files(directory: Path) -> list[Path]:
+    try:
+        names = list_directory(directory)
+    except UnreadableFileError:
+        return []
+    return [directory / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+
+
+def _file(path: Path) -> Any:
+    """Return a file's content without secrets, or why it cannot be shown: broken text could hide one anywhere."""
+    try:
+        content, _ = read_bounded(path, MAX_BYTES)
+        return without_secrets(parse_yaml(content, str(path)).data())
+    except FileNotFoundError:
+        return "does not exist"
+    except UnreadableFileError as error:
+        return f"cannot be shown: {error.reason}"
+    except InvalidYamlError as error:
+        return f"cannot be shown: {error.problems[0]}"
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a decoded document with the values of secret keys and the secrets in FRR text replaced by stars."""
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if is_secret(key, member) else without_secrets(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def is_secret(key: object, value: object) -> bool:
+    """Say whether a key's value is a secret, rather than the name of something that holds one."""
+    word = str(key).lower()
+    if word in _REFERENCES or value is None:
+        return False
+    return any(secret in word for secret in _SECRET_WORDS)

@@ -1,0 +1,39 @@
+"""What the exit codes of all verbs mean: scripts rely on them, so they never change their meaning.
+
+Those from 64 on are sysexits.h's and the same as the daemon's own (``supervisor.runtime.faults``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+DEGRADED: Final = 1
+PENDING: Final = 2
+NOT_RUNNING: Final = 3
+NO_ANSWER: Final = 4
+USAGE: Final = 64
+UNAVAILABLE: Final = 69
+BUG: Final = 70
+KERNEL: Final = 71
+ALREADY_RUNNING: Final = 75
+NO_PERMISSION: Final = 77
+CONFIG: Final = 78
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+TABLE: Final = """\
+exit codes:
+  0    success; status: ready; plan: nothing to do; doctor: all is well
+  1    status: degraded; reload: refused, or something is not in force; doctor: warnings only
+  2    status: running but not ready yet; plan: there are changes to make; doctor: errors
+  3    the daemon is not running
+  4    the daemon, or the outcome of a reload, did not come in time
+  64   wrong usage; teardown: not confirmed
+  69   something needed is not available: FRR, the network namespace
+  70   a bug in this program
+  71   the kernel refused
+  75   another daemon is running
+  77   permission denied: most verbs need root
+  78   the configuration has errors
+"""

@@ -1,0 +1,204 @@
+"""Reading the configuration as the daemon would, without being it: nothing is written, nothing is moved.
+
+The same functions as the daemon's do the work, so that ``validate`` and ``plan`` cannot disagree with it. What the API
+contributes is taken from the daemon's memory: the command line asks no server.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from actors.desired.reconcile import merge_and_resolve
+from actors.desired.snapshot_store import UnusableMemoryError
+from actors.desired.snapshot_store import recall as recall_api
+from actors.static_config.node_identity import Identification, identify, recall
+from config.desired import DesiredState, IPInterface, RememberedApi
+from config.node import load_node_config
+from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.problems import Kind, Origin, Problem, Reason, Severity, errors
+from config.resolve.resolution import Resolution
+from config.settings import Settings, load_settings
+from config.sources.naming import resource_name, unique_names
+from config.sources.router_file import FileContent, parse_router_file
+from config.sources.static_files import read_directory
+from config.store.api_snapshot_file import ApiMemory
+from config.store.last_good import LastGood, LastGoodError, read_texts
+from config.syntax.files import UnreadableFileError, read_bounded
+from config.syntax.yaml_reader import MAX_BYTES
+
+from ..cli.options import CommandError, conf_d
+from ..cli.terminal import duration
+from ..runtime.faults import Fault
+from .exit_codes import CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the files say, together with what is remembered of the API.
+
+    ``resources`` are those of the files; ``problems`` are all there are. ``desired`` is None when the underlay is not
+    usable. ``api`` is None when nothing is remembered; then ``api_unusable`` may say why.
+    """
+
+    settings: Settings
+    node: NodeIdentity
+    resources: tuple[Resource, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    desired: DesiredState | None = None
+    api: ApiMemory | None = None
+    api_unusable: str = ""
+
+    def told_of_api(self, now: float) -> str:
+        """Return one line on what the API contributed; empty when it contributed nothing."""
+        if self.api is None or self.api.snapshot is None:
+            return f"without the API's objects: {self.api_unusable}" if self.api_unusable else ""
+        objects = len(self.api.snapshot.objects)
+        age = duration(now - self.api.snapshot.synced_at)
+        return f"with {objects} remembered object{'' if objects == 1 else 's'} of the API, as of {age} ago"
+
+
+def load_usable_settings(settings_file: Path) -> Settings:
+    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable."""
+    settings, problems = load_settings(settings_file, conf_d(settings_file))
+    if errors(problems):
+        raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
+    return settings
+
+
+def read_all(settings_file: Path, *, remembered: bool) -> Configuration:
+    """Read settings, node configuration and router configuration.
+
+    With ``remembered`` a broken file counts with its last good content, as it does for the running daemon; without, it
+    counts with nothing.
+    """
+    settings, problems = load_settings(settings_file, conf_d(settings_file))
+    who = _identify(settings, remembered=remembered)
+    node = who.node or NodeIdentity(socket.gethostname(), 0)
+    memory = _last_good(settings) if remembered else LastGood()
+    files = read_directory(settings.configs_dir, node.name, memory, namespace=settings.namespace)
+    if files.resources or who.node is not None:
+        problems += who.problems
+    return _resolved(settings, node, files.resources, (*problems, *files.problems))
+
+
+def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
+    """Read the named files only, together; each is recognised by its name, as in its proper place.
+
+    The node is this one as far as it is configured, else one with index 0: the rules that files break by themselves
+    are the same on every node.
+    """
+    settings, problems = load_settings(settings_file, conf_d(settings_file))
+    who = _identify(settings, remembered=False)
+    node = who.node or NodeIdentity(socket.gethostname(), 0)
+    found: list[Problem] = []
+    contents: list[FileContent] = []
+    for path in paths:
+        if path.name == settings.node_config_file.name:
+            found += load_node_config(path)[1]
+        elif path.name == settings_file.name or path.parent.name == conf_d(settings_file).name:
+            found += load_settings(path, path / "none")[1] if path.exists() else [_absent(path)]
+        else:
+            contents.append(_parse(path, node, settings))
+    entries = unique_names((content.path.stem, content.entries) for content in contents)
+    resources = tuple(entry.resource for renamed in entries for entry in renamed)
+    found += (problem for content in contents for problem in content.problems)
+    found += (problem for renamed in entries for entry in renamed for problem in entry.problems)
+    return _resolved(settings, node, resources, (*errors(problems), *found))
+
+
+def _parse(path: Path, node: NodeIdentity, settings: Settings) -> FileContent:
+    try:
+        content, mode = read_bounded(path, MAX_BYTES)
+    except FileNotFoundError:
+        return FileContent(path, problems=(_absent(path),), usable=False)
+    except UnreadableFileError as error:
+        return FileContent(path, problems=(error.problem(),), usable=False)
+    return parse_router_file(content, path, node.name, namespace=settings.namespace, mode=mode)
+
+
+def _absent(path: Path) -> Problem:
+    return Problem("does not exist", Origin(path=str(path)), reason=Reason.FILE_INVALID)
+
+
+def _resolved(
+    settings: Settings, node: NodeIdentity, resources: tuple[Resource, ...], problems: tuple[Problem, ...]
+) -> Configuration:
+    memory, unusable = remembered_api(settings, node.name)
+    resolution = resolve_with(memory, settings, StaticSnapshot(node, resources, problems))
+    desired = resolution.desired
+    if desired is not None:
+        desired = replace(desired, generation=1, problems=resolution.problems, remembered=_basis(memory))
+    return Configuration(settings, node, resources, resolution.problems, desired, memory, unusable)
+
+
+def problems_of_files(read: Configuration) -> tuple[Problem, ...]:
+    """Return the problems that are in files, for who checks files.
+
+    Where nothing is known of an API, a network that no file has may still be one of the API's.
+    """
+    maybe = read.api is None or read.api.snapshot is None
+    problems = (problem for problem in read.problems if problem.origin.path)
+    return tuple(_doubted(problem, read) if maybe else problem for problem in problems)
+
+
+def _doubted(problem: Problem, read: Configuration) -> Problem:
+    if problem.reason is not Reason.DEPENDENCY_FAILED:
+        return problem
+    l3vnis = {resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
+    for resource in read.resources:
+        if (resource.kind, resource.name) == (problem.kind, problem.name):
+            name = resource.spec.routing_domain.l3vni.name
+            if not l3vnis.intersection((name, resource_name(read.node.name, name))):
+                message = f'the files have no L3VNI "{name}": in force only once the API has one'
+                return replace(problem, message=message, severity=Severity.WARNING)
+    return problem
+
+
+def remembered_api(settings: Settings, node_name: str) -> tuple[ApiMemory | None, str]:
+    """Return what the daemon remembers of the API, None when there is none, and why it is of no use."""
+    try:
+        return recall_api(settings.state_dir, node_name), ""
+    except UnusableMemoryError as error:
+        return None, str(error)
+
+
+def resolve_with(memory: ApiMemory | None, settings: Settings, static: StaticSnapshot) -> Resolution:
+    """Return what files and remembered API mean together."""
+    known = memory or ApiMemory(static.node.name)
+    return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
+
+
+def _basis(memory: ApiMemory | None) -> RememberedApi | None:
+    snapshot = memory.snapshot if memory else None
+    return RememberedApi(len(snapshot.objects), snapshot.synced_at) if snapshot else None
+
+
+def _identify(settings: Settings, *, remembered: bool) -> Identification:
+    known = recall(settings.state_dir / "node.json") if remembered else None
+    return identify(
+        settings.node_config_file,
+        socket.gethostname(),
+        settings.log_level,
+        lambda name: _addresses(name, settings.netns),
+        known,
+    )
+
+
+def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
+    """Return an interface's addresses; none where the kernel may not be asked, which the caller reports."""
+    from actors.netlink.interface_addresses import interface_addresses
+
+    try:
+        return interface_addresses(name, netns)
+    except (Fault, OSError):
+        return ()
+
+
+def _last_good(settings: Settings) -> LastGood:
+    try:
+        return read_texts(settings.state_dir / "last-good.json")
+    except LastGoodError:
+        return LastGood()

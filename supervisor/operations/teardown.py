@@ -1,0 +1,229 @@
+"""Taking the router down and giving its network cards back, without the daemon and without its configuration.
+
+The order is the daemon's: FRR first, the kernel second. Nothing here needs to know what the router was: FRR gets the
+configuration of a node that has none, and the kernel is brought to the state of such a node by the code that brings it
+to any other. Each step can be found out again from FRR, the kernel and the journal alone, so a teardown that was killed
+goes on where it was, and a second one finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from actors.frr.apply import Applier
+from actors.frr.driver import ReloadDriver
+from actors.frr.render.render import render
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.netlink.converge import converge
+from actors.netlink.interface_addresses import NAMESPACES
+from actors.netlink.planning.observed import Observed, Wish
+from actors.netlink.planning.steps import Step
+from actors.netlink.state_files import StateFiles
+from actors.netlink.wire.kernel import Kernel, LinuxKernel
+from actors.netlink.wire.namespace_socket import NamespaceEnd
+from actors.netlink.wire.namespace_thread import CLONE_NEWNET, NamespaceMissing
+from config.desired import DesiredState
+from config.settings import Settings
+
+from ..process.atomic_file import write_atomic
+from ..process.subprocesses import CommandMissing, Completed, run_command
+from ..runtime.faults import DependencyFault, KernelFault
+
+#: Says one line to whoever watches.
+Say = Callable[[str], None]
+
+#: Time for systemd to stop FRR (``TimeoutSec`` of its unit is two minutes), and for ``ip`` to delete a namespace.
+STOP_SECONDS = 150.0
+DELETE_SECONDS = 30.0
+#: Where systemd says that it is the one that started the machine (sd_booted(3)).
+SYSTEMD_BOOTED = Path("/run/systemd/system")
+#: Devices that the kernel itself puts into each namespace once a module is loaded (``fb_tunnels_only_for_init_net``).
+_OF_THE_KERNEL = frozenset(
+    ("lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0", "ip6gretap0")
+)
+
+
+def nothing() -> DesiredState:
+    """Return what a node without any configuration should be."""
+    return DesiredState(generation=0, node_name=socket.gethostname(), node_index=0)
+
+
+async def clear_frr(settings: Settings, say: Say) -> str:
+    """Leave FRR with its header only, now and for its next start; return why it may still have more, or nothing.
+
+    An FRR that is not running is no obstacle.
+    """
+    conf = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
+    text = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit).text
+    why = await _clear_running(settings, conf, say)
+    try:
+        _clear_file(conf, text, say)
+    except OSError as error:
+        return why or f"cannot write {conf}: {error.strerror or error}"
+    return why
+
+
+async def _clear_running(settings: Settings, conf: Path, say: Say) -> str:
+    try:
+        await Vtysh.of(settings).daemons()
+    except (FrrUnavailable, CommandMissing):
+        say("FRR: is not running")
+        return ""
+    except DependencyFault as fault:
+        return str(fault)
+    rendered = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
+    outcome = await Applier(ReloadDriver(settings), conf).apply(nothing(), rendered)
+    if outcome.applied:
+        say("FRR: sessions and VRFs removed" if outcome.changed else "FRR: has no configuration of the router")
+    return outcome.error
+
+
+def _clear_file(conf: Path, text: str, say: Say) -> None:
+    """Make FRR start empty as well. No file, no directory: nothing of ours to clear."""
+    try:
+        status = conf.stat()
+        current = conf.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if current != text.encode():
+        write_atomic(conf, text, mode=0o640, owner=(status.st_uid, status.st_gid))
+        say(f"FRR: {conf} cleared")
+
+
+class _Narrator:
+    """A kernel that says each step once it is done."""
+
+    def __init__(self, kernel: Kernel, say: Say) -> None:
+        self._kernel = kernel
+        self._say = say
+        self.steps = 0
+
+    def observe(self, wish: Wish) -> Observed:
+        """Read what there is."""
+        return self._kernel.observe(wish)
+
+    def apply(self, step: Step) -> None:
+        """Carry one step out, then say so."""
+        self._kernel.apply(step)
+        self.steps += 1
+        self._say(f"kernel: {step.text}")
+
+
+def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
+    """Remove our devices, give the network cards back whole, forget both; return what the kernel refused.
+
+    Blocks. Without the router's namespace, what is left of the router in the host is cleared all the same. Raises
+    ``KernelFault``, and ``OSError`` for the state directory.
+    """
+    state = StateFiles.of(settings)
+    try:
+        errors = _clear_between(NAMESPACES / settings.netns, state, say)
+    except NamespaceMissing as missing:
+        say(f"kernel: {missing}")
+        with empty_namespace() as stand_in:
+            errors = _clear_between(stand_in, state, say)
+    if not errors:
+        for path in state.forget():
+            say(f"removed {path}")
+    return errors
+
+
+def _clear_between(router: Path, state: StateFiles, say: Say) -> tuple[str, ...]:
+    kernel = LinuxKernel(router, state)
+    try:
+        narrator = _Narrator(kernel, say)
+        result = converge(nothing(), narrator, kernel.persisted_tables())
+        if not narrator.steps:
+            say("kernel: nothing of the router is there")
+        return result.errors
+    finally:
+        kernel.close()
+
+
+@contextmanager
+def empty_namespace() -> Iterator[Path]:
+    """Give the path of a network namespace without anything in it, which is gone afterwards.
+
+    A thread of its own enters it and waits: no other thread may change places.
+    """
+    ready: Future[int] = Future()
+    done = threading.Event()
+
+    def live() -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNET) != 0:
+            ready.set_exception(KernelFault(f"no new network namespace: {os.strerror(ctypes.get_errno())}"))
+            return
+        ready.set_result(threading.get_native_id())
+        done.wait()
+
+    thread = threading.Thread(target=live, name="empty-netns", daemon=True)
+    thread.start()
+    try:
+        yield Path(f"/proc/{os.getpid()}/task/{ready.result()}/ns/net")
+    finally:
+        done.set()
+        thread.join()
+
+
+def forget_status(settings: Settings, say: Say) -> None:
+    """Remove the daemon's last words, which tell of a router that is no more."""
+    _remove(settings.run_dir / "state.json", say)
+    _remove(settings.metrics_file or settings.run_dir / "metrics.prom", say)
+
+
+def _remove(path: Path, say: Say) -> None:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    say(f"removed {path}")
+
+
+def remove_namespace(settings: Settings, say: Say) -> str:
+    """Stop what lives in the router's namespace and delete it; return why not, or nothing.
+
+    One that still holds devices of others stays: the kernel would destroy virtual ones and rename hardware.
+    """
+    path = NAMESPACES / settings.netns
+    if not path.exists():
+        say(f"network namespace {settings.netns}: is not there")
+        return ""
+    strangers = _strangers(path)
+    if strangers:
+        return f"the network namespace {settings.netns} is kept, since others' devices are in it: {' '.join(strangers)}"
+    if SYSTEMD_BOOTED.is_dir():
+        unit = f"frr@{settings.frr_pathspace}.service"
+        stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)
+        say(f"stopped {unit}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
+    deleted = _run(("ip", "netns", "delete", settings.netns), DELETE_SECONDS)
+    if deleted.returncode != 0:
+        return f"ip netns delete {settings.netns}: {deleted.stderr.strip()}"
+    say(f"network namespace {settings.netns}: deleted")
+    return ""
+
+
+def _run(argv: tuple[str, ...], seconds: float) -> Completed:
+    return trio.run(partial(run_command, argv, seconds=seconds))
+
+
+def _strangers(path: Path) -> list[str]:
+    """Return the names of devices in a namespace that neither we nor the kernel put there."""
+    try:
+        end = NamespaceEnd("router", path)
+    except NamespaceMissing:
+        return []
+    try:
+        return sorted(set(end.view().links) - _OF_THE_KERNEL)
+    finally:
+        end.close()

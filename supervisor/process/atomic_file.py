@@ -1,0 +1,83 @@
+"""Files that are replaced whole or not at all.
+
+Whoever reads ``path``, at any moment and after any crash, finds the complete old or the complete new content. The new
+file has its final mode and owner before its first byte is written: a secret is never readable by others, not even
+briefly.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from ..logs import message_ids
+from ..logs.logger import get_logger
+
+LOG = get_logger("files")
+
+#: Temporary files are called ``.<name>.<random>.tmp``: hidden, and recognisable for :func:`remove_stale`.
+_SUFFIX: Final = ".tmp"
+
+
+def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    """Replace the content of ``path`` durably. Text is written as UTF-8.
+
+    ``mode`` is exact, whatever the umask; ``owner`` is ``(uid, gid)``, by default the process's own. A symbolic link at
+    ``path`` is itself replaced. Raises :class:`OSError` with ``path`` untouched and nothing left behind.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
+    try:
+        _write_new(temporary, content, mode, owner)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def remove_stale(path: Path) -> None:
+    """Remove temporary files that a killed writer of ``path`` left behind; a disk that refuses keeps them.
+
+    For the single writer of ``path`` only, and not during its :func:`write_atomic`.
+    """
+    prefix = f".{path.name}."
+    try:
+        # Compared by hand because a name may contain characters that are special in a glob pattern.
+        for entry in path.parent.iterdir() if path.parent.is_dir() else ():
+            middle = entry.name.removeprefix(prefix).removesuffix(_SUFFIX)
+            if entry.name == f"{prefix}{middle}{_SUFFIX}" and _is_token(middle):
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        # They are in nobody's way: each has a name of its own.
+        message = "cannot remove what an interrupted write left behind"
+        LOG.warning(message, message_id=message_ids.LEFTOVER, file=path, error=error)
+
+
+def _is_token(text: str) -> bool:
+    return len(text) == 8 and all(character in "0123456789abcdef" for character in text)
+
+
+def _write_new(path: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> None:
+    # The umask can only narrow the mode here; it is widened to the wanted one when the owner is right.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode & 0o600)
+    try:
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        os.fchmod(descriptor, mode)
+        remaining = memoryview(content)
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

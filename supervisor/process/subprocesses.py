@@ -1,0 +1,146 @@
+"""Running other people's programs without ever being held up by them.
+
+Each command runs in its own session. Beyond its deadline, or when the caller is cancelled, the whole process group is
+killed, grandchildren included, so that nothing goes on writing behind our back. Output is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from subprocess import DEVNULL, PIPE
+from typing import Final
+
+import trio
+
+from ..runtime.faults import DependencyFault
+
+#: Most output of one stream that is kept, in bytes; a program that says more is out of its mind and is killed.
+MAX_OUTPUT: Final = 64 * 1024 * 1024
+
+#: How long a killed process may take to disappear, in seconds, before it is left to init: one that sleeps in the kernel
+#: may never do so.
+REAP_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A program that ran to its end; ``returncode`` is negative for a signal. Undecodable bytes are replaced."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandMissing(DependencyFault):
+    """The program could not be started."""
+
+
+class CommandTimeout(DependencyFault):
+    """The program was killed because it did not end in time; ``stdout`` and ``stderr`` hold what it said until then."""
+
+    def __init__(self, argv: tuple[str, ...], seconds: float, stdout: str, stderr: str) -> None:
+        super().__init__(f"{argv[0]} did not end within {seconds:g} s and was killed")
+        self.argv = argv
+        self.seconds = seconds
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+class CommandTooTalkative(DependencyFault):
+    """The program was killed because it wrote more than :data:`MAX_OUTPUT` bytes."""
+
+
+async def run_command(
+    argv: Sequence[str], *, seconds: float, stdin: str | None = None, env: Mapping[str, str] | None = None
+) -> Completed:
+    """Run a program to its end and until its output is closed, for at most ``seconds``.
+
+    ``env`` replaces the whole environment. Never raises for a non-zero exit; raises :class:`CommandMissing`,
+    :class:`CommandTimeout` or :class:`CommandTooTalkative`, the latter two after the kill.
+    """
+    command = tuple(argv)
+    process = await _start(command, stdin, env)
+    output, errors = bytearray(), bytearray()
+    ended = False
+    try:
+        with trio.move_on_after(seconds):
+            ended = await _converse(process, stdin, output, errors)
+    finally:
+        if not ended:
+            await _kill_group(process)
+    if max(len(output), len(errors)) > MAX_OUTPUT:
+        raise CommandTooTalkative(f"{command[0]} wrote more than {MAX_OUTPUT} bytes and was killed")
+    if not ended or process.returncode is None:
+        raise CommandTimeout(command, seconds, _text(output), _text(errors))
+    return Completed(command, process.returncode, _text(output), _text(errors))
+
+
+def _text(data: bytearray) -> str:
+    return data.decode(errors="replace")
+
+
+async def _start(command: tuple[str, ...], stdin: str | None, env: Mapping[str, str] | None) -> trio.Process:
+    try:
+        return await trio.lowlevel.open_process(
+            command,
+            stdin=DEVNULL if stdin is None else PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=env,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandMissing(f"cannot start {command[0]}: {error.strerror or error}") from error
+
+
+async def _converse(process: trio.Process, stdin: str | None, output: bytearray, errors: bytearray) -> bool:
+    """Feed and listen to a process; return whether it has ended, which is False only for one that says too much."""
+    async with trio.open_nursery() as nursery:
+        if stdin is not None:
+            nursery.start_soon(_feed, process, stdin.encode())
+        nursery.start_soon(_collect, process.stdout, output)
+        nursery.start_soon(_collect, process.stderr, errors)
+    if max(len(output), len(errors)) > MAX_OUTPUT:
+        return False
+    # Only now: while the leader is not waited for its id cannot be reused, so killing the group hits nobody else.
+    await process.wait()
+    return True
+
+
+async def _feed(process: trio.Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    async with process.stdin:
+        try:
+            await process.stdin.send_all(data)
+        except trio.BrokenResourceError:
+            # It did not want to read everything, which is its right: the exit code tells.
+            return
+
+
+async def _collect(stream: trio.abc.ReceiveStream | None, into: bytearray) -> None:
+    if stream is None:
+        return
+    async with stream:
+        async for chunk in stream:
+            into.extend(chunk)
+            if len(into) > MAX_OUTPUT:
+                return
+
+
+async def _kill_group(process: trio.Process) -> None:
+    """Kill a process that was not waited for, with its whole group, and wait for it, bounded."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        process.kill()
+    with trio.CancelScope(shield=True):
+        with trio.move_on_after(REAP_SECONDS):
+            await process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                await trio.aclose_forcefully(stream)

@@ -1,0 +1,1 @@
+"""The actor runtime: supervision, restart policies, channels and the watchdog. Knows nothing of routers."""

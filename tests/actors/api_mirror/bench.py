@@ -1,0 +1,89 @@
+"""A running mirror with the server in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from actors.api_mirror import actor
+from actors.lib.kube.client import Json
+from actors.lib.kube.mirror_signature import is_ours, mirror_key
+from config.api import ApiAccess, ApiCredentials, ApiNode, ApiReach, ApiSnapshot
+from config.desired import Secret
+from config.outcomes import StaticSnapshot
+from config.settings import Settings
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
+
+from .examples import files
+from .fake import NODE, FakeServer
+
+ACCESS = ApiAccess(ApiReach.REACHABLE, ApiCredentials("https://fake", token=Secret("token-1")))
+NAME = "static-node-red"
+
+
+@dataclass
+class Bench:
+    """A running mirror with a server in memory; a watch shows at once what is there, unless ``watching`` is off."""
+
+    settings: Settings
+    server: FakeServer = field(default_factory=FakeServer)
+    access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
+    static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
+    api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("mirror"))
+    watching: bool = True
+    node: ApiNode | None = NODE
+    #: All dice; with 0 it is always this node's turn.
+    chance: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.key = mirror_key(self.settings.state_dir)
+        self.server.changed = lambda: self.watch() if self.watching else None
+        self.access.set(ACCESS)
+        self.watch()
+
+    async def start(self) -> None:
+        await actor.run(
+            self.ctx,
+            settings=self.settings,
+            access=self.access.reader(),
+            snapshots=self.static.reader(),
+            api=self.api.reader(),
+            connect=self.server.connect,
+            chance=lambda: self.chance,
+        )
+
+    def watch(self, **changes: Any) -> None:
+        self.api.set(replace(self.server.snapshot(lambda one: is_ours(self.key, one), node=self.node), **changes))
+
+    async def files(self, *resources: Any) -> None:
+        self.static.set(files(*resources))
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let the actor do what it has to do now."""
+        await trio.testing.wait_all_tasks_blocked()
+        while self.ctx.mode != "idle":
+            await trio.testing.wait_all_tasks_blocked()
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass, in a test that takes ``mock_clock``."""
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, MockClock)
+        clock.jump(seconds)
+        await self.settle()
+
+    async def edit(self, name: str, **spec: Any) -> None:
+        self.server.edit(name, lambda one: one["spec"].update(spec))
+        await self.settle()
+
+    def spec(self, name: str = NAME) -> Json:
+        return next(one["spec"] for path, one in self.server.objects.items() if path.endswith(f"/{name}"))
+
+    def names(self) -> list[str]:
+        return sorted(one["metadata"]["name"] for one in self.server.objects.values())

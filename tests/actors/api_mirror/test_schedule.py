@@ -1,0 +1,131 @@
+"""A change that comes to thousands of nodes at once, and to three."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from trio.testing import MockClock
+
+from actors.api_mirror.planning import Change, mirrors
+from actors.api_mirror.schedule import FIRST_SECONDS, Turns
+from actors.lib.kube.cluster_size import MANY, Crowd
+from actors.lib.kube.errors import UnreachableError, error_for
+
+from .bench import NAME, Bench
+from .examples import blue, files, prove, red
+from .fake import NODE
+
+FIVE = [replace(blue(number), name=f"static-node-{number}") for number in range(1, 6)]
+CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove).values()]
+
+
+def test_thousands_of_nodes_write_one_after_the_other() -> None:
+    dice, seconds = random.Random(1), Counter[int]()  # noqa: S311 - simulated
+    for _ in range(5000):
+        turns = Turns(dice.random, Crowd(5000))
+        left = list(CHANGES)
+        while left:
+            # Each pass sends what is due, and the next has fewer changes.
+            turns.begin(left, 0.0)
+            first = min(left, key=turns.due_at)
+            seconds[int(turns.due_at(first)) // 10] += 1
+            left.remove(first)
+    assert seconds.total() == 25_000
+    assert max(seconds.values()) < 10 * 20 * 1.3
+    assert max(seconds) * 10 <= 1250
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.0), (3, 0.1), (100, 5.0), (1000, 50.0)])
+def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -> None:
+    turns = Turns(lambda: 0.999, Crowd(nodes))
+    turns.begin(CHANGES, 100.0)
+    assert max(turns.due_at(change) for change in CHANGES) <= 100.0 + seconds
+
+
+def test_a_turn_that_came_is_not_waited_for_again() -> None:
+    turns = Turns(lambda: 0.5, Crowd(5000))
+    turns.begin(CHANGES[:1], 100.0)
+    due = turns.due_at(CHANGES[0])
+    newer = Change(None, replace(CHANGES[0].wanted, spec={})) if CHANGES[0].wanted else CHANGES[0]
+    turns.begin([newer, *CHANGES[1:]], due + 50.0)
+    assert turns.due_at(newer) == due
+    turns.begin([], due + 60.0)
+    turns.begin(CHANGES[:1], due + 70.0)
+    assert turns.due_at(CHANGES[0]) > due + 70.0
+
+
+def test_how_many_there_are_is_asked_while_something_waits_and_ever_more_rarely() -> None:
+    turns, now, gaps = Turns(lambda: 0.5), 100.0, []
+    assert turns.ask_at([], now) == math.inf
+    turns.begin(CHANGES, now)
+    for _ in range(6):
+        gaps.append(turns.ask_at(CHANGES, now) - now)
+        now += gaps[-1]
+        turns.asked(None, now)
+        turns.begin([], now)
+        turns.begin(CHANGES, now)
+    assert gaps[0] <= FIRST_SECONDS
+    assert gaps == sorted(gaps)
+    assert gaps[-1] >= 3 * 3600
+    assert turns.crowd.nodes == MANY
+    turns.asked(1, now)
+    assert turns.ask_at(CHANGES, now) == math.inf
+
+
+async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClock) -> None:
+    bench.chance, bench.server.nodes = 0.999, 5
+    await bench.files(*FIVE)
+    await bench.later(FIRST_SECONDS)
+    await bench.later(0.5)
+    assert len(bench.names()) == 5
+    assert [verb for verb, _ in bench.server.requests] == ["list"] + 5 * ["create"]
+    # Its size is known now.
+    await bench.edit("static-node-1", vni=7)
+    await bench.later(0.5)
+    assert bench.server.requests[6:] == [("patch", "l3vnis/static-node-1")]
+
+
+async def test_in_a_large_one_a_node_waits_for_its_turn(bench: Bench, mock_clock: MockClock) -> None:
+    bench.chance, bench.server.nodes = 0.5, 5000
+    await bench.files(red())
+    for _ in range(12):
+        await bench.later(10)
+    assert bench.names() == []
+    await bench.later(10)
+    assert bench.names() == [NAME]
+    assert len(bench.server.writes()) == 1
+
+
+async def test_a_node_with_nothing_to_write_asks_nothing(bench: Bench, mock_clock: MockClock) -> None:
+    await bench.files(red())
+    bench.chance = 0.5
+    await bench.files(red())
+    await bench.later(3600)
+    assert len(bench.server.requests) == 1
+
+
+async def test_who_may_not_ask_waits_as_in_a_large_cluster(bench: Bench, mock_clock: MockClock) -> None:
+    refused = error_for(403, "Forbidden", "no")
+    bench.server.trouble = lambda verb, plural, name: refused if verb == "list" else None
+    bench.chance = 0.5
+    await bench.files(red())
+    for _ in range(12):
+        await bench.later(10)
+    assert bench.names() == []
+    await bench.later(10)
+    assert bench.names() == [NAME]
+
+
+async def test_a_server_that_does_not_answer_is_asked_again_soon(bench: Bench, mock_clock: MockClock) -> None:
+    bench.server.trouble = lambda verb, plural, name: UnreachableError("no")
+    bench.chance = 0.999
+    await bench.files(red())
+    await bench.later(FIRST_SECONDS)
+    assert [verb for verb, _ in bench.server.requests] == ["list"]
+    bench.server.trouble = lambda verb, plural, name: None
+    await bench.later(5)
+    assert bench.names() == [NAME]

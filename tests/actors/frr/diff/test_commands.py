@@ -1,0 +1,123 @@
+"""What goes before a reload, and in which order."""
+
+from __future__ import annotations
+
+from actors.frr.diff.commands import Pass, additions, corrections, passes, residue
+from actors.frr.diff.diff import difference, intended, parse
+from actors.frr.render.render import render
+from config.desired import DesiredState, Secret
+
+from ..cases import CASES, HOSTNAME, RED, l3vni, neighbor, state, underlay
+
+
+def steps(before: DesiredState, after: DesiredState) -> list[str]:
+    return [step.commands for step in _passes(before, after)]
+
+
+def _passes(before: DesiredState, after: DesiredState) -> list[Pass]:
+    running = parse(render(before, hostname=HOSTNAME).text)
+    return passes(difference(intended(render(after, hostname=HOSTNAME)), running), running)
+
+
+def test_an_addition_removes_nothing() -> None:
+    assert steps(CASES["empty"], CASES["several_neighbors"]) == []
+
+
+def test_a_changed_vni_is_taken_out_first_and_the_instance_stays() -> None:
+    assert steps(CASES["basic"], state(underlay=underlay(), l3vnis=(l3vni(vni=101, host=RED.session),))) == [
+        "vrf red\nno vni 100\nexit-vrf\n"
+    ]
+
+
+def test_a_vrf_goes_vni_first_and_then_its_instance() -> None:
+    first, second = _passes(CASES["two_l3vnis"], CASES["basic"])
+    assert first.commands == "vrf blue\nno vni 200\nexit-vrf\n"
+    assert first.gone == {(("vrf blue",), "vni 200")}
+    assert second.commands == "no router bgp 64520 vrf blue\n"
+    assert second.gone == {(("router bgp 64520 vrf blue",), "router bgp 64520 vrf blue")}
+
+
+def test_another_asn_of_the_default_instance_takes_all_instances_down_before_it() -> None:
+    assert steps(CASES["basic"], state(underlay=underlay(asn=64600), l3vnis=(RED,))) == [
+        "vrf red\nno vni 100\nexit-vrf\n",
+        "no router bgp 64514 vrf red\n",
+        "no router bgp 64514\n",
+    ]
+
+
+def test_another_asn_of_a_vrfs_instance_takes_its_unchanged_vni_out_too() -> None:
+    assert steps(CASES["basic"], state(underlay=underlay(), l3vnis=(l3vni(asn=64999, host=RED.session),))) == [
+        "vrf red\nno vni 100\nexit-vrf\n",
+        "no router bgp 64514 vrf red\n",
+    ]
+
+
+def test_passwords_are_replaced_or_removed_before_anything_else() -> None:
+    def locked(word: str) -> DesiredState:
+        return state(underlay=underlay(neighbor(password=Secret(word))))
+
+    bgp = "router bgp 64514\n{}\nexit\n"
+    assert steps(locked("old"), locked("new")) == [bgp.format("neighbor 192.168.11.2 password new")]
+    assert steps(locked("old"), state(underlay=underlay())) == [bgp.format("no neighbor 192.168.11.2 password")]
+    assert "old" not in repr(_passes(locked("old"), locked("new")))
+
+
+def test_only_empty_vrfs_that_nobody_wants_are_residue() -> None:
+    rendered = render(CASES["basic"], hostname=HOSTNAME)
+    text = rendered.text + "vrf gone\nexit-vrf\nvrf used\n ip route 10.0.0.0/8 blackhole\nexit-vrf\n"
+    assert residue(text, intended(rendered)) == ["gone"]
+    assert residue("vrf red\nexit-vrf\n", intended(rendered)) == []
+
+
+def corrected(before: str, after: DesiredState, *, thorough: bool = False) -> str:
+    return corrections(difference(intended(render(after, hostname=HOSTNAME)), parse(before)), thorough=thorough)
+
+
+def basic_with(old: str, new: str) -> str:
+    text = render(CASES["basic"], hostname=HOSTNAME).text
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def test_an_unwanted_line_is_negated_in_its_context() -> None:
+    before = basic_with("  advertise-all-vni\n", "  advertise-all-vni\n  advertise-default-gw\n")
+    assert corrected(before, CASES["basic"]) == (
+        "router bgp 64514\naddress-family l2vpn evpn\nno advertise-default-gw\nexit\nexit\n"
+    )
+
+
+def test_an_unwanted_negation_is_taken_back() -> None:
+    assert (
+        corrected(basic_with("!", "no ip nht resolve-via-default\n!"), CASES["basic"]) == "ip nht resolve-via-default\n"
+    )
+
+
+def test_an_unwanted_context_goes_whole_and_its_lines_are_not_mentioned() -> None:
+    before = basic_with("!", "!\nroute-map odd permit 5\n match metric 1\nexit\n!")
+    assert corrected(before, CASES["basic"]) == "no route-map odd permit 5\n"
+
+
+def test_a_line_with_a_successor_goes_only_when_thorough() -> None:
+    before = basic_with("remote-as 64512", "remote-as 64999")
+    assert corrected(before, CASES["basic"]) == ""
+    assert "no neighbor 192.168.11.2 remote-as 64999" in corrected(before, CASES["basic"], thorough=True)
+
+
+def test_only_missing_lines_are_added_in_the_order_of_the_text() -> None:
+    rendered = render(CASES["basic"], hostname=HOSTNAME)
+    bgp = ("router bgp 64514",)
+    missing = [
+        (bgp, "neighbor 192.168.11.2 remote-as 64512"),
+        ((*bgp, "address-family l2vpn evpn"), "advertise-all-vni"),
+    ]
+    assert additions(rendered.text, reversed(missing)) == (
+        "router bgp 64514\nneighbor 192.168.11.2 remote-as 64512\nexit\n"
+        "router bgp 64514\naddress-family l2vpn evpn\nadvertise-all-vni\nexit\nexit\n"
+    )
+
+
+def test_additions_alone_build_the_whole_configuration() -> None:
+    for name, desired in CASES.items():
+        rendered = render(desired, hostname=HOSTNAME)
+        wanted = intended(rendered)
+        assert not difference(wanted, parse(additions(rendered.text, wanted.required))), name

@@ -1,0 +1,84 @@
+"""Asking FRR: only what can be answered, and silence is an observation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, VNIS
+from actors.health.query import Frr, observe
+from actors.lib.frr.vtysh import FrrUnavailable
+from config.settings import Settings
+from supervisor.runtime.faults import DependencyFault
+from tests.actors.health.examples import SampledFrr, observed
+
+
+class Recording(SampledFrr):
+    def __init__(self, situation: str) -> None:
+        super().__init__(situation)
+        self.asked: list[str] = []
+
+    async def json(self, *commands: str, daemon: str) -> list[object]:
+        self.asked += commands
+        return await super().json(*commands, daemon=daemon)
+
+
+async def test_a_look_gives_what_was_answered() -> None:
+    assert await observe(SampledFrr("up")) == observed("up")
+
+
+@pytest.mark.parametrize(
+    ("situation", "asked", "spared"),
+    [("up", {SUMMARY, VNIS, BFD_PEERS}, set()), ("bgpd_gone", {VNIS, INTERFACES}, {SUMMARY, BFD_PEERS})],
+)
+async def test_no_daemon_that_is_absent_is_asked(situation: str, asked: set[str], spared: set[str]) -> None:
+    frr = Recording(situation)
+    await observe(frr)
+    assert asked <= set(frr.asked)
+    assert not spared & set(frr.asked)
+
+
+async def test_nothing_is_asked_when_no_daemon_is_there_to_answer() -> None:
+    class OnlyWatched(Recording):
+        async def daemons(self) -> frozenset[str]:
+            return frozenset({"watchfrr"})
+
+    frr = OnlyWatched("up")
+    await observe(frr)
+    assert frr.asked == []
+
+
+async def test_mgmtd_is_never_asked(tmp_path: Path) -> None:
+    """A session with it while a configuration is written spoils that."""
+    vtysh = tmp_path / "vtysh"
+    vtysh.write_text('#!/bin/sh\necho "$@" >>"$0.asked"\nfor word; do last=$word; done\necho "host# $last"\n')
+    vtysh.chmod(0o755)
+    run_dir = tmp_path / "frr" / "perouter"
+    run_dir.mkdir(parents=True)
+    settings = Settings(vtysh=vtysh, frr_run_dir=tmp_path / "frr", run_dir=tmp_path)
+    frr = Frr(settings, seconds=10)
+    with pytest.raises(FrrUnavailable, match="does not run"):
+        await frr.daemons()
+    own = await trio.Path("/proc/self/comm").read_text()
+    own = own.strip()
+    (run_dir / f"{own}.pid").write_text(f"{os.getpid()}\n")
+    (run_dir / "mgmtd.pid").write_text(f"{os.getpid()}\n")
+    assert await frr.daemons() == {own}
+    assert await frr.json(BFD_PEERS, daemon="bfdd") == [None]
+    assert (tmp_path / "vtysh.asked").read_text().split()[:5] == ["-N", "perouter", "-E", "-d", "bfdd"]
+
+
+async def test_a_silent_frr_is_an_observation_and_not_a_crash() -> None:
+    seen = await observe(SampledFrr("silent"))
+    assert seen.error == "FRR does not answer: failed to connect to any daemons"
+
+
+async def test_a_daemon_that_dies_between_two_questions_is_an_observation_too() -> None:
+    class Dying(SampledFrr):
+        async def json(self, *commands: str, daemon: str) -> list[object]:
+            raise DependencyFault("vtysh: error reading from bgpd")
+
+    assert "bgpd" in (await observe(Dying("up"))).error

@@ -1,0 +1,102 @@
+"""vtysh's output decides, not its exit code; every way of not answering is a typed fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.frr.preview import preview, rendered_redacted, running_redacted
+from actors.frr.render.render import render
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused
+from config.settings import Settings
+from supervisor.process.subprocesses import CommandMissing, CommandTimeout
+from tests.actors.frr.cases import CASES, HOSTNAME
+
+
+def program(directory: Path, body: str) -> Path:
+    path = directory / "vtysh"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def vtysh(directory: Path, body: str, seconds: float = 20.0) -> Vtysh:
+    return Vtysh(vtysh=str(program(directory, body)), pathspace="p", seconds=seconds)
+
+
+async def test_text_is_what_the_commands_print_in_one_process(tmp_path: Path) -> None:
+    assert await vtysh(tmp_path, 'echo "$@"').text("show a", "show b") == "-N p -c show a -c show b\n"
+
+
+async def test_each_command_gets_its_own_document(tmp_path: Path) -> None:
+    body = """printf 'h# show a json\\n{"x":1}\\nh# show b json\\nh# show c json\\n[]\\n'"""
+    answers = await vtysh(tmp_path, body).json("show a json", "show b json", "show c json")
+    assert answers == [{"x": 1}, None, []]
+
+
+@pytest.mark.parametrize("body", ["echo 'h# show a json'; echo oops", "echo nothing", "printf 'h# show a json\\n{'"])
+async def test_an_answer_that_is_not_json_is_refused(tmp_path: Path, body: str) -> None:
+    with pytest.raises(VtyshRefused):
+        await vtysh(tmp_path, body).json("show a json")
+
+
+async def test_the_daemons_are_those_that_answer(tmp_path: Path) -> None:
+    assert await vtysh(tmp_path, "echo ' mgmtd zebra'").daemons() == {"mgmtd", "zebra"}
+
+
+async def test_no_daemon_at_all_is_an_unavailable_frr(tmp_path: Path) -> None:
+    with pytest.raises(FrrUnavailable):
+        await vtysh(tmp_path, "echo 'Exiting: failed to connect to any daemons.' >&2; exit 1").text("show a")
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+@pytest.mark.parametrize("message", ["bgpd is not running", "vtysh: error reading from bgpd: Connection reset (104)"])
+async def test_a_daemon_that_is_away_is_an_unavailable_frr_on_either_stream(
+    message: str, stream: int, tmp_path: Path
+) -> None:
+    with pytest.raises(FrrUnavailable, match=f"FRR does not answer: {message[:20]}"):
+        await vtysh(tmp_path, f"echo hostname x; echo '{message}' >&{stream}").text("show a")
+
+
+async def test_a_daemon_that_goes_in_the_middle_of_a_line_is_an_unavailable_frr(tmp_path: Path) -> None:
+    with pytest.raises(FrrUnavailable, match="error reading from bgpd"):
+        await vtysh(tmp_path, "printf 'half vtysh: error reading from bgpd: Success (0)' >&2").text("show a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " neighbor 10.0.0.1 description uplink B is not running",
+        " description is not running",
+        "interface eth0\n description vtysh: error reading from bgpd",
+        "! ' failed to connect to any daemons",
+    ],
+)
+async def test_text_of_users_that_sounds_like_it_is_no_absence(line: str, tmp_path: Path) -> None:
+    (tmp_path / "running").write_text(f"{line}\n")
+    assert await vtysh(tmp_path, f"cat {tmp_path / 'running'}").text("show running-config") == f"{line}\n"
+
+
+async def test_a_complaint_counts_even_with_exit_code_zero(tmp_path: Path) -> None:
+    with pytest.raises(VtyshRefused, match="Unknown command"):
+        await vtysh(tmp_path, "echo '% Unknown command: show a'").text("show a")
+
+
+async def test_a_missing_program_and_a_hanging_one_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(CommandMissing):
+        await Vtysh(vtysh=str(tmp_path / "none"), pathspace="p").text("show a")
+    with pytest.raises(CommandTimeout):
+        await vtysh(tmp_path, "exec sleep 60", seconds=0.2).text("show a")
+
+
+async def test_a_preview_shows_what_would_change_and_no_secret(tmp_path: Path) -> None:
+    desired = CASES["timers_port_password"]
+    (tmp_path / "running").write_text(render(desired, hostname=HOSTNAME).text)
+    settings = Settings(vtysh=program(tmp_path, f"cat {tmp_path / 'running'}"))
+    assert await preview(desired, settings) == ""
+    changes = await preview(CASES["no_vnis"], settings)
+    assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in changes
+    shown = await running_redacted(settings) + rendered_redacted(desired, settings)
+    assert "router bgp 64514" in shown
+    assert "s3cret" not in shown + changes

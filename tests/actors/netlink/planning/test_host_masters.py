@@ -1,0 +1,122 @@
+"""What the host attaches a veth to is its own business; what we have attached is undone when nobody wants it so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import Link, LinkKind, Namespace
+from actors.netlink.planning.plan_links import LONGEST_ALIAS
+from config.desired import DesiredL2VNI, DesiredState, HostMasterKind, ResourceId
+from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state
+from tests.actors.netlink.fake_kernel import FakeKernel
+
+MANAGED = l2vni(vrf=None, gateways=())
+NONE = replace(MANAGED, host_master=HostMasterKind.NONE)
+EXTERNAL = replace(MANAGED, host_master=HostMasterKind.EXTERNAL_BRIDGE, bridge="br0")
+END = "host-e-110"
+
+
+def segment(vni: DesiredL2VNI) -> DesiredState:
+    return state(l2vnis=(vni,))
+
+
+def settle(desired: DesiredState, kernel: FakeKernel) -> int:
+    """Converge, which has to succeed, and return the number of writes."""
+    result = converge(desired, kernel, dict(kernel.tables))
+    assert result.clean, (result.errors, result.failures)
+    return result.writes
+
+
+def master_of(kernel: FakeKernel, name: str = END) -> str:
+    return kernel.links[Namespace.HOST, name].master
+
+
+def attach(kernel: FakeKernel, name: str, master: str) -> None:
+    """Do what a user does with ``ip link set ... master``."""
+    key = (Namespace.HOST, name)
+    kernel.links[key] = replace(kernel.links[key], master=master)
+
+
+@pytest.fixture
+def kernel() -> FakeKernel:
+    """A host with two bridges and a VRF of the user's."""
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
+    for name, kind in (("br0", LinkKind.BRIDGE), ("br1", LinkKind.BRIDGE), ("tenant", LinkKind.VRF)):
+        kernel.add(Namespace.HOST, Link(0, name, kind=kind, up=True))
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("desired", "name", "master"),
+    [
+        (state(l3vnis=(l3vni(),)), "host-e-100", "tenant"),
+        (state(passthrough=passthrough()), "pt-host", "tenant"),
+        (segment(NONE), END, "br0"),
+    ],
+)
+def test_what_a_user_attaches_stays_attached(desired: DesiredState, name: str, master: str, kernel: FakeKernel) -> None:
+    settle(desired, kernel)
+    attach(kernel, name, master)
+    assert settle(desired, kernel) == 0
+    assert master_of(kernel, name) == master
+
+
+@pytest.mark.parametrize("wanted", [EXTERNAL, MANAGED])
+def test_what_the_configuration_attaches_is_kept_so(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
+    settle(segment(wanted), kernel)
+    before = master_of(kernel)
+    assert before == (wanted.bridge or "br-hs-110")
+    attach(kernel, END, "br1")
+    settle(segment(wanted), kernel)
+    assert master_of(kernel) == before
+
+
+@pytest.mark.parametrize("wanted", [EXTERNAL, MANAGED])
+def test_a_host_master_that_goes_from_the_configuration_is_undone(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
+    settle(segment(wanted), kernel)
+    settle(segment(NONE), kernel)
+    assert master_of(kernel) == ""
+    assert (Namespace.HOST, "br0") in kernel.links
+    attach(kernel, END, "br0")
+    assert settle(segment(NONE), kernel) == 0
+
+
+def test_what_a_user_has_moved_elsewhere_meanwhile_is_not_ours_to_undo(kernel: FakeKernel) -> None:
+    settle(segment(EXTERNAL), kernel)
+    attach(kernel, END, "br1")
+    settle(segment(NONE), kernel)
+    assert master_of(kernel) == "br1"
+
+
+def test_a_veth_that_changes_hands_does_not_stay_where_the_other_network_put_it(kernel: FakeKernel) -> None:
+    settle(segment(EXTERNAL), kernel)
+    settle(state(l3vnis=(l3vni("green", 110, pairs=DUAL),)), kernel)
+    assert master_of(kernel) == ""
+    assert len(kernel.addresses[Namespace.HOST, END]) == 2
+
+
+def test_a_renamed_segment_still_knows_what_it_has_attached(kernel: FakeKernel) -> None:
+    settle(segment(EXTERNAL), kernel)
+    other = replace(EXTERNAL.resource, name="azure")
+    settle(segment(replace(NONE, resource=other)), kernel)
+    assert master_of(kernel) == ""
+    assert kernel.links[Namespace.HOST, END].alias == "openperouter: L2VNI azure"
+
+
+def test_an_alias_of_a_users_stays(kernel: FakeKernel) -> None:
+    settle(segment(NONE), kernel)
+    key = (Namespace.HOST, END)
+    kernel.links[key] = replace(kernel.links[key], alias="uplink of rack 7")
+    assert settle(segment(NONE), kernel) == 0
+
+
+def test_the_longest_name_leaves_room_for_where_a_veth_is_attached(kernel: FakeKernel) -> None:
+    long = ResourceId(EXTERNAL.resource.kind, EXTERNAL.resource.namespace, "n" * 253)
+    settle(segment(replace(EXTERNAL, resource=long)), kernel)
+    assert {len(link.alias) <= LONGEST_ALIAS for link in kernel.links.values()} == {True}
+    settle(segment(replace(NONE, resource=long)), kernel)
+    assert master_of(kernel) == ""

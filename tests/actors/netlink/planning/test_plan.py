@@ -1,0 +1,263 @@
+"""What a plan says, in which order, and what it refuses to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+
+from actors.netlink.converge import ROUNDS, converge
+from actors.netlink.execute import apply_plan
+from actors.netlink.planning.observed import (
+    CONDEMNED_GROUP,
+    OWNED_GROUP,
+    Address,
+    Link,
+    LinkKind,
+    Namespace,
+    SavedRoute,
+)
+from actors.netlink.planning.plan import model_for, plan, wish_for
+from actors.netlink.planning.steps import ChangeLink, CreateLink, DeleteLinks, Plan, Step
+from config.desired import DesiredState, Family, HostMasterKind
+from config.problems import Reason
+from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
+from tests.actors.netlink.fake_kernel import FakeKernel
+
+
+def node() -> FakeKernel:
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True), Address(ip_interface("192.168.11.3/24")))
+    return kernel
+
+
+def planned(desired: DesiredState, kernel: FakeKernel) -> Plan:
+    return plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+
+
+def texts(found: Plan) -> list[str]:
+    return [step.text for step in found.steps]
+
+
+def settled(desired: DesiredState) -> FakeKernel:
+    kernel = node()
+    assert converge(desired, kernel, {}).clean
+    return kernel
+
+
+def test_a_plan_is_readable_and_names_the_resource_of_each_step() -> None:
+    text = planned(state(l3vnis=(l3vni(),)), node()).text
+    assert "router: create vrf red table 10000100  # L3VNI red" in text
+    assert "host: move toswitch1 to router  # Underlay underlay" in text
+    assert "host: create veth host-e-100 peer pe-e-100 in router mtu 1450  # L3VNI red" in text
+    assert planned(state(), settled(state())).text == "nothing to do"
+
+
+def test_the_journal_is_written_before_the_nic_moves() -> None:
+    lines = texts(planned(state(), node()))
+    journal = lines.index("journal: toswitch1 moving, 1 addresses, 0 routes")
+    assert journal < lines.index("host: move toswitch1 to router")
+    assert lines.index("router: set toswitch1 group 4242 up") < lines.index(
+        "journal: toswitch1 inside, 1 addresses, 0 routes"
+    )
+
+
+def test_devices_are_enslaved_before_they_get_addresses() -> None:
+    steps = planned(demo(), node()).steps
+    for name in ("pe-e-100", "br-pe-110"):
+        enslaved = next(i for i, s in enumerate(steps) if isinstance(s, ChangeLink) and s.name == name and s.master)
+        addressed = next(i for i, s in enumerate(steps) if f"to {name}" in s.text and "add address" in s.text)
+        assert enslaved < addressed
+
+
+def test_a_vxlan_device_makes_no_addresses_before_it_is_up() -> None:
+    lines = texts(planned(demo(), node()))
+    up = next(i for i, line in enumerate(lines) if line.startswith("router: set vni100") and line.endswith(" up"))
+    assert lines.index("router: sysctl net.ipv6.conf.vni100.addr_gen_mode=1") < up
+
+
+def test_nothing_is_ever_taken_down() -> None:
+    for kernel, desired in ((node(), demo()), (settled(demo()), without_underlay(demo())), (settled(demo()), state())):
+        assert not [
+            step for step in planned(desired, kernel).steps if isinstance(step, ChangeLink) and step.up is False
+        ]
+
+
+def test_all_deletions_of_a_namespace_are_one_step() -> None:
+    deletions = [s for s in planned(without_underlay(demo()), settled(demo())).steps if isinstance(s, DeleteLinks)]
+    assert [(d.namespace, d.batch) for d in deletions] == [(Namespace.HOST, True), (Namespace.ROUTER, True)]
+    # The router's veth ends go with the host's.
+    assert deletions[1].names == ("br-pe-100", "br-pe-110", "red", "vni100", "vni110")
+
+
+def test_a_foreign_member_of_the_condemned_group_is_not_deleted_along() -> None:
+    kernel = settled(demo())
+    kernel.add(Namespace.ROUTER, Link(0, "innocent", kind="dummy", group=CONDEMNED_GROUP))
+    found = planned(state(l3vnis=(l3vni(),)), kernel)
+    deletion = next(s for s in found.steps if isinstance(s, DeleteLinks) and s.namespace is Namespace.ROUTER)
+    assert "br-pe-110" in deletion.names
+
+
+def test_a_condemned_device_that_is_wanted_again_leaves_the_group() -> None:
+    kernel = settled(demo())
+    kernel.apply(ChangeLink(Namespace.ROUTER, "br-pe-100", group=CONDEMNED_GROUP))
+    found = planned(state(l3vnis=(l3vni(),)), kernel)
+    deletion = next(s for s in found.steps if isinstance(s, DeleteLinks) and s.namespace is Namespace.ROUTER)
+    assert not deletion.batch
+    assert "br-pe-100" not in deletion.names
+    converge(state(l3vnis=(l3vni(),)), kernel, kernel.tables)
+    assert kernel.links[Namespace.ROUTER, "br-pe-100"].group == OWNED_GROUP
+
+
+def test_an_l2vni_whose_vrf_nobody_makes_is_a_failed_dependency() -> None:
+    (failure,) = planned(state(l2vnis=(l2vni(vrf="nowhere"),)), node()).failures
+    assert failure.reason is Reason.DEPENDENCY_FAILED
+    assert "nowhere" in failure.message
+    assert failure.origin.path == "openpe_blue.yaml"
+
+
+def test_a_veth_whose_ends_do_not_belong_together_is_made_anew() -> None:
+    kernel = settled(demo())
+    key = (Namespace.ROUTER, "pe-e-100")
+    kernel.links[key] = replace(kernel.links[key], peer_index=999)
+    lines = texts(planned(demo(), kernel))
+    assert "host: create veth host-e-100 peer pe-e-100 in router mtu 1450" in lines
+    assert any(line.startswith("host: delete") and "host-e-100" in line for line in lines)
+    assert any(line.startswith("router: delete") and "pe-e-100" in line for line in lines)
+
+
+def test_a_refused_step_skips_the_rest_of_its_resource_and_its_dependents_only() -> None:
+    kernel = node()
+    kernel.fail = {"router: create bridge br-pe-100"}
+    desired = demo()
+    observed = kernel.observe(wish_for(desired, {}))
+    applied = apply_plan(plan(desired, observed), model_for(desired, observed), kernel)
+    reasons = {failure.resource.name: failure.reason for failure in applied.failures}
+    assert reasons == {"red": Reason.OVERLAY_ATTACHMENT_FAILED, "blue": Reason.DEPENDENCY_FAILED}
+    names = {name for _, name in kernel.links}
+    assert {"pt-ns", "pt-host", "red"} <= names
+    assert not {"vni100", "br-pe-110"} & names
+
+
+def test_a_transient_failure_deletes_nothing_that_worked() -> None:
+    kernel = settled(demo())
+    kernel.fail = {"router: set br-pe-100 mtu 1400", "router: create vxlan vni110"}
+    before = set(kernel.links)
+    moved = replace(demo(2), l3vnis=(replace(l3vni(), session=None),))
+    kernel.fail = {step.text for step in planned(moved, kernel).steps if isinstance(step, CreateLink)}
+    kernel.links[Namespace.ROUTER, "br-pe-110"] = replace(kernel.links[Namespace.ROUTER, "br-pe-110"], up=False)
+    kernel.fail |= {"router: set br-pe-110 up"}
+    result = converge(demo(), kernel, kernel.tables)
+    assert [failure.resource.name for failure in result.failures] == ["blue"]
+    assert set(kernel.links) == before
+
+
+def test_a_nic_that_cannot_move_fails_the_underlay_and_keeps_its_journal() -> None:
+    kernel = node()
+    kernel.fail = {"host: move toswitch1 to router"}
+    result = converge(demo(), kernel, {})
+    (failure,) = result.failures
+    assert (failure.resource, failure.reason) == (UNDERLAY, Reason.UNDERLAY_FAILED)
+    assert (Namespace.HOST, "toswitch1") in kernel.links
+    assert (Namespace.ROUTER, "vni100") in kernel.links
+    kernel.fail = set()
+    assert converge(demo(), kernel, kernel.tables).clean
+
+
+def test_a_failed_journal_write_stops_the_move() -> None:
+    kernel = node()
+    kernel.fail = {"journal: toswitch1 moving, 1 addresses, 0 routes"}
+    assert not converge(demo(), kernel, {}).clean
+    assert (Namespace.HOST, "toswitch1") in kernel.links
+
+
+def test_a_nic_that_cannot_come_back_is_an_error_and_is_tried_again() -> None:
+    kernel = settled(demo())
+    kernel.fail = {"router: move toswitch1 to host"}
+    result = converge(without_underlay(demo()), kernel, kernel.tables)
+    assert not result.complete
+    assert "toswitch1" in result.errors[0]
+    kernel.fail = set()
+    assert converge(without_underlay(demo()), kernel, kernel.tables).clean
+    assert kernel.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
+
+
+def test_a_kernel_that_never_settles_is_reported() -> None:
+    class Forgetful(FakeKernel):
+        rounds = 0
+
+        def apply(self, step: Step) -> None:
+            self.rounds += 1
+
+    kernel = Forgetful()
+    result = converge(state(), kernel, {})
+    assert not result.complete
+    assert "does not settle" in result.errors[0]
+    assert kernel.rounds >= ROUNDS
+
+
+def test_a_missing_optional_sysctl_is_no_news_and_another_one_is() -> None:
+    kernel = settled(state())
+    kernel.sysctls["net.ipv6.conf.all.accept_untracked_na"] = None
+    assert planned(state(), kernel).steps == ()
+    kernel.sysctls["net.ipv4.conf.all.forwarding"] = None
+    assert texts(planned(state(), kernel)) == ["router: sysctl net.ipv4.conf.all.forwarding=1"]
+
+
+def test_an_external_bridge_that_is_no_bridge_is_refused() -> None:
+    kernel = node()
+    kernel.add(Namespace.HOST, Link(0, "br0", kind="dummy"))
+    external = l2vni(vrf=None, master=HostMasterKind.EXTERNAL_BRIDGE, bridge="br0")
+    (failure,) = planned(state(l2vnis=(external,)), kernel).failures
+    assert "not a bridge but dummy" in failure.message
+
+
+def test_a_nic_back_from_a_dead_namespace_gets_what_the_journal_remembers() -> None:
+    kernel = settled(state())
+    link = kernel.links.pop((Namespace.ROUTER, "toswitch1"))
+    kernel.addresses.pop((Namespace.ROUTER, "toswitch1"))
+    kernel.add(Namespace.HOST, replace(link, up=False))
+    converge(without_underlay(state()), kernel, kernel.tables)
+    assert kernel.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
+    assert kernel.links[Namespace.HOST, "toswitch1"].up
+    assert kernel.journal == {}
+
+
+def test_our_own_device_is_no_nic() -> None:
+    kernel = settled(demo())
+    kernel.add(Namespace.HOST, Link(0, "toswitch2", kind=LinkKind.VETH, group=OWNED_GROUP))
+    other = replace(demo(2).underlay, interfaces=("toswitch2",))  # type: ignore[type-var]
+    found = planned(replace(demo(2), underlay=other), kernel)
+    assert any("not a NIC" in failure.message for failure in found.failures)
+
+
+def test_what_a_resource_has_stays_when_its_name_is_taken_elsewhere() -> None:
+    kernel = settled(demo())
+    key = (Namespace.ROUTER, "pe-e-100")
+    kernel.links[key] = replace(kernel.links[key], group=0)
+    before = set(kernel.links)
+    result = converge(demo(), kernel, kernel.tables)
+    assert {failure.resource.name for failure in result.failures} == {"red", "blue"}
+    assert set(kernel.links) == before
+
+
+@pytest.mark.parametrize("first", ["in", "out"])
+def test_a_change_of_mind_between_any_two_steps_loses_nothing(first: str) -> None:
+    inside, outside = state(), without_underlay(state())
+    going, back = (inside, outside) if first == "in" else (outside, inside)
+    kernel = node()
+    kernel.routes["toswitch1"] = [SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")]
+    converge(back, kernel, {})
+    total = len(planned(going, kernel).steps)
+    assert total > 5
+    for count in range(total + 1):
+        cut = kernel.copy()
+        observed = cut.observe(wish_for(going, cut.tables))
+        whole = plan(going, observed)
+        apply_plan(replace(whole, steps=whole.steps[:count]), model_for(going, observed), cut)
+        for desired in (back, outside):
+            assert converge(desired, cut, cut.tables).clean
+        assert cut.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))], count
+        assert len(cut.routes["toswitch1"]) == 1, count
+        assert cut.journal == {}

@@ -1,0 +1,218 @@
+"""When a NIC may be taken, and what of it is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_interface
+
+import pytest
+
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
+from actors.netlink.planning.plan import plan, wish_for
+from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
+from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetCardSysctls, Step
+from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
+from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.actors.netlink.fake_kernel import FakeKernel
+
+IFA_F_PERMANENT = 0x80
+
+
+def neighbor(kind: EndpointKind, endpoint: str = "192.168.11.2") -> FabricNeighbor:
+    return FabricNeighbor(endpoint, kind, Family.IPV4, 64512, ebgp=True, families=(BGPFamily.IPV4_UNICAST,))
+
+
+def wanting(*neighbors: FabricNeighbor, nics: tuple[str, ...] = ("toswitch1",)) -> DesiredState:
+    return replace(state(), underlay=replace(underlay(*nics), neighbors=neighbors))
+
+
+def host(**addresses: tuple[str, ...]) -> FakeKernel:
+    kernel = FakeKernel()
+    for index, (name, given) in enumerate(addresses.items()):
+        kernel.add(Namespace.HOST, Link(index, name, up=True), *(Address(ip_interface(one)) for one in given))
+    return kernel
+
+
+def moves(desired: DesiredState, kernel: FakeKernel) -> list[str]:
+    found = plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+    return [step.name for step in found.steps if isinstance(step, MoveLink)]
+
+
+def complaints(desired: DesiredState, kernel: FakeKernel) -> list[str]:
+    return [failure.message for failure in plan(desired, kernel.observe(wish_for(desired, kernel.tables))).failures]
+
+
+@pytest.mark.parametrize("addresses", [(), ("fe80::1/64",)])
+def test_a_nic_that_nobody_has_configured_yet_is_waited_for(addresses: tuple[str, ...]) -> None:
+    desired = wanting(neighbor(EndpointKind.ADDRESS))
+    assert moves(desired, host(toswitch1=addresses)) == []
+    assert "toswitch1 has no address yet" in complaints(desired, host(toswitch1=addresses))[0]
+
+
+def test_a_configured_nic_is_taken() -> None:
+    assert moves(wanting(neighbor(EndpointKind.ADDRESS)), host(toswitch1=("192.168.11.3/24",))) == ["toswitch1"]
+
+
+def test_an_unnumbered_neighbor_needs_no_address() -> None:
+    unnumbered = neighbor(EndpointKind.INTERFACE, "toswitch1")
+    assert moves(wanting(unnumbered), host(toswitch1=())) == ["toswitch1"]
+
+
+def test_one_configured_nic_is_enough_for_all() -> None:
+    desired = wanting(neighbor(EndpointKind.ADDRESS), nics=("toswitch1", "toswitch2"))
+    kernel = host(toswitch1=("192.168.11.3/24",), toswitch2=())
+    assert moves(desired, kernel) == ["toswitch1", "toswitch2"]
+
+
+def test_a_nic_that_is_inside_already_is_never_held_against_its_being_bare() -> None:
+    kernel = FakeKernel()
+    kernel.add(Namespace.ROUTER, Link(1, "toswitch1", up=True))
+    assert complaints(wanting(neighbor(EndpointKind.ADDRESS)), kernel) == []
+
+
+def returned(card: Link, *, seen: Link | None = None) -> list[ChangeLink]:
+    """Return the changes with which a card comes back that the router was given as ``card`` and now has as ``seen``."""
+    kernel = FakeKernel()
+    kernel.add(Namespace.ROUTER, replace(seen or card, group=NIC_GROUP, up=True))
+    kernel.journal[card.name] = record_of(card, (), (), NicPhase.INSIDE)
+    return [step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink)]
+
+
+def planned_without_underlay(kernel: FakeKernel) -> tuple[Step, ...]:
+    desired = without_underlay(state())
+    return plan(desired, kernel.observe(wish_for(desired, kernel.tables))).steps
+
+
+def test_a_virtual_card_gets_its_own_mac_before_the_host_sees_it() -> None:
+    first, _ = returned(Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True))
+    assert (first.namespace, first.mac) == (Namespace.ROUTER, "52:54:00:00:00:01")
+
+
+def test_hardware_keeps_the_mac_that_it_has() -> None:
+    assert [change.mac for change in returned(Link(1, "eth1", mac="52:54:00:00:00:01", up=True))] == [None]
+
+
+def test_a_mac_that_was_changed_in_the_router_is_changed_back() -> None:
+    card = Link(1, "eth1", mac="52:54:00:00:00:01", up=True)
+    first, _ = returned(card, seen=replace(card, mac="52:54:00:00:00:ff"))
+    assert (first.namespace, first.mac) == (Namespace.ROUTER, "52:54:00:00:00:01")
+
+
+def test_a_mac_that_was_changed_on_the_way_is_changed_back() -> None:
+    kernel = FakeKernel()
+    card = Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True)
+    kernel.add(Namespace.HOST, replace(card, mac="52:54:00:00:00:ff", up=False))
+    kernel.journal[card.name] = record_of(card, (), (), NicPhase.RESTORING)
+    (change,) = (step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink))
+    assert (change.namespace, change.mac, change.up) == (Namespace.HOST, "52:54:00:00:00:01", True)
+
+
+def test_a_card_that_was_down_comes_back_down_and_in_its_group() -> None:
+    (change,) = returned(Link(1, "eth1", group=7))
+    assert (change.up, change.group) == (None, 7)
+
+
+def test_a_card_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as_it_was() -> None:
+    kernel = FakeKernel()
+    was = Link(1, "toswitch1", mtu=9000, group=7, altnames=("enp1s0",), up=True)
+    kernel.add(Namespace.HOST, replace(was, mtu=1500, group=NIC_GROUP, altnames=(), up=False))
+    kernel.journal[was.name] = record_of(was, (), (), NicPhase.RESTORING)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal[was.name] == record_of(was, (), (), NicPhase.INSIDE)
+
+
+WAY = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+DEFAULT = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
+LOST = replace(DEFAULT, destination="10.7.0.0/16", gateway="203.0.113.1")
+HOSTED = Link(1, "eth1", up=True)
+
+
+def coming_back(*routes: SavedRoute) -> FakeKernel:
+    """Return a kernel that has a provider's card in the router, with these routes in the journal."""
+    kernel = FakeKernel()
+    kernel.add(Namespace.ROUTER, replace(HOSTED, group=NIC_GROUP))
+    record = record_of(HOSTED, (Address(ip_interface("10.0.0.5/32")),), (), NicPhase.INSIDE)
+    kernel.journal["eth1"] = replace(record, routes=routes, altnames=("enp1s0",))
+    return kernel
+
+
+def test_the_way_to_a_gateway_is_saved_before_what_is_behind_it() -> None:
+    assert record_of(HOSTED, (), (DEFAULT, WAY), NicPhase.MOVING).routes == (WAY, DEFAULT)
+
+
+def test_an_older_journals_routes_come_back_in_an_order_that_works() -> None:
+    kernel = coming_back(DEFAULT, WAY)
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.journal == {}
+
+
+def test_a_refused_route_is_named_and_the_record_stays_but_all_else_comes_back() -> None:
+    kernel = coming_back(LOST, WAY, DEFAULT)
+    result = converge(without_underlay(state()), kernel, {})
+    [error] = result.errors
+    assert error.startswith("host: add route 10.7.0.0/16 via 203.0.113.1 dev eth1 table 254: ")
+    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.journal["eth1"].phase is NicPhase.RESTORING
+    kernel.routes["eth1"].append(replace(WAY, destination="203.0.113.1/32"))
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert LOST in kernel.routes["eth1"]
+    assert kernel.journal == {}
+
+
+def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() -> None:
+    kernel = coming_back(WAY)
+    kernel.apply(MoveLink("eth1", Namespace.ROUTER, Namespace.HOST))
+    kernel.fail = {"host: add address 10.0.0.5/32 to eth1", "host: add altname enp1s0 to eth1"}
+    assert {
+        error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel, {}).errors
+    } == kernel.fail
+    assert kernel.routes["eth1"] == [WAY]
+    assert "eth1" in kernel.journal
+
+
+def test_all_refused_routes_of_a_card_that_is_swapped_are_named() -> None:
+    kernel = coming_back(LOST, replace(LOST, destination="10.8.0.0/16"))
+    kernel.add(Namespace.HOST, Link(2, "toswitch1"))
+    [failure] = converge(state(), kernel, {}).failures
+    assert "10.7.0.0/16" in failure.message
+    assert "10.8.0.0/16" in failure.message
+    assert (Namespace.ROUTER, "toswitch1") in kernel.links
+
+
+OWN = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
+
+
+def test_a_cards_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    kernel.card_sysctls["toswitch1"] = dict(OWN)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal["toswitch1"].sysctls == OWN
+    order = [type(step) for step in planned_without_underlay(kernel) if step.unit == "nic toswitch1"]
+    assert order == [SaveNic, MoveLink, SetCardSysctls, AddAddress, ChangeLink, ForgetNic]
+    assert converge(without_underlay(state()), kernel, {}).clean
+    assert kernel.card_sysctls["toswitch1"] == dict(OWN)
+
+
+def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    kernel.card_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
+    kernel.journal["toswitch1"] = replace(record_of(HOSTED, (), (), NicPhase.RESTORING), name="toswitch1", sysctls=OWN)
+    assert converge(state(), kernel, {}).clean
+    assert kernel.journal["toswitch1"].sysctls == (("ipv4.rp_filter", "1"), ("ipv6.accept_ra", "0"))
+
+
+def test_a_card_that_cannot_move_is_given_nothing() -> None:
+    kernel = coming_back(WAY)
+    kernel.fail = {"router: move eth1 to host"}
+    assert len(converge(without_underlay(state()), kernel, {}).errors) == 1
+
+
+def test_a_leased_address_is_kept_and_a_privacy_address_is_not() -> None:
+    leased = Address(ip_interface("192.168.11.3/24"), flags=0)
+    secondary = Address(ip_interface("192.168.11.4/24"), flags=IFA_F_PERMANENT | 0x01)
+    privacy = Address(ip_interface("2001:db8::dead/64"), flags=IFA_F_TEMPORARY)
+    static = Address(ip_interface("2001:db8::1/64"), flags=IFA_F_PERMANENT)
+    record = record_of(Link(1, "toswitch1"), (leased, secondary, privacy, static), (), NicPhase.MOVING)
+    assert record.addresses == (leased, secondary, static)

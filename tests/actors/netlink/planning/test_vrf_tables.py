@@ -1,0 +1,58 @@
+"""VRF tables: deterministic, persistent, nobody else's."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.netlink.planning.observed import OWNED_GROUP, Link, LinkKind, NamespaceView, Observed
+from actors.netlink.planning.vrf_tables import RESERVED_TABLES, assign_tables, candidate_tables
+from tests.actors.netlink.builders import l3vni, state, without_underlay
+
+RED = state(l3vnis=(l3vni(),))
+
+
+def vrf(name: str, table: int, group: int = 0) -> Link:
+    return Link(1, name, kind=LinkKind.VRF, table=table, group=group)
+
+
+def seen(*links: Link, **fields: object) -> Observed:
+    return Observed(router=NamespaceView({link.name: link for link in links}), **fields)  # type: ignore[arg-type]
+
+
+def test_a_new_vrf_gets_ten_million_plus_its_vni() -> None:
+    assert assign_tables(RED, seen()) == {"red": 10_000_100}
+
+
+def test_a_persisted_table_counts_more() -> None:
+    assert assign_tables(RED, seen(tables={"red": 4711})) == {"red": 4711}
+
+
+def test_the_kernels_own_word_counts_most() -> None:
+    assert assign_tables(RED, seen(vrf("red", 12, OWNED_GROUP), tables={"red": 4711})) == {"red": 12}
+
+
+def test_a_table_of_a_foreign_vrf_or_with_foreign_routes_is_avoided() -> None:
+    taken = seen(vrf("customer", 10_000_100), busy_tables=frozenset({4711}), tables={"red": 4711})
+    assert assign_tables(RED, taken) == {"red": 10_000_100 + (1 << 24)}
+
+
+def test_a_persisted_table_of_another_vrf_is_not_taken_by_a_newcomer() -> None:
+    both = state(l3vnis=(l3vni("amber", 100), l3vni("red", 101)))
+    assert assign_tables(both, seen(tables={"red": 10_000_100})) == {"red": 10_000_100, "amber": 26_777_316}
+
+
+def test_without_an_underlay_no_table_is_needed() -> None:
+    assert assign_tables(without_underlay(RED), seen()) == {}
+    assert candidate_tables(without_underlay(RED), {}) == ()
+
+
+@given(
+    st.dictionaries(st.sampled_from(("red", "green", "blue")), st.sampled_from((0, 7, 253, 254, 255, 10_000_001))),
+    st.frozensets(st.sampled_from((10_000_001, 10_000_002, 7))),
+)
+def test_tables_are_unique_and_never_reserved_or_busy(persisted: dict[str, int], busy: frozenset[int]) -> None:
+    desired = state(l3vnis=tuple(l3vni(name, vni) for vni, name in enumerate(("red", "green", "blue"), start=1)))
+    tables = assign_tables(desired, seen(tables=persisted, busy_tables=busy))
+    assert len(set(tables.values())) == len(tables) == 3
+    assert not set(tables.values()) & (RESERVED_TABLES | busy)

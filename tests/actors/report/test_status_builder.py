@@ -1,0 +1,269 @@
+"""The one status: what makes it ready, degraded, reloading, and what it never tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.report.status_builder import Inputs, compose
+from config.desired import DesiredState
+from config.outcomes import FrrOutcome, KernelOutcome, NodeIdentity, StaticSnapshot
+from config.problems import Problem
+from config.status import ActorStatus, ReloadStatus, Status
+from tests.actors.report.examples import ERROR, FAILURE, PASSWORD, PROCESS, RED, WARNING, desired, health, inputs
+
+
+def of(given_inputs: Inputs) -> Status:
+    return compose(given_inputs, 2000.0)
+
+
+def test_a_converged_router_is_running_and_ready() -> None:
+    status = of(inputs())
+    assert (status.phase, status.ready) == ("running", True)
+    assert status.summary == "ready: 1 session up (1 down), 2 VNIs, generation 4"
+
+
+def test_the_status_says_who_and_since_when() -> None:
+    status = of(inputs())
+    assert (status.pid, status.version, status.node, status.node_index) == (42, "0.1.0", "n1", 0)
+    assert (status.started_at, status.updated_at, status.boot_id) == (1000.0, 2000.0, "boot")
+
+
+def test_generations_follow_the_stages() -> None:
+    state = desired(5)
+    status = of(replace(inputs(4), desired=state, frr=FrrOutcome(state, applied=True)))
+    reached = status.generations
+    assert (reached.desired, reached.frr, reached.kernel, reached.verified) == (5, 5, 4, 4)
+
+
+def test_a_verification_of_an_older_generation_makes_nothing_ready() -> None:
+    status = of(replace(inputs(4), desired=desired(5)))
+    assert not status.ready
+    assert "applying generation 5 to FRR" in status.summary
+
+
+def test_the_underlay_is_shown_as_configured_with_its_interfaces_as_they_are() -> None:
+    underlay = of(inputs()).underlay
+    assert underlay is not None
+    assert (underlay.asn, underlay.router_id, underlay.vteps) == (64514, "10.0.0.1", ("100.65.0.1/32",))
+    assert [(one.name, one.up, one.mtu) for one in underlay.interfaces] == [("toswitch1", True, 9000)]
+    assert underlay.origin == "openpe_underlay.yaml:2"
+
+
+def test_an_interface_nobody_has_looked_at_is_not_claimed_to_be_there() -> None:
+    underlay = of(replace(inputs(), health=None)).underlay
+    assert underlay is not None
+    assert [(one.present, one.detail) for one in underlay.interfaces] == [(False, "not looked at yet")]
+
+
+def test_vnis_have_state_and_provenance() -> None:
+    red, blue = of(inputs()).vnis
+    assert (red.kind, red.name, red.type, red.ok, red.origin, red.routes) == (
+        "L3VNI",
+        "red",
+        "L3",
+        True,
+        "openpe_vnis.yaml:2",
+        7,
+    )
+    assert (blue.type, blue.remote_vteps) == ("L2", 2)
+
+
+def test_a_vni_that_a_stage_refused_is_listed_with_the_reason() -> None:
+    state = desired()
+    refused = KernelOutcome(state, applied=True, failures=(FAILURE,))
+    report = replace(health(), vnis=())
+    red, blue = of(replace(inputs(), kernel=refused, health=report)).vnis
+    assert (red.ok, red.detail) == (False, "bridge br-ext is missing")
+    assert (blue.ok, blue.detail) == (False, "not looked at yet")
+
+
+def test_a_vni_whose_number_changes_is_not_vouched_for_by_the_old_one() -> None:
+    state = desired(5)
+    changed = replace(state, l3vnis=(replace(state.l3vnis[0], vni=101),))
+    assert not of(replace(inputs(4), desired=changed)).vnis[0].ok
+
+
+@pytest.mark.parametrize(
+    ("broken", "first"),
+    [
+        (inputs(problems=(ERROR,)), "L3VNI green: vni 100 is taken"),
+        (replace(inputs(), kernel=KernelOutcome(desired(), True, failures=(FAILURE,))), "L3VNI red: bridge br-ext"),
+        (replace(inputs(), health=replace(health(), failures=(FAILURE,))), "L3VNI red: bridge br-ext"),
+        (replace(inputs(), frr=FrrOutcome(desired(), False, error="refused line 3")), "FRR: refused line 3"),
+        (replace(inputs(), kernel=KernelOutcome(desired(), False, error="no NIC")), "kernel: no NIC"),
+        (replace(inputs(), health=replace(health(), problems=("bgpd is not running",))), "bgpd is not running"),
+        (replace(inputs(), children=(ActorStatus("frr", "backoff", 3, "boom"),)), "actor frr is in backoff: boom"),
+    ],
+)
+def test_whatever_is_not_as_configured_degrades_and_leads_the_summary(broken: Inputs, first: str) -> None:
+    status = of(broken)
+    assert status.phase == "degraded"
+    assert status.summary.startswith(f"degraded: {first}")
+
+
+def test_the_summary_of_a_degraded_router_also_says_what_works() -> None:
+    status = of(inputs(problems=(ERROR,)))
+    assert status.summary.endswith("everything else in force: 1 session up (1 down), 2 VNIs, generation 4")
+
+
+def test_a_start_that_waits_for_the_interface_of_the_index_says_so() -> None:
+    waiting = ActorStatus("static_config", "running", facts={"waiting_for": "eth9"})
+    status = of(Inputs(PROCESS, children=(waiting,)))
+    assert status.phase == "starting"
+    assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index derives")
+
+
+def test_a_warning_is_shown_and_does_not_degrade() -> None:
+    status = of(inputs(problems=(WARNING,)))
+    assert status.phase == "running"
+    assert [problem.severity for problem in status.problems] == ["warning"]
+
+
+def test_the_same_failure_seen_by_two_stages_is_told_once() -> None:
+    broken = replace(
+        inputs(),
+        kernel=KernelOutcome(desired(), True, failures=(FAILURE,)),
+        health=replace(health(), failures=(FAILURE,)),
+    )
+    assert len(of(broken).failures) == 1
+
+
+def test_a_start_that_waits_for_frr_is_starting_and_not_degraded() -> None:
+    state = desired(1)
+    waiting = Inputs(PROCESS, desired=state, frr=FrrOutcome(state, False, error="FRR does not answer"))
+    status = of(waiting)
+    assert (status.phase, status.ready) == ("starting", False)
+    assert status.summary == "starting: waiting: FRR does not answer"
+
+
+def test_one_cause_is_told_once_however_many_stages_it_stops() -> None:
+    state = desired(1)
+    silent = replace(health(1, verified=False), daemons={"bgpd": False}, problems=("waiting for FRR: silence",))
+    status = of(
+        Inputs(
+            PROCESS,
+            desired=state,
+            frr=FrrOutcome(state, False, error="FRR does not answer"),
+            kernel=KernelOutcome(state, False, error="not begun: FRR has not applied generation 1"),
+            health=silent,
+        )
+    )
+    assert status.notes == ("FRR does not answer",)
+
+
+def test_a_daemon_that_is_gone_is_told_besides_a_stage_that_fails() -> None:
+    failing = replace(
+        inputs(),
+        frr=FrrOutcome(desired(), False, error="refused"),
+        health=replace(health(), daemons={"bgpd": False, "zebra": True}, problems=("bgpd is not running",)),
+    )
+    assert of(failing).notes == ("FRR: refused", "bgpd is not running")
+
+
+@pytest.mark.parametrize(
+    ("early", "summary"),
+    [
+        (Inputs(PROCESS), "starting: reading the configuration"),
+        (
+            Inputs(PROCESS, snapshot=StaticSnapshot(NodeIdentity("n1", 0), ())),
+            "starting: resolving the configuration",
+        ),
+        (Inputs(PROCESS, desired=desired(1)), "starting: applying generation 1 to FRR"),
+        (
+            Inputs(PROCESS, desired=desired(1), frr=FrrOutcome(desired(1), True)),
+            "starting: applying generation 1 to the kernel",
+        ),
+    ],
+)
+def test_a_start_says_how_far_it_has_come(early: Inputs, summary: str) -> None:
+    assert of(early).summary == summary
+
+
+def test_an_empty_configuration_is_idle_and_says_where_it_looked() -> None:
+    state = DesiredState(1, "n1", 0)
+    report = replace(health(1), sessions=(), vnis=(), interfaces=())
+    idle = Inputs(PROCESS, desired=state, frr=FrrOutcome(state, True), kernel=KernelOutcome(state, True), health=report)
+    assert of(idle).summary == "no configuration in /etc/openperouter/configs: idle"
+    assert of(idle).ready
+
+
+def test_a_reload_shows_as_reloading_until_that_very_request_is_verified() -> None:
+    asked = replace(inputs(4), snapshot=StaticSnapshot(NodeIdentity("n1", 0), (), reload_id=2))
+    assert of(asked).phase == "reloading"
+    assert of(asked).reload == ReloadStatus(requested=2)
+    assert of(inputs(5, reload_id=2)).phase == "running"
+    assert of(inputs(5, reload_id=2)).reload == ReloadStatus(2, 2, 2)
+
+
+def test_a_reload_that_a_stage_refuses_has_failed_with_the_reason() -> None:
+    state = desired(5, reload_id=2)
+    refused = replace(inputs(4), desired=state, frr=FrrOutcome(state, False, error="line 3"))
+    assert of(refused).reload == ReloadStatus(2, 2, 0, 2, "FRR: line 3")
+
+
+def test_an_unverified_report_verifies_no_reload() -> None:
+    late = replace(inputs(5, reload_id=2), health=health(5, verified=False, reload_id=2))
+    assert of(late).reload.verified == 0
+
+
+def test_a_daemon_that_is_ending_says_so_whatever_else_is_wrong() -> None:
+    status = of(replace(inputs(problems=(ERROR,)), stopping=True))
+    assert (status.phase, status.summary) == ("stopping", "stopping; forwarding goes on")
+
+
+def test_a_very_long_complaint_is_cut_and_stays_on_one_line() -> None:
+    problem = replace(ERROR, message="x\ny " * 500)
+    summary = of(inputs(problems=(problem,))).summary
+    assert len(summary) <= 240
+    assert "\n" not in summary
+
+
+def test_no_secret_reaches_the_status() -> None:
+    assert PASSWORD not in of(inputs()).to_json()
+
+
+def test_the_status_survives_its_json_form() -> None:
+    status = of(replace(inputs(problems=(ERROR, WARNING)), kernel=KernelOutcome(desired(), True, failures=(FAILURE,))))
+    assert Status.from_json(status.to_json()) == status
+
+
+@given(
+    problems=st.lists(st.sampled_from([ERROR, WARNING]), max_size=3).map(tuple),
+    refused=st.booleans(),
+    applied=st.booleans(),
+    daemon_gone=st.booleans(),
+    was_ready=st.booleans(),
+    verified=st.booleans(),
+    reload_id=st.integers(0, 2),
+)
+def test_degraded_exactly_when_there_is_a_reason(  # noqa: PLR0917
+    problems: tuple[Problem, ...],
+    refused: bool,
+    applied: bool,
+    daemon_gone: bool,
+    was_ready: bool,
+    verified: bool,
+    reload_id: int,
+) -> None:
+    state = desired(problems=problems)
+    kernel = KernelOutcome(state, applied, failures=(FAILURE,) if refused else ())
+    report = replace(health(verified=verified), problems=("bgpd is not running",) if daemon_gone else ())
+    status = of(
+        replace(
+            inputs(problems=problems, reload_id=reload_id),
+            kernel=kernel,
+            health=report,
+            was_ready=was_ready,
+            children=(ActorStatus("frr", "running"),),
+        )
+    )
+    blamed = ERROR in problems or refused
+    disturbed = was_ready and (not applied or daemon_gone)
+    assert (status.phase == "degraded") == (blamed or disturbed)
+    assert status.summary.startswith("degraded: ") == (status.phase == "degraded")
+    assert status.ready == verified
+    assert (RED.name in {failure.name for failure in status.failures}) == refused

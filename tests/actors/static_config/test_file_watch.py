@@ -1,0 +1,117 @@
+"""Noticing changed files, whatever happened to their directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.static_config.file_watch import MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
+
+SETTLE = 0.5
+
+
+def edit(directory: Path) -> None:
+    (directory / "openpe_a.yaml").write_text("changed and longer\n")
+
+
+def remove_directory(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def replace_directory(directory: Path) -> None:
+    fresh = directory.with_name("fresh")
+    fresh.mkdir()
+    (fresh / "openpe_a.yaml").write_text("a: 1\n")
+    shutil.rmtree(directory)
+    fresh.rename(directory)
+
+
+def add_file(directory: Path) -> None:
+    (directory / "openpe_b.yaml").write_text("b: 1\n")
+
+
+def replace_file_by_rename(directory: Path) -> None:
+    fresh = directory / "tmp"
+    fresh.write_text("a: 2\n")
+    fresh.rename(directory / "openpe_a.yaml")
+
+
+def change_mode(directory: Path) -> None:
+    (directory / "openpe_a.yaml").chmod(0o600)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "configs"
+    made.mkdir()
+    (made / "openpe_a.yaml").write_text("a: 1\n")
+    return made
+
+
+@pytest.mark.parametrize(
+    "change", [edit, remove_directory, replace_directory, add_file, replace_file_by_rename, change_mode]
+)
+def test_every_kind_of_change_alters_the_fingerprint(directory: Path, change: Callable[[Path], None]) -> None:
+    before = fingerprint([directory])
+    change(directory)
+    assert fingerprint([directory]) != before
+
+
+def test_an_untouched_directory_keeps_its_fingerprint(directory: Path) -> None:
+    assert fingerprint([directory]) == fingerprint([directory])
+
+
+def test_a_directory_that_appears_alters_the_fingerprint(tmp_path: Path) -> None:
+    missing = tmp_path / "later"
+    before = fingerprint([missing])
+    missing.mkdir()
+    assert fingerprint([missing]) != before
+
+
+def test_a_swapped_symbolic_link_alters_the_fingerprint(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "openpe_a.yaml").write_text("a: 1\n")
+    link = tmp_path / "configs"
+    link.symlink_to("one")
+    before = fingerprint([link])
+    (tmp_path / "swap").symlink_to("two")
+    (tmp_path / "swap").rename(link)
+    assert fingerprint([link]) != before
+
+
+class Scripted:
+    """Gives one fingerprint after another, then repeats the last; counts the looks."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.looks = 0
+
+    def __call__(self) -> Fingerprint:
+        self.looks += 1
+        name = self.names.pop(0) if len(self.names) > 1 else self.names[0]
+        return ((name, None),)
+
+
+async def test_a_burst_of_writes_is_one_change(autojump_clock: MockClock) -> None:
+    begin = trio.current_time()
+    await wait_changed(Scripted("old", "b1", "b2", "b2"), (("old", None),), SETTLE)
+    assert trio.current_time() - begin == pytest.approx(3 * SETTLE)
+
+
+async def test_a_directory_written_without_end_is_read_after_a_bounded_wait(autojump_clock: MockClock) -> None:
+    endless = Scripted(*(f"write {number}" for number in range(1000)))
+    begin = trio.current_time()
+    await wait_changed(endless, (("old", None),), SETTLE)
+    assert trio.current_time() - begin == pytest.approx(MAX_SETTLE_INTERVALS * SETTLE)
+
+
+async def test_nothing_changed_waits_for_ever(autojump_clock: MockClock) -> None:
+    with trio.move_on_after(3600) as scope:
+        await wait_changed(Scripted("old"), (("old", None),), SETTLE)
+    assert scope.cancelled_caught

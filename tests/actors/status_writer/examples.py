@@ -1,0 +1,92 @@
+"""Objects, states and outcomes that the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Interface
+from typing import Any
+
+from actors.status_writer.inputs import Basis
+from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure, ResourceId
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
+from config.problems import Kind, Origin, Problem, Reason
+
+NAMESPACE = "openperouter-system"
+NODE = ApiNode("node-a", "uid-of-node-a", {"kubernetes.io/hostname": "node-a"})
+CREDENTIALS = ApiCredentials(server="https://192.0.2.1:6443", source="test")
+
+
+def cr(name: str = "red", *, generation: int = 1, version: str = "10", **changes: Any) -> ApiObject:
+    """Return an L3VNI of the namespace ``tenants``."""
+    made = ApiObject(Kind.L3VNI, "tenants", name, f"uid-of-{name}", version, generation)
+    return replace(made, **changes)
+
+
+def l3vni(one: ApiObject, vni: int = 100) -> DesiredL3VNI:
+    """Return what an object becomes in a desired state."""
+    return DesiredL3VNI(one.id, one.origin, one.name, vni, 4789, IPv4Address("100.65.0.1"), 64514)
+
+
+def l2vni(name: str, vni: int, path: str = "/etc/openperouter/configs/openpe_a.yaml") -> DesiredL2VNI:
+    """Return what an L2VNI from a file becomes in a desired state."""
+    resource = ResourceId(Kind.L2VNI, NAMESPACE, name)
+    return DesiredL2VNI(resource, Origin(path, 7, 3), vni, 4789, IPv4Address("100.65.0.1"))
+
+
+UNDERLAY = DesiredUnderlay(
+    ResourceId(Kind.UNDERLAY, NAMESPACE, "static-node-a-underlay-0"),
+    Origin("/etc/openperouter/configs/openpe_underlay.yaml", 2, 1),
+    64514,
+    IPv4Address("10.0.0.1"),
+    ("eth1",),
+    (),
+    (IPv4Interface("100.65.0.1/32"),),
+)
+
+
+def state(*objects: ApiObject, generation: int = 5, problems: tuple[Problem, ...] = (), **changes: Any) -> DesiredState:
+    """Return a state with an underlay and one L3VNI for each object."""
+    made = DesiredState(generation, NODE.name, 3, underlay=UNDERLAY, problems=problems)
+    return replace(made, l3vnis=tuple(l3vni(one, 100 + i) for i, one in enumerate(objects)), **changes)
+
+
+def refused(one: ApiObject, message: str = "vni 100 is taken", reason: Reason = Reason.VALIDATION_FAILED) -> Problem:
+    """Return the problem of an object that is not taken in."""
+    return Problem(message, one.origin, "spec.vni", reason=reason, kind=one.kind, name=one.name)
+
+
+def file_problem(kind: Kind | None, name: str, message: str, path: str = "/etc/x/openpe_a.yaml") -> Problem:
+    """Return the problem of something in a file."""
+    return Problem(message, Origin(path, 3, 1), "asn", kind=kind, name=name)
+
+
+def failure(one: ApiObject, message: str = "the kernel refuses the bridge") -> ResourceFailure:
+    """Return the failure of an object while it was carried out."""
+    return ResourceFailure(one.id, Reason.OVERLAY_ATTACHMENT_FAILED, message, one.origin)
+
+
+def health(desired: DesiredState, *, verified: bool = True, **changes: Any) -> HealthReport:
+    """Return a report on a state in which every VNI works."""
+    vnis = tuple(VniHealth(vni.resource, vni.vni, "L3", vni.vrf, ok=True) for vni in desired.l3vnis)
+    sessions = (SessionHealth("192.0.2.1", "default", 64512, "Established", 100, {"ipv4Unicast": 3}),)
+    made = HealthReport(desired.generation, 0, verified, "fine", sessions=sessions, vnis=vnis)
+    return replace(made, **changes)
+
+
+def snapshot(*objects: ApiObject, mirrored: tuple[ApiObject, ...] = (), **changes: Any) -> ApiSnapshot:
+    """Return a live snapshot."""
+    return replace(ApiSnapshot(NODE, objects, mirrored, live=True), **changes)
+
+
+def basis(*objects: ApiObject, desired: DesiredState | None = None, **changes: Any) -> Basis:
+    """Return a node where all objects are in force, with changes."""
+    desired = desired or state(*objects)
+    whole: Mapping[str, Any] = {
+        "frr": FrrOutcome(desired, applied=True),
+        "kernel": KernelOutcome(desired, applied=True),
+        "health": health(desired),
+    }
+    api = changes.pop("api", None) or snapshot(*objects)
+    return Basis(CREDENTIALS, api, NODE, desired, **{**whole, **changes})

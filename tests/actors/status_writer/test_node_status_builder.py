@@ -1,0 +1,235 @@
+"""What a node says of itself, and that it says nothing that changes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.status_writer.inputs import Basis
+from actors.status_writer.node_status_builder import compose, is_pending
+from actors.status_writer.object_status import Judge
+from config.crd.conditions import Condition
+from config.crd.node_status import NodeStatus
+from config.desired import ResourceFailure
+from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
+from config.problems import Kind, Origin, Problem, Reason, Severity
+
+from .examples import NAMESPACE, UNDERLAY, basis, cr, failure, file_problem, health, refused, snapshot, state
+
+RED = cr("red")
+BLUE = cr("blue")
+NOW = 1_800_000_000.0
+
+
+def said(of: Basis, now: float = NOW, previous: Iterable[Condition] = ()) -> NodeStatus:
+    return compose(of, Judge(NAMESPACE).judge(of, 0.0), namespace=NAMESPACE, now=now, previous=previous)
+
+
+def words(status: NodeStatus) -> tuple[str, str, str]:
+    ready, degraded = status.conditions
+    assert (ready.type, degraded.type) == ("Ready", "Degraded")
+    assert ready.reason == degraded.reason
+    return ready.status, degraded.status, ready.reason
+
+
+def test_all_is_well() -> None:
+    status = said(basis(RED))
+    assert words(status) == ("True", "False", "ConfigurationSuccessful")
+    data = status.to_data()
+    assert "failedResources" not in data
+    assert data["resources"] == [
+        {"kind": "L3VNI", "namespace": "tenants", "name": "red", "observedGeneration": 1, "inForce": True}
+    ]
+    assert data["vnis"] == [
+        {"kind": "L3VNI", "namespace": "tenants", "name": "red", "vni": 100, "vrf": "red", "ok": True}
+    ]
+    assert data["sessions"] == [
+        {
+            "peer": "192.0.2.1",
+            "vrf": "default",
+            "remoteASN": 64512,
+            "role": "fabric",
+            "state": "Established",
+            "up": True,
+        }
+    ]
+
+
+def test_the_newest_state_is_not_ready_before_it_is_verified() -> None:
+    newer = state(RED, BLUE, generation=6)
+    of = basis(RED, BLUE, desired=newer, health=health(state(RED)))
+    assert words(said(of)) == ("False", "False", "ConfigurationPending")
+    assert is_pending(of, NAMESPACE)
+    assert not is_pending(basis(RED), NAMESPACE)
+
+
+def test_no_health_is_not_ready() -> None:
+    assert words(said(basis(RED, health=None))) == ("False", "False", "ConfigurationPending")
+
+
+def test_a_refused_object_is_named() -> None:
+    status = said(basis(RED, BLUE, desired=state(BLUE, problems=(refused(RED),))))
+    assert words(status) == ("False", "True", "ConfigurationFailed")
+    assert "1 resource is not in force, see failedResources" in status.conditions[0].message
+    [entry] = status.to_data()["failedResources"]
+    assert entry == {
+        "kind": "L3VNI",
+        "namespace": "tenants",
+        "name": "red",
+        "reason": "ValidationFailed",
+        "message": "spec.vni: vni 100 is taken",
+    }
+    assert [(one.name, one.in_force) for one in status.resources] == [("blue", True), ("red", False)]
+
+
+def test_resource_versions_are_nowhere() -> None:
+    """A status that had them would be written for each report on an object, by every node."""
+    one = replace(RED, resource_version="987654321")
+    of = basis(one, desired=state(problems=(refused(one),)), kernel=KernelOutcome(state(), True))
+    assert "987654321" not in str(said(of).to_data())
+
+
+def test_a_broken_file_and_what_is_in_files_name_the_line() -> None:
+    problems = (
+        file_problem(None, "", "not YAML"),
+        file_problem(Kind.L3VNI, "static-node-a-green", "vni is missing"),
+    )
+    file, vni = said(basis(RED, desired=state(RED, problems=problems))).failed_resources
+    assert (file.kind, file.name) == ("File", "/etc/x/openpe_a.yaml")
+    assert file.message == "/etc/x/openpe_a.yaml:3: asn: not YAML"
+    assert (vni.kind, vni.namespace, vni.name) == ("L3VNI", NAMESPACE, "static-node-a-green")
+
+
+def test_an_unusable_underlay_is_said_with_upstreams_reason() -> None:
+    problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-1", "two underlays")
+    status = said(basis(RED, desired=state(RED, problems=(problem,))))
+    assert words(status) == ("False", "True", "UnderlayFailed")
+    assert status.conditions[0].message.endswith("; what was in force is left as it is")
+
+
+def test_an_underlay_that_fails_in_the_kernel_is_said_so() -> None:
+    desired = state(RED)
+    fault = ResourceFailure(UNDERLAY.resource, Reason.UNDERLAY_FAILED, "interface eth1 is not there")
+    of = basis(RED, desired=desired, kernel=KernelOutcome(desired, False, error="no eth1", failures=(fault,)))
+    status = said(of)
+    assert words(status) == ("False", "True", "UnderlayFailed")
+    assert "left as it is" not in status.conditions[0].message
+    [entry] = status.failed_resources
+    assert (entry.kind, entry.reason) == ("Underlay", "DependencyFailed")
+
+
+def test_frr_that_refuses_is_a_failed_resource_of_its_own() -> None:
+    desired = state(RED)
+    status = said(basis(RED, desired=desired, frr=FrrOutcome(desired, False, error="FRR refuses the configuration: x")))
+    assert words(status) == ("False", "True", "ConfigurationFailed")
+    assert status.conditions[0].message == "FRR refuses the configuration: x"
+    [entry] = status.failed_resources
+    assert (entry.kind, entry.reason) == ("FrrConfiguration", "FrrConfigurationFailed")
+    assert [one.in_force for one in status.resources] == [False]
+
+
+def test_a_dead_daemon_degrades() -> None:
+    desired = state(RED)
+    report = health(desired, verified=False, problems=("bgpd is not running",))
+    status = said(basis(RED, desired=desired, health=report))
+    assert words(status) == ("False", "True", "ConfigurationFailed")
+    assert status.conditions[0].message == "bgpd is not running"
+
+
+def test_a_warning_degrades_nothing() -> None:
+    warning = Problem("odd", RED.origin, severity=Severity.WARNING, kind=RED.kind, name="red")
+    assert words(said(basis(RED, desired=state(RED, problems=(warning,))))) == (
+        "True",
+        "False",
+        "ConfigurationSuccessful",
+    )
+
+
+def test_a_resource_is_listed_once_for_each_reason() -> None:
+    desired = state(
+        problems=(refused(RED, "one"), refused(RED, "two"), refused(RED, "three", Reason.DEPENDENCY_FAILED))
+    )
+    entries = said(basis(RED, desired=desired)).failed_resources
+    assert [(entry.reason, entry.message) for entry in entries] == [
+        ("ValidationFailed", "spec.vni: one; spec.vni: two"),
+        ("DependencyFailed", "spec.vni: three"),
+    ]
+
+
+def test_the_order_does_not_depend_on_who_found_it_first() -> None:
+    one = state(RED, BLUE, problems=())
+    first = basis(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(RED), failure(BLUE))))
+    second = basis(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(BLUE), failure(RED))))
+    assert said(first) == said(second)
+
+
+@pytest.mark.parametrize("states", [("Active", "Connect"), ("Idle", "OpenSent"), ("OpenConfirm", "Clearing")])
+def test_a_session_that_is_down_looks_the_same_whatever_frr_is_trying(states: tuple[str, str]) -> None:
+    def with_state(word: str) -> Basis:
+        session = SessionHealth("192.0.2.1", "default", 64512, word, 17, bfd="init" if word == "Active" else "down")
+        return basis(RED, health=health(state(RED), sessions=(session,)))
+
+    first, second = (said(with_state(word)) for word in states)
+    assert first == second
+    assert first.sessions[0].state == "Down"
+    assert not first.sessions[0].up
+
+
+def test_ages_and_counters_change_nothing() -> None:
+    def with_counters(number: int) -> Basis:
+        desired = state(RED)
+        session = SessionHealth("192.0.2.1", "default", 64512, "Established", number, {"ipv4Unicast": number})
+        report = health(desired, sessions=(session,), summary=f"{number} sessions up")
+        vnis = tuple(replace(vni, routes=number, remote_vteps=number) for vni in report.vnis)
+        return basis(RED, desired=desired, health=replace(report, vnis=vnis))
+
+    assert said(with_counters(1)) == said(with_counters(2))
+
+
+def test_the_number_of_the_state_changes_nothing() -> None:
+    assert said(basis(RED, desired=state(RED))) == said(basis(RED, desired=state(RED, generation=9)))
+
+
+def test_transition_times_stay_while_nothing_turns() -> None:
+    first = said(basis(RED))
+    later = said(basis(RED, BLUE, desired=state(RED, BLUE)), NOW + 100, first.conditions)
+    assert later.conditions == first.conditions
+    broken = said(basis(RED, desired=state(problems=(refused(RED),))), NOW + 200, later.conditions)
+    assert {one.last_transition_time for one in broken.conditions} == {"2027-01-15T08:03:20Z"}
+
+
+def test_a_vni_that_is_not_looked_at_yet_is_not_ok() -> None:
+    [vni] = said(basis(RED, health=None)).vnis
+    assert (vni.ok, vni.detail) == (False, "not looked at yet")
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.builds(
+            Problem,
+            st.text(max_size=3000),
+            st.builds(Origin, st.sampled_from(["", "/a/b.yaml"]), st.integers(0, 9), namespace=st.text(max_size=80)),
+            st.text(max_size=300),
+            reason=st.sampled_from(list(Reason)),
+            kind=st.sampled_from([None, *Kind]),
+            name=st.text(max_size=400),
+        ),
+        max_size=200,
+    )
+)
+def test_whatever_goes_wrong_the_status_is_legal(problems: list[Problem]) -> None:
+    data: dict[str, Any] = said(basis(RED, desired=state(RED, problems=tuple(problems)))).to_data()
+    NodeStatus.model_validate(data)
+    entries = data.get("failedResources", [])
+    assert len(entries) <= 128
+    assert all(1 <= len(entry["message"]) <= 500 and 1 <= len(entry["name"]) <= 253 for entry in entries)
+
+
+def test_objects_that_are_not_taken_in_are_not_listed() -> None:
+    assert said(basis(desired=state(), api=snapshot(RED))).resources == ()

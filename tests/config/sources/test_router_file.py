@@ -1,0 +1,204 @@
+"""One router configuration file: what refuses the file, what refuses an entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.desired import Family, Secret
+from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay
+from config.problems import Kind, Reason, Severity
+from config.resolve.unusable import Unusable
+from config.sources.router_file import FileContent, parse_router_file
+
+from ..samples import RED_FILE, UNDERLAY_FILE
+
+PATH = Path("/etc/c/openpe_a.yaml")
+PASSTHROUGH = (
+    "bgppassthrough:\n  hostSession: {asn: %s, hostASN: 2, localCIDR: {ipv4: 192.0.2.0/24, ipv6: '2001:db8::/64'}}\n"
+)
+
+
+def parse(text: str, path: Path = PATH, mode: int = 0o600) -> FileContent:
+    return parse_router_file(text.encode(), path, "node", mode=mode)
+
+
+def messages(content: FileContent) -> list[str]:
+    return [str(problem).removeprefix(f"{content.path}:") for problem in content.all_problems]
+
+
+def test_defaults_are_applied_and_explicit_values_kept() -> None:
+    content = parse(UNDERLAY_FILE + RED_FILE + "  - {name: b, vrf: blue, vni: 2, vxlanPort: 4790}\n")
+    assert messages(content) == []
+    fabric, red, blue = (resource.spec for resource in content.resources)
+    assert isinstance(fabric, Underlay)
+    assert isinstance(red, L3Vni)
+    assert isinstance(blue, L3Vni)
+    assert (fabric.router_id_cidr, red.vxlan_port, blue.vxlan_port) == ("10.0.0.0/24", 4789, 4790)
+    assert [resource.name for resource in content.resources] == [
+        "static-node-underlay-0", "static-node-red", "static-node-b",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "underlays:\n", "l3vnis: []\nbgppassthrough: {}\nl3vpns:\n"])
+def test_an_empty_file_is_good_and_has_nothing(text: str) -> None:
+    content = parse(text)
+    assert (content.usable, content.entries, content.problems) == (True, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "error:"),
+        ("- x\n", "1:1: error: must be a mapping (key: value)"),
+        ("l3vnis: []\nl2vniz: []\n", "2:1: error: l2vniz: unknown key; did you mean 'l2vnis'?"),
+        ("l3vnis: 5\n", "1:1: error: l3vnis: must be a list"),
+        ("l3vnis: {vrf: red}\n", "1:1: error: l3vnis: must be a list"),
+        ("bgppassthrough: []\n", "1:1: error: bgppassthrough: must be a mapping"),
+        ("l3vnis: []\nL3VNIs: []\n", "2:1: error: L3VNIs: given twice: also as 'l3vnis'"),
+    ],
+)
+def test_a_doubtful_file_is_refused_as_a_whole(text: str, message: str) -> None:
+    content = parse(text)
+    assert not content.usable
+    assert content.entries == ()
+    assert message in "\n".join(messages(content))
+
+
+def test_a_wrong_entry_refuses_only_itself_and_stays_visible() -> None:
+    content = parse("l3vnis:\n  - {vrf: red, vni: 1}\n  - {vrf: blue, vni: 0, colour: blue}\n  - 7\n")
+    assert content.usable
+    assert [type(resource.spec) for resource in content.resources] == [L3Vni, Unusable, Unusable]
+    assert messages(content) == [
+        "3:22: error: L3VNI static-node-blue: l3vnis[1].vni: must be at least 1",
+        "3:25: error: L3VNI static-node-blue: l3vnis[1].colour: unknown key; known keys: exportRTs, hostSession, "
+        "importRTs, name, nodeSelector, underlayAddressFamily, vni, vrf, vxlanPort",
+        "4:5: error: L3VNI static-node-l3vni-2: l3vnis[2]: must be a mapping (key: value)",
+    ]
+
+
+def test_a_wrong_underlay_says_what_stays() -> None:
+    content = parse(UNDERLAY_FILE.replace("64514", "0"))
+    assert isinstance(content.resources[0].spec, Unusable)
+    assert messages(content) == [
+        "2:10: error: Underlay static-node-underlay-0: underlays[0].asn: must be at least 1"
+        " (everything stays as it was)"
+    ]
+
+
+def test_top_level_keys_in_another_case_work_with_a_warning() -> None:
+    content = parse("L3VNIs:\n  - {VRF: red, VNI: 1}\n")
+    assert [resource.name for resource in content.resources] == ["static-node-red"]
+    assert {problem.severity for problem in content.all_problems} == {Severity.WARNING}
+    assert {problem.field for problem in content.all_problems} == {"L3VNIs", "L3VNIs[0].VRF", "L3VNIs[0].VNI"}
+
+
+def test_a_reference_stays_as_written_since_it_may_mean_an_object_of_the_api() -> None:
+    (l2,) = parse("l2vnis:\n  - {vni: 1, routingDomain: {type: L3VNI, l3vni: {name: Red_1}}}\n").resources
+    assert isinstance(l2.spec, L2Vni)
+    assert l2.spec.routing_domain is not None
+    assert l2.spec.routing_domain.l3vni is not None
+    assert l2.spec.routing_domain.l3vni.name == "Red_1"
+
+
+def test_a_passthrough_is_there_when_its_as_is() -> None:
+    content = parse(PASSTHROUGH % 1)
+    assert isinstance(content.resources[0].spec, L3Passthrough)
+    assert content.resources[0].name == "static-node-l3passthrough"
+    assert parse("bgpPassthrough: {}\n").resources == ()
+
+
+def test_a_passthrough_with_as_zero_is_none_and_says_so() -> None:
+    content = parse(PASSTHROUGH % 0)
+    assert content.resources == ()
+    assert messages(content) == ["1:1: warning: bgppassthrough: ignored, because hostSession.asn is 0"]
+
+
+def test_an_invalid_passthrough_still_tells_its_families() -> None:
+    spec = parse(PASSTHROUGH % "x").resources[0].spec
+    assert spec == Unusable(frozenset(Family))
+    assert parse("bgppassthrough: {hostSession: 3}\n").resources[0].spec == Unusable()
+
+
+def test_raw_snippets_are_numbered() -> None:
+    content = parse("rawfrrconfigs:\n  - {rawConfig: a}\n  - {rawConfig: b, priority: 3}\n")
+    assert [(one.name, one.spec.priority) for one in content.resources if isinstance(one.spec, RawFrrConfig)] == [
+        ("static-node-rawfrrconfig-0", 0),
+        ("static-node-rawfrrconfig-1", 3),
+    ]
+
+
+def test_l3vpns_are_refused_without_hurting_the_rest() -> None:
+    content = parse(RED_FILE + "l3vpns:\n  - {vrf: x}\n")
+    assert [resource.kind for resource in content.resources] == [Kind.L3VNI]
+    assert [problem.reason for problem in content.problems] == [Reason.VALIDATION_FAILED]
+    assert "L3VPNs are not supported yet in this version (the rest of the file is in force)" in messages(content)[0]
+
+
+def test_a_node_selector_in_a_file_is_without_effect_and_says_so() -> None:
+    content = parse("l3vnis:\n  - {vrf: red, vni: 1, nodeSelector: {matchLabels: {a: b}}}\n")
+    assert content.resources[0].spec.node_selector is None
+    assert "has no effect in a file" in messages(content)[0]
+
+
+def with_secret(tmp_path: Path, content: str | None) -> FileContent:
+    if content is not None:
+        (tmp_path / "secrets").mkdir()
+        (tmp_path / "secrets" / "fabric").write_text(content)
+        (tmp_path / "secrets" / "fabric").chmod(0o600)
+    text = UNDERLAY_FILE.replace("address: 192.168.11.2", "address: 192.168.11.2\n        passwordSecret: fabric")
+    return parse(text, tmp_path / "openpe_a.yaml")
+
+
+def test_a_password_file_beside_the_configuration_is_read(tmp_path: Path) -> None:
+    content = with_secret(tmp_path, "s3cret\n")
+    assert messages(content) == []
+    assert content.resources[0].spec.neighbors[0].password == Secret("s3cret")
+    assert "s3cret" not in repr(content)
+
+
+@pytest.mark.parametrize("text", [None, "s3 cret"])
+def test_an_underlay_without_its_password_is_unusable(tmp_path: Path, text: str | None) -> None:
+    content = with_secret(tmp_path, text)
+    assert isinstance(content.resources[0].spec, Unusable)
+    assert (
+        "10:25: error: Underlay static-node-underlay-0: underlays[0].neighbors[0].passwordSecret:"
+        in messages(content)[0]
+    )
+    assert "s3" not in repr(content).replace(str(tmp_path), "")
+
+
+def test_a_password_in_a_file_that_others_can_read_has_a_warning() -> None:
+    text = UNDERLAY_FILE.replace("address: 192.168.11.2", "address: 192.168.11.2\n        password: s3cret")
+    assert messages(parse(text, mode=0o600)) == []
+    (warning,) = messages(parse(text, mode=0o644))
+    assert "warning" in warning
+    assert "s3cret" not in warning
+
+
+_KEYS = st.sampled_from(
+    ["underlays", "l3vnis", "l2vnis", "bgppassthrough", "rawfrrconfigs", "l3vpns", "name", "vrf", "vni", "VNI", "asn",
+     "hostSession", "localCIDR", "neighbors", "interfaces", "routingDomain", "gatewayIPs", "nodeSelector", "x"]
+)  # fmt: skip
+_VALUES = st.recursive(
+    st.sampled_from(["~", "1", "'1'", "true", "red", "10.0.0.0/24", "64514:1", "[]", "{}", "-1", "1.5", "'!'"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+        st.dictionaries(_KEYS, inner, max_size=4).map(
+            lambda items: "{" + ", ".join(f"{key}: {value}" for key, value in items.items()) + "}"
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(_KEYS, _VALUES, max_size=3))
+def test_no_content_crashes_the_parser_and_every_problem_has_a_position(sections: dict[str, str]) -> None:
+    content = parse("\n".join(f"{key}: {value}" for key, value in sections.items()))
+    assert all(problem.origin.line > 0 and problem.origin.column > 0 for problem in content.all_problems)
+    refused = [resource for resource in content.resources if isinstance(resource.spec, Unusable)]
+    told = {problem.name for problem in content.all_problems if problem.severity is Severity.ERROR}
+    assert all(resource.name in told for resource in refused)

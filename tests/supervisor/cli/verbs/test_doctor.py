@@ -1,0 +1,87 @@
+"""``openperouter doctor``: its exit code, its two forms, and that it works where nothing is installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.settings import Settings
+from supervisor.cli import main
+from supervisor.operations import doctor
+from supervisor.operations.doctor.facts import Facts
+from tests.supervisor.cli.examples import SECRETS
+from tests.supervisor.operations.doctor.healthy_machine import WELL, but
+
+
+def run_doctor(settings: Path, *words: str) -> int:
+    return main(["--settings", str(settings), "doctor", *words])
+
+
+def finding(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
+    async def probe(_settings: Settings, _settings_file: Path) -> Facts:
+        return facts
+
+    monkeypatch.setattr(doctor, "probe", probe)
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        (WELL, 0),
+        (but("managers", unmanaged=False), 1),
+        (but("frr", reload=False), 2),
+    ],
+)
+def test_the_exit_code_says_how_bad_it_is(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, facts: Facts, code: int
+) -> None:
+    finding(monkeypatch, facts)
+    assert run_doctor(settings) == code
+
+
+def test_people_see_each_complaint_with_its_cure_below(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding(monkeypatch, but("frr", reload=False))
+    run_doctor(settings)
+    lines = capsys.readouterr().out.splitlines()
+    [place] = [number for number, line in enumerate(lines) if line.startswith("error")]
+    assert "frr-reload.py" in lines[place]
+    assert lines[place + 1].strip() == "cure: apt install frr-pythontools"
+    assert lines[-1].startswith("1 error, 0 warning, ")
+
+
+def test_programs_see_the_same_as_json(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding(monkeypatch, but("frr", reload=False))
+    assert run_doctor(settings, "--json") == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    bad = [found for found in document["findings"] if found["level"] == "error"]
+    assert [found["topic"] for found in bad] == ["frr-programs"]
+
+
+def test_on_a_machine_without_a_router_it_says_what_is_missing_and_gives_nothing_away(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_doctor(settings) == 2
+    shown = capsys.readouterr()
+    assert "openperouter-not-there" in shown.out
+    assert "cure: " in shown.out
+    for secret in SECRETS:
+        assert secret not in shown.out + shown.err
+
+
+def test_a_broken_configuration_is_a_finding_and_not_the_end(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.write_text(settings.read_text() + "logLevel: shouting\n")
+    (settings.parent / "configs" / "openpe_underlay.yaml").write_text("underlays: [\n password: hunter2hunter2\n")
+    assert run_doctor(settings) == 2
+    shown = capsys.readouterr()
+    assert "openpe_underlay.yaml:" in shown.out
+    assert "logLevel" in shown.err
+    assert "hunter2hunter2" not in shown.out + shown.err

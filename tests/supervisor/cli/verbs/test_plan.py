@@ -1,0 +1,120 @@
+"""``openperouter plan``: both differences, and exit codes for scripts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import actors.frr.preview
+import actors.netlink.preview
+from actors.netlink.planning.steps import Plan, Step
+from config.desired import DesiredState
+from config.settings import Settings
+from supervisor.cli import main
+from supervisor.runtime.faults import DependencyFault
+from tests.supervisor.cli.examples import SECRETS, api_l3vni, remember_api
+
+
+def plan(settings: Path) -> int:
+    return main(["--settings", str(settings), "plan"])
+
+
+class Making(Step):
+    """A step that says so."""
+
+    @property
+    def text(self) -> str:
+        return "router: create vrf red"
+
+
+def previews(monkeypatch: pytest.MonkeyPatch, frr: str, kernel: Plan) -> list[DesiredState]:
+    """Let FRR and the kernel answer with these differences; return what they are asked about."""
+    asked: list[DesiredState] = []
+
+    async def preview_frr(desired: DesiredState, _settings: Settings) -> str:
+        asked.append(desired)
+        return frr
+
+    async def preview_kernel(desired: DesiredState, _settings: Settings) -> Plan:
+        asked.append(desired)
+        return kernel
+
+    monkeypatch.setattr(actors.frr.preview, "preview", preview_frr)
+    monkeypatch.setattr(actors.netlink.preview, "preview", preview_kernel)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("differences", "code"),
+    [
+        (("", Plan()), 0),
+        (("+ vrf red", Plan()), 2),
+        (("", Plan((Making(),))), 2),
+        (("+ vrf red", Plan((Making(),))), 2),
+    ],
+)
+def test_the_exit_code_says_whether_there_is_anything_to_do(
+    settings: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    differences: tuple[str, Plan],
+    code: int,
+) -> None:
+    frr, kernel = differences
+    asked = previews(monkeypatch, frr, kernel)
+    assert plan(settings) == code
+    shown = capsys.readouterr().out
+    assert shown == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n"
+    assert [state.node_index for state in asked] == [3, 3]
+
+
+def test_what_frr_cannot_tell_does_not_hide_what_the_kernel_can(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(_desired: DesiredState, _settings: Settings) -> str:
+        raise DependencyFault("it hangs")
+
+    previews(monkeypatch, "", Plan((Making(),)))
+    monkeypatch.setattr(actors.frr.preview, "preview", silent)
+    assert plan(settings) == 69
+    shown = capsys.readouterr()
+    assert "create vrf red" in shown.out
+    assert "FRR cannot be asked: it hangs" in shown.err
+
+
+def test_an_unusable_underlay_changes_nothing_and_says_why(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (settings.parent / "configs" / "openpe_underlay.yaml").write_text("underlays:\n  - asn: 0\n")
+    assert plan(settings) == 78
+    assert "nothing would change" in capsys.readouterr().err
+
+
+def test_without_frr_and_namespace_it_says_so_and_leaks_nothing(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(settings) == 69
+    shown = capsys.readouterr()
+    assert "openperouter-not-there" in shown.err
+    for secret in SECRETS:
+        assert secret not in shown.out + shown.err
+
+
+def test_the_networks_of_remembered_objects_are_part_of_the_plan(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200), synced_at=time.time() - 250)
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in asked[0].l3vnis] == ["red", "blue"]
+    assert "with 1 remembered object of the API, as of 4m1" in capsys.readouterr().err
+
+
+def test_a_memory_of_no_use_is_told(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200), node="another")
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in asked[0].l3vnis] == ["red"]
+    assert "without the API's objects: " in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""Log lines carry fields, reach whoever listens, and never block or kill the daemon."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.logs import sinks
+from supervisor.logs.logger import Log, configure, get_logger, journal_name
+
+Run = Callable[[], str]
+
+
+@pytest.fixture(autouse=True)
+def pristine_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.getLogger("openperouter").setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def stderr_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Standard error goes into a file."""
+    path = tmp_path / "stderr"
+    with path.open("wb") as file:
+        monkeypatch.setattr(sinks, "STDERR", file.fileno())
+        yield path
+
+
+@pytest.fixture
+def log() -> Log:
+    return get_logger("netlink")
+
+
+def pretend_to_be_under_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = os.fstat(sinks.STDERR)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+
+
+def without_python3_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "systemd", None)
+    monkeypatch.setitem(sys.modules, "systemd.journal", None)
+
+
+def test_a_line_has_time_level_actor_message_and_fields(stderr_file: Path, log: Log) -> None:
+    configure("info")
+    log.info("underlay moved", nic="eth1", vni=100, ok=True, seconds=1.5, nothing=None, text='two "words"')
+    line = stderr_file.read_text()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} info    netlink: .*\n", line)
+    assert line.endswith('underlay moved nic=eth1 vni=100 ok=true seconds=1.5 text="two \\"words\\""\n')
+
+
+def test_text_from_outside_cannot_forge_a_line(stderr_file: Path, log: Log) -> None:
+    configure("info")
+    log.info("bad name a\n00:00 info forged\x1b[2J", name="b\nforged")
+    assert stderr_file.read_text().count("\n") == 1
+    assert "\x1b" not in stderr_file.read_text()
+
+
+def test_a_message_with_percent_signs_is_not_a_format(stderr_file: Path, log: Log) -> None:
+    configure("info")
+    log.info("100 %s of %d")
+    assert "100 %s of %d" in stderr_file.read_text()
+
+
+def test_the_level_decides_and_can_be_changed_while_running(stderr_file: Path, log: Log) -> None:
+    configure("warning")
+    log.info("hidden")
+    configure("debug")
+    log.debug("seen")
+    assert "hidden" not in stderr_file.read_text()
+    assert stderr_file.read_text().count("seen") == 1
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="'loud' is none of"):
+        configure("loud")
+
+
+def test_libraries_are_heard_from_warning_on(stderr_file: Path) -> None:
+    configure("debug")
+    logging.getLogger("pyroute2").info("chatter")
+    logging.getLogger("pyroute2").warning("trouble")
+    assert "pyroute2: trouble" in stderr_file.read_text()
+    assert "chatter" not in stderr_file.read_text()
+
+
+def test_an_exception_is_logged_with_its_traceback(stderr_file: Path, log: Log) -> None:
+    configure("info")
+    try:
+        _ = 1 / 0
+    except ZeroDivisionError:
+        log.exception("actor failed", restarts=1)
+    text = stderr_file.read_text()
+    assert "actor failed restarts=1\nTraceback" in text
+    assert "ZeroDivisionError: division by zero" in text
+
+
+def test_a_terminal_gets_colour_and_a_file_does_not(
+    stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure("info")
+    log.error("plain")
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
+    configure("info")
+    log.error("red")
+    plain, red = stderr_file.read_text().splitlines()
+    assert "\x1b" not in plain
+    assert red.startswith("\x1b[31m")
+    assert red.endswith("\x1b[0m")
+
+
+def test_the_journal_without_its_library_gets_priorities_on_every_line(
+    stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_to_be_under_the_journal(monkeypatch)
+    without_python3_systemd(monkeypatch)
+    configure("info")
+    log.warning("odd", vni=7)
+    try:
+        _ = 1 / 0
+    except ZeroDivisionError:
+        log.exception("bug")
+    lines = stderr_file.read_text().splitlines()
+    assert lines[0] == "<4>netlink: odd vni=7"
+    assert lines[1] == "<3>netlink: bug"
+    assert all(line.startswith("<3>") for line in lines[1:])
+
+
+def test_a_stale_journal_stream_is_not_believed(stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    configure("info")
+    log.info("hello")
+    assert not stderr_file.read_text().startswith("<")
+
+
+def fake_journal(monkeypatch: pytest.MonkeyPatch, send: Callable[..., None]) -> None:
+    """Stand in for python3-systemd: ``journal.send(MESSAGE, **FIELDS)``."""
+    package, journal = types.ModuleType("systemd"), types.ModuleType("systemd.journal")
+
+    def strict(message: str, **fields: Any) -> None:
+        # As the real one does, which fails for a text.
+        fields["CODE_LINE"] = f"{fields['CODE_LINE']:d}"
+        send(message, **fields)
+
+    journal.send = strict  # type: ignore[attr-defined]  # a module made for this test
+    monkeypatch.setitem(sys.modules, "systemd", package)
+    monkeypatch.setitem(sys.modules, "systemd.journal", journal)
+
+
+def test_the_journal_gets_the_fields(stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, dict[str, str]]] = []
+    fake_journal(monkeypatch, lambda message, **fields: sent.append((message, fields)))
+    pretend_to_be_under_the_journal(monkeypatch)
+    configure("info")
+    log.warning("VNI refused", vni=100, vrf="red", generation=3, message_id="ab" * 16)
+    expected = {
+        "ACTOR": "netlink",
+        "VNI": "100",
+        "VRF": "red",
+        "GENERATION": "3",
+        "MESSAGE_ID": "ab" * 16,
+        "PRIORITY": "4",
+        "SYSLOG_IDENTIFIER": "openperouter",
+    }
+    ((message, fields),) = sent
+    place = {key: fields.pop(key) for key in ("CODE_FILE", "CODE_LINE", "CODE_FUNC")}
+    assert (message, fields) == ("netlink: VNI refused vni=100 vrf=red generation=3", expected)
+    assert place["CODE_FILE"] == __file__
+    assert int(place["CODE_LINE"]) > 0
+    assert place["CODE_FUNC"] == "test_the_journal_gets_the_fields"
+    assert stderr_file.read_text() == ""
+
+
+def test_a_journal_that_refuses_does_not_lose_the_line(
+    stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(message: str, **_fields: str) -> None:
+        raise ConnectionRefusedError(message)
+
+    fake_journal(monkeypatch, refuse)
+    pretend_to_be_under_the_journal(monkeypatch)
+    configure("info")
+    log.info("hello")
+    assert stderr_file.read_text() == "<6>netlink: hello\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("vni", "VNI"),
+        ("_pid", "PID"),
+        ("9lives", "LIVES"),
+        ("a-b", "A_B"),
+        ("message", "FIELD_MESSAGE"),
+        ("__", "FIELD_"),
+    ],
+)
+def test_field_names_become_what_the_journal_accepts(key: str, name: str) -> None:
+    assert journal_name(key) == name
+    assert len(journal_name(key * 100)) <= 64
+
+
+def test_a_closed_standard_error_kills_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    monkeypatch.setattr(sinks, "STDERR", writing)
+    configure("info")
+    log.error("nobody hears this")
+    os.close(reading)
+
+
+def test_a_broken_pipe_kills_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr(sinks, "STDERR", writing)
+    configure("info")
+    for _ in range(3):
+        log.error("nobody hears this")
+    os.close(writing)
+
+
+def test_field_values_that_fail_to_print_do_not_raise(stderr_file: Path, log: Log) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    configure("info")
+    log.info("hello", value=Broken())
+    log.info("after")
+    assert "could not be formatted: ('hello',)" in stderr_file.read_text()
+    assert "after" in stderr_file.read_text()
+
+
+def test_configuring_twice_does_not_double_lines(stderr_file: Path, log: Log) -> None:
+    configure("info")
+    configure("info")
+    log.info("once")
+    assert stderr_file.read_text().count("once") == 1

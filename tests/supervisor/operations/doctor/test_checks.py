@@ -1,0 +1,445 @@
+"""Every complaint of the doctor, each from a machine with exactly that fault; silence about one that is well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.frr.driver import DAEMONS
+from actors.netlink.planning.observed import Link, NamespaceView, NicPhase, NicRecord
+from config.problems import Origin, Problem, Severity
+from config.status import ActorStatus
+from supervisor.operations.doctor import Level, examine
+from supervisor.operations.doctor.facts import (
+    ClockFacts,
+    ConfigurationFacts,
+    DaemonFacts,
+    DiskFact,
+    Facts,
+    FileFact,
+    Gap,
+)
+from tests.actors.netlink.builders import l2vni, state, underlay
+from tests.supervisor.operations.doctor.healthy_machine import (
+    ADDRESS,
+    DESIRED,
+    HOST,
+    NIC,
+    ROUTER,
+    SETTINGS,
+    STATUS,
+    WELL,
+    but,
+    complaints,
+    host_with,
+    path,
+    the_complaint,
+    unit_but,
+)
+
+FRR = "frr@perouter.service"
+DAEMON = "openperouter.service"
+PROBLEM = Problem("vni is missing", Origin("openpe_x.yaml", 3, 5))
+RECORD = NicRecord(NIC, NicPhase.MOVING, 1500, "02::1", up=True)
+
+
+def with_file(file: FileFact) -> Facts:
+    return replace(WELL, files=(file,))
+
+
+def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0") -> Facts:
+    nic = replace(ROUTER.links[NIC], mtu=mtu)
+    desired = state(underlay=underlay(NIC), l2vnis=(l2vni(vtep=vtep),))
+    return replace(
+        but("network", router=NamespaceView({**ROUTER.links, NIC: nic}, ROUTER.addresses)),
+        configuration=ConfigurationFacts(2, (), desired),
+    )
+
+
+def with_status(**changes: object) -> Facts:
+    return replace(WELL, daemon=DaemonFacts(42, "", replace(STATUS, **changes)))  # type: ignore[arg-type]
+
+
+def with_host_link(link: Link) -> Facts:
+    return but("network", host=NamespaceView({**HOST.links, link.name: link}))
+
+
+def stopped(facts: Facts, **unit: object) -> Facts:
+    units = unit_but(DAEMON, active="inactive", sub="dead", **unit).units
+    return replace(facts, units=units, daemon=DaemonFacts(0, "nobody listens"))
+
+
+#: What is wrong, and the topic, level, a word of the message and a word of the cure.
+FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
+    "no VRF": (replace(WELL, kinds={"bridge": True, "vrf": False}), "kernel", Level.ERROR, "vrf", "modprobe vrf"),
+    "clock never set": (replace(WELL, clock=ClockFacts(86400.0, None)), "clock", Level.ERROR, "2024", "set-ntp"),
+    "clock free running": (
+        replace(WELL, clock=ClockFacts(1_790_000_000.0, synchronised=False)),
+        "clock",
+        Level.WARNING,
+        "not synchronised",
+        "set-ntp",
+    ),
+    "disk scarce": (replace(WELL, disks=(DiskFact("/var", 10**7, 999),)), "disk", Level.WARNING, "/var", "df -h"),
+    "disk full": (replace(WELL, disks=(DiskFact("/var", 4096, 999),)), "disk", Level.ERROR, "/var", "df -h"),
+    "no inodes": (replace(WELL, disks=(DiskFact("/var", 10**9, 0),)), "disk", Level.ERROR, "0 files", "df -h"),
+    "writable configuration": (
+        with_file(FileFact(path("configs/openpe_x.yaml"), 0o666, sheltered=True)),
+        "files",
+        Level.ERROR,
+        "0666",
+        "chmod go-w",
+    ),
+    "somebody's configuration": (
+        with_file(FileFact(path("node-config.yaml"), 0o644, "joe", "joe")),
+        "files",
+        Level.WARNING,
+        "joe",
+        "chown root:",
+    ),
+    "open password": (
+        with_file(FileFact(path("configs/secrets/fabric"), 0o644)),
+        "files",
+        Level.ERROR,
+        "secrets/fabric",
+        "chmod 0600",
+    ),
+    "open configuration": (
+        with_file(FileFact(path("configs/openpe_x.yaml"), 0o644)),
+        "files",
+        Level.ERROR,
+        "openpe_x.yaml has mode 0644",
+        f"chmod 0600 {path('configs/openpe_x.yaml')}; or for all of them chmod 0750 {path('configs')}",
+    ),
+    "open state": (
+        with_file(FileFact(str(SETTINGS.state_dir), 0o755, directory=True)),
+        "files",
+        Level.ERROR,
+        "0755",
+        "chmod 0750",
+    ),
+    "open leftovers of a trial": (
+        with_file(FileFact(str(SETTINGS.state_dir / "before-trial" / "1234"), 0o755, directory=True)),
+        "files",
+        Level.ERROR,
+        "before-trial",
+        "chmod 0750",
+    ),
+    "trial confirmed by half": (
+        with_file(FileFact(str(SETTINGS.state_dir / "trial-accepted.json"), 0o600)),
+        "trial",
+        Level.WARNING,
+        "not in their place",
+        "try --confirm",
+    ),
+    "FRR upgraded underneath": (
+        but("frr", outdated=("bgpd", "zebra")),
+        "frr-running",
+        Level.WARNING,
+        "bgpd, zebra still run",
+        "systemctl restart frr@perouter",
+    ),
+    "networkd untold": (
+        but("managers", networkd={"ManageForeignRoutes": "no", "ManageForeignRoutingPolicyRules": "no"}),
+        "networkd",
+        Level.ERROR,
+        "ManageForeignNextHops",
+        "ManageForeignNextHops=no",
+    ),
+    "networkd contradicted": (
+        but("managers", networkd={**WELL.managers.networkd, "ManageForeignRoutes": "yes"}),  # type: ignore[union-attr]
+        "networkd",
+        Level.ERROR,
+        "ManageForeignRoutes",
+        "restart systemd-networkd",
+    ),
+    "networkd told too late": (
+        but("managers", networkd_changed=3000.0),
+        "networkd",
+        Level.WARNING,
+        "since before",
+        "restart systemd-networkd",
+    ),
+    "networkd manages us": (but("managers", unmanaged=False), "networkd", Level.WARNING, ".network", "networkctl"),
+    "NetworkManager manages us": (
+        but("managers", network_manager=False),
+        "network-manager",
+        Level.ERROR,
+        "NetworkManager",
+        "openperouter.conf",
+    ),
+    "udev gives addresses": (but("managers", link=False), "udev", Level.WARNING, ".link", "10-openperouter.link"),
+    "udev gives names": (but("managers", rules=False), "udev", Level.WARNING, "udev rule", "70-openperouter.rules"),
+    "FRR too old": (but("frr", version="10.2.1"), "frr-version", Level.ERROR, "10.2.1", "10.3"),
+    "no reload program": (but("frr", reload=False), "frr-programs", Level.ERROR, "frr-reload.py", "frr-pythontools"),
+    "no vtysh": (but("frr", vtysh=False), "frr-programs", Level.ERROR, "vtysh", "apt install frr"),
+    "no daemons file": (but("frr", daemons_file=None), "frr-daemons", Level.ERROR, "daemons", "confmiss"),
+    "bgpd off": (
+        but("frr", daemons_file={"bgpd": "no", "bfdd": "yes"}),
+        "frr-daemons",
+        Level.ERROR,
+        "bgpd",
+        "bgpd=yes",
+    ),
+    "bfdd unmentioned": (but("frr", daemons_file={"bgpd": "yes"}), "frr-daemons", Level.ERROR, "bfdd", "bfdd=yes"),
+    "boots empty": (
+        but("frr", daemons_file={"bgpd": "yes", "bfdd": "yes", "vtysh_enable": "no"}),
+        "frr-daemons",
+        Level.ERROR,
+        "at start",
+        "vtysh_enable=yes",
+    ),
+    "FRR's unit failed": (
+        unit_but(FRR, active="failed", result="exit-code"),
+        "frr-unit",
+        Level.ERROR,
+        "exit-code",
+        f"journalctl -u {FRR}",
+    ),
+    "FRR's unit not there": (unit_but(FRR, load="not-found"), "frr-unit", Level.ERROR, "not-found", "apt install"),
+    "no drop-in": (unit_but(FRR, drop_ins=()), "frr-unit", Level.ERROR, "drop-in", "daemon-reload"),
+    "FRR silent": (but("frr", running=None, silence="it hangs"), "frr-running", Level.ERROR, "it hangs", "restart"),
+    "bfdd dead": (
+        but("frr", running=DAEMONS - {"bfdd"}),
+        "frr-running",
+        Level.WARNING,
+        "without bfdd",
+        "journalctl",
+    ),
+    "bgpd dead": (but("frr", running=DAEMONS - {"bgpd"}), "frr-running", Level.ERROR, "without bgpd", "journalctl"),
+    "FRR elsewhere": (but("frr", inside=False), "frr-running", Level.ERROR, "perouter", f"systemctl restart {FRR}"),
+    "no frr.conf": (but("frr", conf=None), "frr-conf", Level.WARNING, "frr.conf", "restart openperouter"),
+    "open frr.conf": (
+        but("frr", conf=FileFact("/etc/frr/perouter/frr.conf", 0o644, "frr")),
+        "frr-conf",
+        Level.ERROR,
+        "0644",
+        "chmod 0640",
+    ),
+    "root's frr.conf": (
+        but("frr", conf=FileFact("/etc/frr/perouter/frr.conf", 0o640)),
+        "frr-conf",
+        Level.ERROR,
+        "root",
+        "chown frr:frr",
+    ),
+    "bad configuration": (
+        replace(WELL, configuration=ConfigurationFacts(3, (PROBLEM,), DESIRED)),
+        "configuration",
+        Level.ERROR,
+        "openpe_x.yaml:3:5",
+        "validate",
+    ),
+    "odd configuration": (
+        replace(WELL, configuration=ConfigurationFacts(3, (replace(PROBLEM, severity=Severity.WARNING),), DESIRED)),
+        "configuration",
+        Level.WARNING,
+        "vni is missing",
+        "validate",
+    ),
+    "nobody": (
+        replace(WELL, configuration=ConfigurationFacts(3, (), DESIRED, node_known=False)),
+        "node",
+        Level.ERROR,
+        "index",
+        "node-config.yaml",
+    ),
+    "NIC down": (
+        but("network", router=NamespaceView({NIC: Link(2, NIC, mtu=9000)})),
+        "underlay",
+        Level.ERROR,
+        "down",
+        "restart openperouter",
+    ),
+    "NIC nowhere": (but("network", router=NamespaceView()), "underlay", Level.ERROR, "neither", "interfaceName"),
+    "NIC in a bond": (
+        host_with(Link(2, NIC, master="bond0", mtu=9000), ADDRESS),
+        "underlay",
+        Level.ERROR,
+        "bond0",
+        "nomaster",
+    ),
+    "NIC bare": (host_with(Link(2, NIC, mtu=9000)), "underlay", Level.WARNING, "no address", "ip address add"),
+    "NIC not taken": (
+        host_with(Link(2, NIC, mtu=9000), ADDRESS),
+        "underlay",
+        Level.ERROR,
+        "still in the host",
+        "openperouter status",
+    ),
+    "MTU of tenants": (with_nic_mtu(1500), "mtu", Level.WARNING, "1450", "1550"),
+    "MTU of tenants over IPv6": (with_nic_mtu(1550, "2001:db8::1"), "mtu", Level.WARNING, "1480", "1570"),
+    "MTU too small": (with_nic_mtu(1300), "mtu", Level.ERROR, "too few", "1550"),
+    "no bridge": (
+        but("network", host=NamespaceView({"lo": HOST.links["lo"]})),
+        "bridges",
+        Level.ERROR,
+        "br0 is not there",
+        "ip link add br0",
+    ),
+    "no bridge by that name": (with_host_link(Link(6, "br0", "dummy")), "bridges", Level.ERROR, "br0", "type bridge"),
+    "jumbo bridge": (
+        with_host_link(Link(6, "br0", "bridge", mtu=9000)),
+        "bridges",
+        Level.WARNING,
+        "9000",
+        "ip link set br0 mtu 1500",
+    ),
+    "forwarding off": (
+        but("network", sysctls={"net.ipv4.conf.all.forwarding": "0"}),
+        "sysctls",
+        Level.ERROR,
+        "is 0",
+        "ip netns exec perouter sysctl -w net.ipv4.conf.all.forwarding=1",
+    ),
+    "forwarding off on one device": (
+        but("network", sysctls={"net.ipv4.conf.br-pe-100.forwarding": "0"}),
+        "sysctls",
+        Level.ERROR,
+        "br-pe-100",
+        "sysctl -w",
+    ),
+    "strict path filter": (
+        but("network", rp_filter={"all": "0", "host-e-110": "1"}),
+        "sysctls",
+        Level.WARNING,
+        "host-e-110",
+        "rp_filter=2",
+    ),
+    "strict path filter everywhere": (
+        but("network", rp_filter={"all": "1", "host-e-110": "0"}),
+        "sysctls",
+        Level.WARNING,
+        "host-e-110",
+        "rp_filter=2",
+    ),
+    "not enabled": (unit_but(DAEMON, enabled="disabled"), "daemon", Level.WARNING, "at boot", "systemctl enable"),
+    "stopped": (stopped(WELL), "daemon", Level.ERROR, "stopped", "systemctl start"),
+    "gave up": (
+        stopped(WELL, result="exit-code", exit_status=78),
+        "daemon",
+        Level.ERROR,
+        "78",
+        "openperouter validate",
+    ),
+    "failed": (
+        replace(unit_but(DAEMON, active="failed", result="watchdog"), daemon=DaemonFacts()),
+        "daemon",
+        Level.ERROR,
+        "watchdog",
+        "journalctl -u openperouter",
+    ),
+    "no daemon, no systemd": (
+        replace(WELL, units=None, daemon=DaemonFacts()),
+        "daemon",
+        Level.ERROR,
+        "does not run",
+        "systemctl start",
+    ),
+    "daemon mute": (
+        replace(WELL, daemon=DaemonFacts(42, "the daemon does not answer", STATUS)),
+        "daemon",
+        Level.ERROR,
+        "42",
+        "costs no packet",
+    ),
+    "degraded": (
+        with_status(phase="degraded", summary="degraded: vni 100"),
+        "daemon",
+        Level.ERROR,
+        "vni 100",
+        "openperouter status",
+    ),
+    "not ready": (with_status(ready=False, summary="not ready"), "daemon", Level.ERROR, "not ready", "status"),
+    "actor restarts": (
+        with_status(actors=(ActorStatus("health", "running", 7, "boom"),)),
+        "daemon",
+        Level.WARNING,
+        "boom",
+        "ACTOR=health",
+    ),
+    "actor down": (
+        with_status(actors=(ActorStatus("health", "backoff", 1, "boom"),)),
+        "daemon",
+        Level.WARNING,
+        "backoff",
+        "ACTOR=health",
+    ),
+    "not looked at": (
+        replace(WELL, kinds=None, gaps=(Gap("kinds", "Permission denied"),)),
+        "kinds",
+        Level.WARNING,
+        "Permission denied",
+        "as root",
+    ),
+}
+
+
+def test_a_well_machine_has_no_complaint_and_every_check_says_so() -> None:
+    assert complaints(WELL) == []
+    topics = {finding.topic for finding in examine(WELL)}
+    assert topics >= {"kernel", "clock", "disk", "files", "networkd", "network-manager", "udev"}
+    assert topics >= {"frr-version", "frr-daemons", "frr-unit", "frr-running", "frr-conf"}
+    assert topics >= {"netns", "configuration", "underlay", "mtu", "sysctls", "daemon"}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+def test_one_fault_is_one_complaint_with_its_cure(fault: tuple[Facts, str, Level, str, str]) -> None:
+    facts, topic, level, message, cure = fault
+    found = the_complaint(facts)
+    assert (found.topic, found.level) == (topic, level)
+    assert message in found.message
+    assert cure in found.cure
+
+
+def test_without_frr_its_absence_is_the_complaint_and_not_everything_that_follows() -> None:
+    facts = but("frr", version="", vtysh=False, reload=False, running=None, conf=None, inside=None)
+    found = the_complaint(facts)
+    assert (found.topic, found.cure) == ("frr-version", "apt install frr frr-pythontools")
+
+
+@pytest.mark.parametrize("version", ["10.3", "10.4.4"])
+def test_the_frr_that_may_leave_an_l3vni_stale_is_told_without_being_a_complaint(version: str) -> None:
+    findings = examine(but("frr", version=version))
+    [told] = [finding for finding in findings if finding.topic == "frr-version"]
+    assert told.level is Level.OK
+    assert "stale" in told.message
+
+
+def test_a_missing_namespace_is_an_error_with_a_cure() -> None:
+    facts = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
+    found = {finding.topic: finding for finding in complaints(facts)}
+    assert found["netns"].level is Level.ERROR
+    # FRR keeps the old one alive, nameless and with the card in it: a new one alone has neither.
+    assert found["netns"].cure.startswith(f"systemctl restart {FRR};")
+
+
+def test_an_interrupted_move_matters_only_while_nobody_goes_on_with_it() -> None:
+    facts = but("network", journal={NIC: RECORD})
+    assert complaints(facts) == []
+    topics = {finding.topic: finding for finding in complaints(stopped(facts))}
+    assert "teardown" in topics["cards"].cure
+
+
+def test_before_the_first_start_a_network_card_in_the_host_is_no_complaint() -> None:
+    facts = stopped(host_with(Link(2, NIC, mtu=9000), ADDRESS))
+    assert {finding.topic for finding in complaints(facts)} == {"daemon"}
+
+
+def test_the_managers_that_do_not_run_need_not_be_told() -> None:
+    units = {name: unit for name, unit in (WELL.units or {}).items() if not name.startswith(("systemd-net", "Network"))}
+    facts = replace(but("managers", networkd={}, unmanaged=False, network_manager=False), units=units)
+    assert complaints(facts) == []
+
+
+def test_what_could_not_be_looked_at_is_not_judged() -> None:
+    nothing_seen = Facts(SETTINGS, gaps=(Gap("frr", "it hangs"),))
+    [found] = examine(nothing_seen)
+    assert (found.topic, found.level) == ("frr", Level.WARNING)
+
+
+def test_every_complaint_has_a_cure() -> None:
+    for facts, *_ in FAULTS.values():
+        for finding in complaints(facts):
+            assert finding.cure

@@ -1,0 +1,244 @@
+"""The probes on the machine that runs the tests, and on files made for them: facts or gaps, never a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from config.settings import Settings
+from supervisor.operations.control_client import NotRunningError
+from supervisor.operations.doctor import frr_probes, machine_probes, probe, router_probes
+from supervisor.process.instance_lock import single_instance
+
+CHECKOUT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Settings:
+    """Settings of a router that is not there."""
+    return Settings(
+        node_config_file=tmp_path / "node-config.yaml",
+        configs_dir=tmp_path / "configs",
+        state_dir=tmp_path / "state",
+        run_dir=tmp_path / "run",
+        frr_etc_dir=tmp_path / "frr",
+        frr_run_dir=tmp_path / "run-frr",
+        netns="openperouter-not-there",
+        vtysh=tmp_path / "no-vtysh",
+        frr_reload=tmp_path / "no-reload",
+    )
+
+
+async def test_a_machine_without_a_router_gives_facts(nowhere: Settings, tmp_path: Path) -> None:
+    facts = await probe(nowhere, tmp_path / "openperouter.yaml")
+    assert facts.frr is not None
+    assert facts.frr.version == ""
+    assert facts.frr.running is None
+    assert facts.network is not None
+    assert facts.network.router is None
+    assert "openperouter-not-there" in facts.network.router_problem
+    assert facts.daemon is not None
+    assert facts.daemon.holder == 0
+    assert facts.clock is not None
+    assert facts.clock.now > 0
+    assert not os.listdir(tmp_path)  # noqa: PTH208 - for a moment, in a test
+
+
+async def test_a_part_that_breaks_is_a_gap_and_spoils_no_other(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: object) -> None:
+        raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr(machine_probes, "files", broken)
+    facts = await probe(nowhere, tmp_path / "openperouter.yaml")
+    assert facts.files is None
+    [gap] = [gap for gap in facts.gaps if gap.area == "files"]
+    assert "Permission denied" in gap.reason
+    assert facts.disks
+
+
+def test_the_holder_of_the_lock_is_found_without_taking_it(tmp_path: Path) -> None:
+    assert router_probes.lock_holder(tmp_path / "run" / "lock") == 0
+    with single_instance(tmp_path / "run") as lock:
+        assert router_probes.lock_holder(lock) == os.getpid()
+    assert router_probes.lock_holder(lock) == 0
+
+
+def test_a_dead_daemon_leaves_its_reason_and_no_status(nowhere: Settings) -> None:
+    found = router_probes.daemon(nowhere)
+    assert (found.holder, found.silent, found.status) == (0, str(NotRunningError("the daemon is not running")), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bgpd=yes\nbfdd=no\n", {"bgpd": "yes", "bfdd": "no"}),
+        ("# bgpd=no\nbgpd = yes # on\n", {"bgpd": "yes"}),
+        ('zebra_options="-A 127.0.0.1"\nvtysh_enable=yes\n', {"zebra_options": "-A 127.0.0.1", "vtysh_enable": "yes"}),
+    ],
+)
+async def test_the_daemons_file_is_read_as_the_shell_does(
+    nowhere: Settings, text: str, expected: dict[str, str]
+) -> None:
+    directory = nowhere.frr_etc_dir / nowhere.frr_pathspace
+    directory.mkdir(parents=True)
+    (directory / "daemons").write_text(text)
+    assert (await frr_probes.frr(nowhere)).daemons_file == expected
+
+
+async def test_daemons_whose_program_was_replaced_are_told_from_the_others(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frr_probes, "PROCESSES", tmp_path / "proc")
+    run = nowhere.frr_run_dir / nowhere.frr_pathspace
+    run.mkdir(parents=True)
+    for daemon, pid, program in (("bgpd", 7, "/usr/lib/frr/bgpd (deleted)"), ("zebra", 8, "/usr/lib/frr/zebra")):
+        (run / f"{daemon}.pid").write_text(f"{pid}\n")
+        (tmp_path / "proc" / str(pid)).mkdir(parents=True)
+        (tmp_path / "proc" / str(pid) / "exe").symlink_to(program)
+    (run / "gone.pid").write_text("9\n")
+    assert (await frr_probes.frr(nowhere)).outdated == ("bgpd",)
+
+
+SHOWN = """\
+Id=openperouter.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+UnitFileState=enabled
+Result=exit-code
+ExecMainStatus=78
+NRestarts=3
+ActiveEnterTimestamp=@1790000000
+DropInPaths=/a/x.conf /b/y.conf
+
+Id=NetworkManager.service
+LoadState=not-found
+ActiveState=inactive
+ExecMainStatus=0
+ActiveEnterTimestamp=
+"""
+
+
+async def test_systemds_answer_is_understood(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, monkeypatch, "systemctl", SHOWN)
+    units = await machine_probes.units(nowhere)
+    unit = units["openperouter.service"]
+    assert (unit.active, unit.enabled, unit.exit_status, unit.restarts) == ("failed", "enabled", 78, 3)
+    assert (unit.started, unit.drop_ins) == (1790000000.0, ("/a/x.conf", "/b/y.conf"))
+    assert units["NetworkManager.service"].load == "not-found"
+
+
+NETWORKD = """\
+# /usr/lib/systemd/networkd.conf
+[Network]
+#ManageForeignRoutes=yes
+ManageForeignRoutes=yes
+[DHCPv4]
+ManageForeignNextHops=no
+# /etc/systemd/networkd.conf.d/x.conf
+[Network]
+ManageForeignRoutes=no
+"""
+
+
+async def test_the_last_word_to_networkd_counts_in_its_section_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, monkeypatch, "systemd-analyze", NETWORKD)
+    assert (await machine_probes.managers()).networkd == {"ManageForeignRoutes": "no"}
+
+
+@pytest.mark.parametrize(
+    ("files", "kept_off"),
+    [
+        ({"usr/10-a.network": "Name=host-e-*"}, True),
+        ({"usr/10-a.network": "Name=host-e-*", "etc/10-a.network": ""}, False),
+        ({"usr/10-a.network": "Name=host-e-*", "etc/20-b.network": ""}, True),
+        ({"usr/10-a.txt": "Name=host-e-*"}, False),
+        ({}, False),
+    ],
+)
+async def test_a_file_that_is_shadowed_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], *, kept_off: bool
+) -> None:
+    program(tmp_path, monkeypatch, "systemd-analyze", "")
+    monkeypatch.setattr(machine_probes, "_ROOTS", (tmp_path / "etc", tmp_path / "usr"))
+    for name, text in files.items():
+        root, _, file = name.partition("/")
+        directory = tmp_path / root / "systemd" / "network"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / file).write_text(text)
+    assert (await machine_probes.managers()).unmanaged is kept_off
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in place of the file system's root, with what the package tells other programs."""
+    subprocess.run(["sh", CHECKOUT / "packaging/networkd/install.sh", tmp_path / "root"], check=True)
+    monkeypatch.setattr(machine_probes, "_ROOTS", (tmp_path / "root/etc", tmp_path / "root/usr/lib"))
+    return tmp_path / "root"
+
+
+async def test_what_the_package_tells_other_programs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
+    program(tmp_path, monkeypatch, "systemd-analyze", "")
+    told = await machine_probes.managers()
+    assert (told.network_manager, told.link, told.rules) == (True, True, True)
+    for shadow in ("systemd/network/10-openperouter.link", "udev/rules.d/70-openperouter.rules"):
+        (root / "etc" / shadow).parent.mkdir(parents=True)
+        (root / "etc" / shadow).symlink_to("/dev/null")
+    told = await machine_probes.managers()
+    assert (told.network_manager, told.link, told.rules) == (True, False, False)
+
+
+def test_modes_and_owners_are_read(nowhere: Settings, tmp_path: Path) -> None:
+    secret = nowhere.configs_dir / "secrets" / "fabric"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("x")
+    secret.chmod(0o644)
+    found = {fact.path: fact for fact in machine_probes.files(nowhere, tmp_path / "openperouter.yaml")}
+    assert found[str(secret)].mode == 0o644
+    assert found[str(secret.parent)].directory
+
+
+@pytest.mark.parametrize(("mode", "sheltered"), [(0o755, False), (0o711, False), (0o750, True), (0o700, True)])
+def test_a_file_is_sheltered_by_any_directory_above_it(nowhere: Settings, mode: int, *, sheltered: bool) -> None:
+    # Not tmp_path, which pytest keeps others out of.
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "configs" / "openpe_x.yaml"
+        file.parent.mkdir()
+        file.write_text("x")
+        Path(name).chmod(mode)
+        settings = nowhere.model_copy(update={"configs_dir": file.parent})
+        found = {fact.path: fact for fact in machine_probes.files(settings, file.parent / "openperouter.yaml")}
+    assert found[str(file)].sheltered is sheltered
+    assert found[str(file.parent)].sheltered is sheltered
+
+
+def test_what_trials_leave_behind_is_looked_at(nowhere: Settings, tmp_path: Path) -> None:
+    saved = nowhere.state_dir / "before-trial" / "1234"
+    saved.mkdir(parents=True)
+    (saved / "openpe_x.yaml").write_text("x")
+    (nowhere.state_dir / "mirror-key").write_text("x")
+    found = {fact.path for fact in machine_probes.files(nowhere, tmp_path / "openperouter.yaml")}
+    assert found >= {str(saved), str(saved.parent), str(nowhere.state_dir / "mirror-key")}
+    assert str(saved / "openpe_x.yaml") not in found
+
+
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
+    """Put a program that says something first on the path."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "says").write_text(says)
+    (directory / name).write_text(f"#!/bin/sh\ncat {directory}/says\n")
+    (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=":")

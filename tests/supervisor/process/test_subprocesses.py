@@ -1,0 +1,122 @@
+"""Programs are run, fed, bounded in time and output, and killed with their whole family. Uses real processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from supervisor.process import subprocesses
+from supervisor.process.subprocesses import CommandMissing, CommandTimeout, CommandTooTalkative, Completed, run_command
+from supervisor.runtime.faults import DependencyFault
+
+#: Prints its own and its grandchild's process id, then both hang; the grandchild keeps the output open.
+FAMILY = "sleep 1000 & echo $$ $!; wait"
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until_dead(pid: int) -> None:
+    """Wait for a killed process to go; the test's own timeout bounds it."""
+    with trio.fail_after(10):
+        while alive(pid):  # noqa: ASYNC110 - the kernel gives no event for somebody else's child
+            await trio.sleep(0.01)
+
+
+async def test_output_and_exit_code_are_returned() -> None:
+    result = await run_command(["sh", "-c", "echo out; echo err >&2; exit 3"], seconds=10)
+    assert result == Completed(("sh", "-c", "echo out; echo err >&2; exit 3"), 3, "out\n", "err\n")
+
+
+async def test_standard_input_is_fed_and_closed() -> None:
+    text = "grün\n" * 100_000
+    assert (await run_command(["cat"], seconds=30, stdin=text)).stdout == text
+
+
+async def test_without_input_the_program_reads_nothing() -> None:
+    assert (await run_command(["cat"], seconds=10)).stdout == ""
+
+
+async def test_a_program_may_ignore_its_input() -> None:
+    result = await run_command(["sh", "-c", "exec <&-; exit 4"], seconds=10, stdin="x" * 10_000_000)
+    assert result.returncode == 4
+
+
+async def test_the_environment_is_replaced() -> None:
+    assert (await run_command(["/usr/bin/env"], seconds=10, env={"A": "1"})).stdout == "A=1\n"
+
+
+async def test_undecodable_output_does_no_harm() -> None:
+    assert (await run_command(["printf", "\\377x"], seconds=10)).stdout == "\ufffdx"
+
+
+@pytest.mark.parametrize("program", ["/nonexistent/vtysh", "/etc/passwd"])
+async def test_a_program_that_cannot_be_started_is_a_dependency_fault(program: str) -> None:
+    with pytest.raises(CommandMissing, match=program) as caught:
+        await run_command([program], seconds=10)
+    assert isinstance(caught.value, DependencyFault)
+
+
+async def test_the_deadline_kills_the_grandchild_too_and_keeps_what_was_said() -> None:
+    with pytest.raises(CommandTimeout, match=r"within 0\.5 s") as caught:
+        await run_command(["sh", "-c", FAMILY], seconds=0.5)
+    child, grandchild = (int(word) for word in caught.value.stdout.split())
+    await until_dead(child)
+    await until_dead(grandchild)
+
+
+async def test_the_deadline_kills_a_grandchild_that_outlives_its_parent() -> None:
+    with pytest.raises(CommandTimeout) as caught:
+        await run_command(["sh", "-c", "sleep 1000 & echo $!"], seconds=0.5)
+    await until_dead(int(caught.value.stdout))
+
+
+async def test_a_program_that_ignores_polite_signals_is_killed_as_well() -> None:
+    with pytest.raises(CommandTimeout) as caught:
+        await run_command(["sh", "-c", "trap '' TERM INT HUP; echo $$; while :; do sleep 1; done"], seconds=0.5)
+    await until_dead(int(caught.value.stdout))
+
+
+async def test_cancelling_the_caller_kills_the_family(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    async with trio.open_nursery() as nursery:
+
+        async def run() -> None:
+            await run_command(
+                ["sh", "-c", f"(sleep 1000 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait)"], seconds=60
+            )
+
+        nursery.start_soon(run)
+        with trio.fail_after(10):
+            while not pids.exists():  # noqa: ASYNC110 - waits for a real process
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    for pid in pids.read_text().split():
+        await until_dead(int(pid))
+
+
+async def test_the_program_has_its_own_session() -> None:
+    script = "import os; print(os.getsid(0) == os.getpid())"
+    assert (await run_command([sys.executable, "-c", script], seconds=30)).stdout == "True\n"
+
+
+async def test_endless_output_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocesses, "MAX_OUTPUT", 100_000)
+    with pytest.raises(CommandTooTalkative, match="100000 bytes"):
+        await run_command(["yes"], seconds=30)
+
+
+async def test_a_process_that_does_not_die_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocesses, "REAP_SECONDS", 0.1)
+    monkeypatch.setattr(os, "killpg", lambda *_arguments: None)
+    with pytest.raises(CommandTimeout):
+        await run_command(["sleep", "2"], seconds=0.1)

@@ -1,0 +1,47 @@
+"""Specs refuse nonsense; a status knows when its child is overdue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.child import ChildSpec, ChildState, ChildStatus
+
+
+async def body(_ctx: ActorContext) -> None:
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    "nonsense", [{"name": ""}, {"start_timeout": 0}, {"progress_deadline": -1}, {"shutdown_timeout": -1}]
+)
+def test_a_spec_without_a_name_or_with_impossible_times_is_refused(nonsense: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="child"):
+        ChildSpec(**{"name": "a", "run": body, **nonsense})  # type: ignore[arg-type]  # one field at a time
+
+
+BUSY = ChildStatus("a", ChildState.RUNNING, progress_age=60, progress_deadline=60)
+
+
+def test_a_busy_child_is_frozen_when_its_progress_is_as_old_as_its_deadline() -> None:
+    assert BUSY.frozen
+    assert not replace(BUSY, progress_age=59.9).frozen
+
+
+def test_an_idle_child_is_never_frozen() -> None:
+    assert not replace(BUSY, mode="idle", progress_age=1e9).frozen
+
+
+def test_a_working_child_is_frozen_only_well_beyond_its_declared_deadline() -> None:
+    working = replace(BUSY, mode="working", activity="frr-reload", progress_age=1e9)
+    assert not replace(working, activity_remaining=10).frozen
+    assert not replace(working, activity_remaining=-59).frozen
+    assert replace(working, activity_remaining=-60).frozen
+
+
+@pytest.mark.parametrize("state", [state for state in ChildState if state is not ChildState.RUNNING])
+def test_only_a_running_child_can_be_frozen(state: ChildState) -> None:
+    assert not replace(BUSY, state=state).frozen

@@ -1,0 +1,58 @@
+"""What becomes of a reload when something of the configuration does not come up: from FRR's answers to the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.health.assess import assess
+from actors.report.status_builder import Inputs, Process, compose
+from config.desired import DesiredState
+from config.problems import Origin
+from config.status import Status
+from supervisor.control import verdict
+from tests.actors.health.examples import applied, desired, observed
+
+REQUEST = 3
+BY_FILE = Origin("/etc/openperouter/configs/openpe_vnis.yaml", 2)
+BY_OBJECT = Origin(namespace="tenants", name="red", resource_version="17")
+
+
+def requested(origin: Origin) -> DesiredState:
+    """Return the state that a reload has led to, with an L3VNI from a place."""
+    state = desired(4, reload_id=REQUEST)
+    (red,) = state.l3vnis
+    return replace(state, l3vnis=(replace(red, origin=origin),))
+
+
+def status_of(state: DesiredState, *, settling: bool) -> Status:
+    """Return the status when bgpd has not taken up the L3VNI."""
+    stages = applied(state, settling=settling)
+    health = assess(stages, replace(observed("up"), l3vnis={"default": 0, "red": 0}))
+    process = Process(
+        version="0.1.0", pid=42, boot_id="boot", started_at=1000.0, configs_dir="/etc/openperouter/configs"
+    )
+    return compose(Inputs(process, desired=state, frr=stages.frr, kernel=stages.kernel, health=health), 2000.0)
+
+
+@pytest.mark.parametrize("origin", [BY_FILE, BY_OBJECT])
+def test_a_reload_is_not_decided_before_a_vni_had_its_time(origin: Origin) -> None:
+    status = status_of(requested(origin), settling=True)
+    assert (status.ready, verdict(status, REQUEST)) == (False, None)
+
+
+def test_a_vni_of_a_file_that_does_not_come_up_ends_the_reload_with_its_reason() -> None:
+    status = status_of(requested(BY_FILE), settling=False)
+    outcome = verdict(status, REQUEST)
+    assert outcome is not None
+    assert (outcome["ok"], outcome["reason"]) == (False, "1 problem(s) remain, everything else is in force")
+    assert "bgpd's VRF red has not taken it up" in str(outcome["problems"])
+    assert (status.ready, status.phase) == (True, "degraded")
+    assert status.summary.startswith("degraded: L3VNI red: up in zebra, but bgpd's VRF red has not taken it up")
+
+
+def test_a_vni_of_an_object_that_does_not_come_up_ends_the_reload_well() -> None:
+    outcome = verdict(status_of(requested(BY_OBJECT), settling=False), REQUEST)
+    assert outcome is not None
+    assert (outcome["ok"], outcome["problems"]) == (True, [])
