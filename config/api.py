@@ -4,8 +4,8 @@
 
 Not knowing is not "none": a snapshot is complete, or it is not published. When the server goes away the last one stays,
 with ``live`` False. Objects are kept as the server sent them, and are validated where they are merged with the files
-(:mod:`config.sources.api_objects`), so that one definition of a rule serves both and a remembered snapshot is read anew by
-whatever version of the program runs.
+(:mod:`config.sources.api_objects`), so that one definition of a rule serves both and a remembered snapshot is read
+again by whatever version of the program runs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ApiReach(StrEnum):
 class ApiCredentials:
     """How to talk to one server. Certificates are PEM texts; ``source`` is the file that a user would mend.
 
-    ``expires_at`` (Unix seconds) is when they have to be loaded anew; None: when the files change.
+    ``expires_at`` (Unix seconds) is when they have to be loaded again; None: when the files change.
     """
 
     server: str

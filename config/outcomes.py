@@ -72,7 +72,7 @@ class FrrOutcome:
 class KernelOutcome:
     """What became of a desired state in the kernel; same meaning of ``applied``, ``changed`` and ``failures``.
 
-    A state without any of its underlay's cards is not ``applied``, whatever else was done: the node reaches nobody.
+    A state without any of its underlay's NICs is not ``applied``, whatever else was done: the node reaches nobody.
 
     ``writes`` counts netlink and sysctl writes of this pass: 0 on a converged node.
     """

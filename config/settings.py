@@ -101,7 +101,11 @@ class Settings(BaseModel):
     )
     log_level: LogLevelWord = Field(default="info", description="How much the daemon logs.")
     audit_interval_seconds: float = Field(
-        default=60.0, ge=1, le=86400, allow_inf_nan=False, description="How often the kernel and FRR are compared anew."
+        default=60.0,
+        ge=1,
+        le=86400,
+        allow_inf_nan=False,
+        description="How often the kernel and FRR are compared again.",
     )
     settle_seconds: float = Field(
         default=0.5,

@@ -33,7 +33,7 @@ from .logs.logger import get_logger
 from .runtime.actor import ActorContext
 from .runtime.channel import Latest
 
-LOG = get_logger("control")
+log = get_logger("control")
 
 #: The longest request has three short members; anything beyond this is not ours.
 MAX_REQUEST_BYTES: Final = 4096
@@ -55,7 +55,7 @@ class BadRequestError(Exception):
 
 
 async def run(ctx: ActorContext, *, path: Path, status: Latest[Status], request_reload: RequestReload) -> None:
-    """Serve the control socket at ``path`` for ever.
+    """Serve the control socket at ``path`` indefinitely.
 
     ``request_reload`` asks for a reload, exactly as SIGHUP does, and returns the id of the request. Raises ``OSError``
     when the socket cannot be made.
@@ -110,7 +110,7 @@ class _Server:
             async with stream:
                 await self._serve(stream)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            LOG.debug("a client left or stalled")
+            log.debug("a client left or stalled")
         finally:
             self._connections -= 1
 
@@ -155,7 +155,7 @@ class _Server:
 
     async def _reload(self, stream: trio.SocketStream, seconds: float) -> None:
         reload_id = self._request_reload()
-        LOG.info("reload requested over the control socket", reload_id=reload_id)
+        log.info("reload requested over the control socket", reload_id=reload_id)
         await _send(stream, {"event": "requested", "reload_id": reload_id})
         with trio.move_on_after(seconds):
             await _send(stream, await self._decided(stream, reload_id))
@@ -248,7 +248,7 @@ def _check_peer(stream: trio.SocketStream) -> None:
     """
     _, uid, gid = struct.unpack("3i", stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if not may_connect(uid, {gid, *_peer_groups(stream)}):
-        LOG.warning("refused a client of the control socket", message_id=message_ids.CLIENT_REFUSED, uid=uid, gid=gid)
+        log.warning("refused a client of the control socket", message_id=message_ids.CLIENT_REFUSED, uid=uid, gid=gid)
         raise BadRequestError("permission denied")
 
 

@@ -21,7 +21,7 @@ from .runtime.tree import Ending
 from .version import VERSION
 from .wiring import Tree
 
-LOG = get_logger("supervisor")
+log = get_logger("supervisor")
 
 
 def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
@@ -46,7 +46,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
 def usable(problems: tuple[Problem, ...]) -> bool:
     """Log the settings' problems; return whether the daemon can run with them."""
     for problem in problems:
-        (LOG.error if errors([problem]) else LOG.warning)(str(problem), message_id=message_ids.SETTINGS_PROBLEM)
+        (log.error if errors([problem]) else log.warning)(str(problem), message_id=message_ids.SETTINGS_PROBLEM)
     return not errors(problems)
 
 
@@ -58,7 +58,7 @@ async def live(settings: Settings, settings_file: Path, notifier: Notifier) -> E
         notifier.stopping()
         tree.stop()
 
-    LOG.info("starting", version=VERSION, configs=settings.configs_dir, netns=settings.netns)
+    log.info("starting", version=VERSION, configs=settings.configs_dir, netns=settings.netns)
     async with trio.open_nursery() as nursery:
 
         async def receive_signals(*, task_status: trio.TaskStatus[None]) -> None:
@@ -75,9 +75,9 @@ def finish(notifier: Notifier, ending: Ending) -> int:
     """Say why the process ends, to the log and to systemd; return its exit code."""
     notifier.stopping()
     if ending.exit_code == EXIT_OK:
-        LOG.info("stopped; forwarding goes on", message_id=message_ids.STOPPED, reason=ending.reason)
+        log.info("stopped; forwarding goes on", message_id=message_ids.STOPPED, reason=ending.reason)
     else:
-        LOG.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
+        log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
         notifier.status(ending.reason)
         notifier.failing(ending.exit_code)
     return ending.exit_code

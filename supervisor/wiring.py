@@ -89,7 +89,7 @@ class Tree:
         self.supervisor.stop()
 
     async def follow_children(self) -> None:
-        """Tick ``channels.children`` at every change of a child's state, for ever."""
+        """Tick ``channels.children`` at every change of a child's state, indefinitely."""
         changes = self.supervisor.statuses.reader()
         tick = 0
         while True:

@@ -10,7 +10,7 @@ l3passthroughs and rawfrrconfigs of network.openperouter.io/v1alpha1:
     create   POST   .../namespaces/NAMESPACE/PLURAL          a mirror that is missing (also with dryRun=All, see below)
     patch    PATCH  .../namespaces/NAMESPACE/PLURAL/NAME     a merge patch of what differs, with its resourceVersion
     delete   DELETE .../namespaces/NAMESPACE/PLURAL/NAME     by uid and resourceVersion: of what no file has any more,
-                                                             and of what must not change but can be created anew
+                                                             and of what must not change but can be created again
     get      GET    .../namespaces/NAMESPACE/PLURAL/NAME     only when a name is taken by what no watch here shows
 
 and on routernodeconfigurationstatuses:
@@ -50,7 +50,7 @@ from .planning import Change, Plan, Renamed, mirrors, plan, renamed
 from .schedule import Turns
 from .writer import NameTakenError, carry_out
 
-LOG = get_logger("mirror")
+log = get_logger("mirror")
 
 #: Seconds for reading the key, 32 bytes on a local disk.
 KEY_SECONDS: Final = 20.0
@@ -70,7 +70,7 @@ async def run(
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
     chance: Callable[[], float] = random.random,
 ) -> None:
-    """Mirror for ever; ``chance`` returns a random number in [0, 1).
+    """Mirror indefinitely; ``chance`` returns a random number in [0, 1).
 
     Raises :class:`DependencyFault` where the key of the proofs can be neither read nor made.
     """
@@ -208,7 +208,7 @@ class _Mirror:
             return
         except ApiError as error:
             # Nothing is lost but time.
-            LOG.debug("the nodes are not counted", error=str(error))
+            log.debug("the nodes are not counted", error=str(error))
         self.turns.asked(nodes, trio.current_time())
 
     async def _pass(self, basis: _Basis, todo: Plan) -> None:

@@ -1,4 +1,4 @@
-"""When each change may be sent: not again before its effect can be seen, and not for ever against a wall.
+"""When each change may be sent: not again before its effect can be seen, and not indefinitely against a wall.
 
 The snapshot lags behind what was written, so a change is planned again until the watch shows it. What the server makes
 of a wish is remembered: where it defaults or drops a field that the model does not know, that is as good as it gets.

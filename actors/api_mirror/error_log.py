@@ -21,7 +21,7 @@ from supervisor.logs.throttle import RepeatLimiter
 from .planning import Change
 from .writer import NameTakenError
 
-LOG = get_logger("mirror")
+log = get_logger("mirror")
 
 #: Passes after which a conflict is no longer the ordinary one of a snapshot that is a moment behind.
 PATIENCE_WITH_CONFLICTS: Final = 4
@@ -36,7 +36,7 @@ _DONE: Final = {"create": "created", "patch": "updated", "delete": "deleted"}
 class Telling:
     """Remembers what was said."""
 
-    repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(LOG))
+    repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
     #: In how many passes each subject has failed in a row.
     passes: Counter[str] = field(default_factory=Counter)
     strangers: set[tuple[ResourceId, str]] = field(default_factory=set)
@@ -49,7 +49,7 @@ class Telling:
         counts = {word: sum(change.verb == verb for change in changes) for verb, word in _DONE.items()}
         shown = {word: count for word, count in counts.items() if count}
         if shown:
-            LOG.info("the API shows the files' resources anew", **shown, objects=_names(changes))
+            log.info("updated the files' resources in the API", **shown, objects=_names(changes))
 
     def server_failed(self, error: ApiError) -> None:
         """Say that the server takes nothing at all."""
@@ -82,7 +82,7 @@ class Telling:
 
     def gave_way(self, change: Change, error: NameTakenError) -> None:
         """Say that a mirror gets another name."""
-        LOG.warning(
+        log.warning(
             f"not mirrored under its own name, but with a digest in it: {error}",
             message_id=message_ids.MIRROR_NAME_TAKEN,
             kind=change.id.kind,
@@ -95,7 +95,7 @@ class Telling:
         self.rivals.update(rivals)
         for one in sorted(set(undone) - self.fought_over, key=str):
             who = "another machine that has this node's name" if one in self.rivals else "somebody"
-            LOG.warning(
+            log.warning(
                 f"{who} keeps changing the mirror; it is put back ever more slowly",
                 message_id=message_ids.MIRROR_FIGHT,
                 kind=one.kind,
@@ -103,7 +103,7 @@ class Telling:
                 name=one.name,
             )
         for one in sorted(self.fought_over - set(undone), key=str):
-            LOG.info(f"nobody changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
+            log.info(f"nobody changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
         self.fought_over = set(undone)
         self.rivals &= self.fought_over | set(rivals)
 
@@ -111,7 +111,7 @@ class Telling:
         """Say once of each object that its label claims what is not so."""
         found = {(stranger.id, stranger.uid): stranger for stranger in strangers}
         for key in found.keys() - self.strangers:
-            LOG.warning(
+            log.warning(
                 "labelled as a mirror of this node's files, but this node did not write it: it counts as any other "
                 "object and is never deleted from here; remove the label, or the object if it is a leftover",
                 message_id=message_ids.MIRROR_STRANGER,

@@ -119,7 +119,7 @@ def is_proven(observed: ApiObject, wanted: ApiObject) -> bool:
 def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
     """Return which other node an object says that it is of, by label or owner; empty when it says nothing of that.
 
-    A Node that was made anew has another uid, and is the same node.
+    A Node that was made again has another uid, and is the same node.
     """
     label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels.get(STATIC_NODE_LABEL)
     if label and label != ours:

@@ -1,9 +1,10 @@
 """Publish the way to the API server: as soon as there is one, whenever it changes, and why there is none.
 
 Three things are kept apart: what the files say (:mod:`.watching`), what the credentials in them are
-(:mod:`actors.lib.kube.credentials`), and what a server says to them (:mod:`.asking`). While a server answers, it is left alone:
-the streams of those who use it notice its loss by themselves, and five thousand nodes that asked for nothing else than
-an answer would be a load. Only files are looked at, about once a second, and credentials that end are read again.
+(:mod:`actors.lib.kube.credentials`), and what a server says to them (:mod:`.asking`). While a server answers, it is
+left alone: the streams of those who use it notice its loss by themselves, and five thousand nodes that asked for
+nothing else than an answer would be a load. Only files are looked at, about once a second, and credentials that end
+are read again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ async def run(
     wall: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> None:
-    """Follow files and server for ever. ``wall`` is the clock in Unix seconds, ``chance`` a random number in [0, 1)."""
+    """Follow files and server. ``wall`` is the clock in Unix seconds, ``chance`` a random number in [0, 1)."""
     kubeconfig = kubeconfig_path(settings)
     settings.run_dir.mkdir(parents=True, exist_ok=True)
     remove_stale(settings.run_dir)

@@ -53,7 +53,7 @@ async def run(
     out: Latest[ApiSnapshot],
     connect: Connect = KubeClient,
 ) -> None:
-    """Follow for ever. Raises :class:`DependencyFault` where the key to this node's own objects cannot be had."""
+    """Follow indefinitely. Raises :class:`DependencyFault` where the key to this node's own objects cannot be had."""
     key = _key(settings)
     changes: Latest[None] = Latest("crd_watch.changes")
     publisher = Publisher(ctx, out, changes)

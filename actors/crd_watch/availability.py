@@ -27,7 +27,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 #: Most seconds before a probe: the first ones after a loss, and later ones. In between it is as long as the server has
 #: been away, so that it is missed for no more than twice the time that it needs.
@@ -82,7 +82,7 @@ class Gate:
             self._closed.set()
 
     async def keep(self) -> None:
-        """Open the gate whenever the server is there; for ever."""
+        """Open the gate whenever the server is there; indefinitely."""
         # At the start nobody has lost anything yet, so there is nothing to wait for.
         await self._find_server(most_seconds=0.0)
         while True:
@@ -112,7 +112,7 @@ class Gate:
         self._tell("")
         if told:
             fields = {"server": self._client.credentials.server, "away_seconds": round(away, 1)}
-            LOG.info("the API server is there", message_id=message_ids.API_BACK, **fields)
+            log.info("the API server is there", message_id=message_ids.API_BACK, **fields)
         if lost:
             self._returned()
         self._server_seen = True
@@ -120,7 +120,7 @@ class Gate:
     def _tell_lost(self, error: ApiError) -> None:
         words = {UnreachableError: "does not answer", CredentialsError: "refuses the credentials"}
         in_force = "what it said last" if self._server_seen else "what is known without it"
-        LOG.warning(
+        log.warning(
             f"the API server {words.get(type(error), 'is not ready')}",
             message_id=message_ids.API_REFUSED if isinstance(error, CredentialsError) else message_ids.API_LOST,
             server=self._client.credentials.server,

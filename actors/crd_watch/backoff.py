@@ -21,7 +21,7 @@ from supervisor.runtime.restart_policy import Backoff
 SLOW: Final = Backoff(first=2, longest=60, jitter=0.5)
 #: For what passes by itself.
 USUAL: Final = Backoff(first=1, longest=30, jitter=0.5)
-#: Most seconds before a list is read anew: a restarted server must not meet all nodes' lists in one moment.
+#: Most seconds before a list is read again: a restarted server must not meet all nodes' lists in one moment.
 RELIST_SECONDS: Final = 3.0
 GONE: Final = Backoff(first=RELIST_SECONDS, longest=60, jitter=0)
 #: For a stream that keeps breaking although the server answers.
@@ -47,7 +47,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What to do: the condition that shows, seconds to wait, whether to list anew, whether to look for the server."""
+    """What to do: the condition that shows, seconds to wait, whether to list again, whether to look for the server."""
 
     condition: Condition
     seconds: float = 0.0

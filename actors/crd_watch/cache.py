@@ -28,7 +28,7 @@ from .decoding import api_node, is_behind, password, whole
 from .stores import KindStore, SingleStore
 from .watch_state import Track
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 #: As many as one underlay has neighbours: each costs a connection.
 MOST_SECRETS: Final = 128
@@ -36,7 +36,7 @@ _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class World:
-    """What is known; made anew for another server or another name of the node.
+    """What is known; made again for another server or another name of the node.
 
     ``changes`` wakes who looks at it, ``remembered`` returns the labels that the node had in an earlier life.
     """
@@ -160,7 +160,7 @@ class World:
         """Follow up a list, which also tells how far the server is.
 
         A server with older data than we have seen (etcd was put back from a backup) answers watches from our versions
-        not with an error, but with silence: then everything is listed anew.
+        not with an error, but with silence: then everything is listed again.
         """
         if is_behind(version, track.version):
             for other in self.all_tracks():
@@ -211,7 +211,7 @@ class World:
         if labels is None or labels == self._labels:
             return
         if self._node.value is None:
-            LOG.info("the Node cannot be had; the labels that it had last choose among the objects", node=self.name)
+            log.info("the Node cannot be had; the labels that it had last choose among the objects", node=self.name)
         self._labels = labels
         for track in self.tracks:
             if isinstance(track.store, KindStore):

@@ -23,7 +23,7 @@ from supervisor.runtime.restart_policy import Backoff
 from .availability import Gate
 from .backoff import RELIST_SECONDS
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 #: Lists of one kind a second, of all nodes together.
 RATE: Final = 100.0
@@ -46,7 +46,7 @@ class Crowd:
         return max(RELIST_SECONDS, (self.nodes - 1) / RATE)
 
     async def count(self, client: KubeClient, gate: Gate, path: str, chance: Callable[[], float]) -> None:
-        """Ask now and then, for ever; ``path`` is that of the collection with one object for each node.
+        """Ask now and then, indefinitely; ``path`` is that of the collection with one object for each node.
 
         Over other credentials it goes on where it was: they may come more often than it asks.
         """
@@ -61,7 +61,7 @@ class Crowd:
                 page = await client.get(path, {"limit": 1})
             except ApiError as error:
                 # Nothing is lost: the streams tell what is wrong with the server.
-                LOG.debug("the nodes are not counted", error=summarize(error))
+                log.debug("the nodes are not counted", error=summarize(error))
                 continue
             more = page.get("metadata", {}).get("remainingItemCount")
             self.nodes = max(1, len(page.get("items") or ()) + (more if isinstance(more, int) else 0))

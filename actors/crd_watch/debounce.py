@@ -46,7 +46,7 @@ class Settling:
         return min(self.last + quiet if calm and self.count else math.inf, self._ceiling())
 
     def told(self, now: float) -> None:
-        """Begin anew: everything seen so far was told."""
+        """Begin again: everything seen so far was told."""
         in_time = now < self._ceiling()
         self.rounds = 0 if in_time else min(self.rounds + 1, MOST_ROUNDS)
         self.first, self.last, self.count = math.inf, -math.inf, 0

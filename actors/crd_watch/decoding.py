@@ -2,7 +2,8 @@
 
 Only what some reader needs: an object comes with kilobytes about who managed which field, and kubectl leaves a copy of
 the whole manifest, passwords and all, in an annotation. Everything here raises
-:class:`~actors.lib.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API server.
+:class:`~actors.lib.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API
+server.
 """
 
 from __future__ import annotations

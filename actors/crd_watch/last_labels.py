@@ -1,6 +1,6 @@
 """The labels that this node had when the last snapshot was accepted, for a node whose Node object cannot be had.
 
-A Node that was deleted is made anew by the kubelet, over a way that may need the very networks that its labels chose.
+A Node that was deleted is made again by the kubelet, over a way that may need the very networks that its labels chose.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from config.store.api_snapshot_file import FILE, ApiMemoryError, from_json
 from supervisor.logs.logger import get_logger
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 
 def remembered_labels(state_dir: Path, name: str) -> Mapping[str, str] | None:
@@ -22,6 +22,6 @@ def remembered_labels(state_dir: Path, name: str) -> Mapping[str, str] | None:
         return None
     except (OSError, ApiMemoryError) as error:
         # Who keeps the memory says so; here it is as good as none.
-        LOG.debug("the node's labels are not remembered", error=error)
+        log.debug("the node's labels are not remembered", error=error)
         return None
     return memory.snapshot.chosen_by if memory.snapshot is not None and memory.node_name == name else None

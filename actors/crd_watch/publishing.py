@@ -20,7 +20,7 @@ from .debounce import Settling
 from .facts import facts
 from .watch_state import GRACE_SECONDS
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 #: For so long after a loss the other streams' changes wait for what the lost one has missed, seconds.
 RESUMING_SECONDS: Final = 5.0
@@ -57,7 +57,7 @@ class Publisher:
         self._changes.set(None)
 
     async def run(self) -> None:
-        """Publish for ever. The actor is idle whenever this task is: the streams' waits are waits for input."""
+        """Publish indefinitely. The actor is idle whenever this task is: the streams' waits are waits for input."""
         changes = self._changes.reader()
         while True:
             changes.take()
@@ -105,10 +105,10 @@ class Publisher:
         if last is None or last.live != snapshot.live:
             fields = {"objects": len(snapshot.objects), "mirrored": len(snapshot.mirrored)}
             if snapshot.live:
-                LOG.info("follows the API server", message_id=message_ids.API_FOLLOWED, **fields)
+                log.info("follows the API server", message_id=message_ids.API_FOLLOWED, **fields)
             else:
                 message = "the API server's state is not followed any more"
-                LOG.warning(message, message_id=message_ids.API_NOT_FOLLOWED, **fields)
+                log.warning(message, message_id=message_ids.API_NOT_FOLLOWED, **fields)
 
     def _synced_at(self, *, live: bool) -> float:
         """Return until when the content is known to be true."""

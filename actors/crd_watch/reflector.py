@@ -1,4 +1,4 @@
-"""One stream: a list, then a watch that goes on from it, for ever, whatever happens in between.
+"""One stream: a list, then a watch that goes on from it, indefinitely, whatever happens in between.
 
 After any end of a watch the next one begins at the last version seen. A list is read only where there is no such
 version or the server no longer knows it (410, as an answer or inside the stream); it is a consistent one (no
@@ -29,7 +29,7 @@ from .cache import World
 from .decoding import is_behind, items, version_of
 from .watch_state import Track
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 #: A watch that ends sooner, without a word, did not work.
 LIVELY_SECONDS: Final = 5.0
@@ -187,24 +187,24 @@ class Stream:
         track = self._track
         condition = reaction.condition
         if condition is track.told or condition not in _TOLD or isinstance(error, ThrottledError):
-            LOG.debug("a stream goes on", resource=track.resource, condition=condition, error=summarize(error))
+            log.debug("a stream goes on", resource=track.resource, condition=condition, error=summarize(error))
             return
         track.told = condition
         fields = {"message_id": _TOLD[condition], "resource": track.resource, "verb": track.verb}
         fields["error"] = summarize(error)
         if condition is not Condition.MISSING:
             in_force = "what is known of them" if track.store.known else "what is remembered of them"
-            LOG.warning(f"the API server's objects cannot be read: {condition}", **fields, in_force=in_force)
+            log.warning(f"the API server's objects cannot be read: {condition}", **fields, in_force=in_force)
         elif track.store.empty:
-            LOG.info("a kind is not installed on the API server", **fields)
+            log.info("a kind is not installed on the API server", **fields)
         else:
-            LOG.warning("a kind is not installed any more; its objects as last known stay in force", **fields)
+            log.warning("a kind is not installed any more; its objects as last known stay in force", **fields)
 
     def _recovered(self) -> None:
         """Tell that a trouble is over: that of a kind that was missing with its list, others with the watch."""
         told = self._track.told
         if told is Condition.MISSING or (told is not None and self._track.verb == "watch"):
-            LOG.info(
+            log.info(
                 "the API server's objects can be read again",
                 message_id=message_ids.API_OBJECTS_READABLE,
                 resource=self._track.resource,

@@ -22,7 +22,7 @@ from .cache import World
 from .reflector import Stream
 from .watch_state import Track
 
-LOG = get_logger("crd_watch")
+log = get_logger("crd_watch")
 
 Connect = Callable[[ApiCredentials], KubeClient]
 
@@ -42,7 +42,7 @@ async def follow_server(
             # Only other credentials can help, and they come by cancelling this.
             stack.callback(_tell, world, "")
             _tell(world, summarize(error))
-            LOG.warning(
+            log.warning(
                 "the API server's credentials are not usable",
                 message_id=message_ids.API_CREDENTIALS_UNUSABLE,
                 error=summarize(error),

@@ -36,7 +36,7 @@ class Store(Protocol):
 
     @property
     def stale(self) -> bool:
-        """Whether what is in it was chosen by labels that the node has no more, so that it must be listed anew."""
+        """Whether what is in it was chosen by labels that the node has no more, so that it must be listed again."""
 
     def fresh(self) -> Self:
         """Return an empty store of the same collection, chosen by the node's present labels."""

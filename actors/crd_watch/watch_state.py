@@ -117,7 +117,7 @@ class Track:
             self.down_since = now + seconds
 
     def doubt(self) -> None:
-        """Have the list read anew, and end the watch that is open, if any."""
+        """Have the list read again, and end the watch that is open, if any."""
         self.recheck = True
         self.interrupt()
 

@@ -1,9 +1,9 @@
 """Publish one resolved state for each meaningful change of what users wrote, in files or in the API.
 
-The work is :func:`~actors.desired.reconcile.decide`; this actor only holds on to what was accepted last, in the cell and
-on disk: the files never wait for the API, and a node that starts while the API is away has the networks of its objects
-all the same. An underlay that cannot be resolved leaves everything as it is: the state in force is published again with
-the new problems, so that a reload completes and status tells the truth while nothing on the node moves.
+The work is :func:`~actors.desired.reconcile.decide`; this actor only holds on to what was accepted last, in the cell
+and on disk: the files never wait for the API, and a node that starts while the API is away has the networks of its
+objects all the same. An underlay that cannot be resolved leaves everything as it is: the state in force is published
+again with the new problems, so that a reload completes and status tells the truth while nothing on the node moves.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ async def run(
     """Resolve each change; the cell itself remembers the state in force across restarts of this actor.
 
     Nothing is published before the files were read once; the API's first snapshot is not waited for. ``clock`` gives
-    Unix seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no usable
-    underlay.
+    Unix seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have
+    no usable underlay.
     """
     ctx.started()
     with ctx.idle():

@@ -71,7 +71,7 @@ class FrrActor:
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
 
     async def serve(self) -> None:
-        """Apply the newest state for ever."""
+        """Apply the newest state indefinitely."""
         self._ctx.started()
         with self._ctx.idle():
             state = await self._desired.receive()

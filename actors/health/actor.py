@@ -23,7 +23,7 @@ from .assess import CORE_DAEMONS, Inputs, assess
 from .changes import changes
 from .query import Asking, Frr, observe
 
-LOG = get_logger("health")
+log = get_logger("health")
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ async def run(
     kernel: LatestReader[KernelOutcome],
     out: Latest[HealthReport],
 ) -> None:
-    """Report on the router for ever."""
+    """Report on the router indefinitely."""
     asked = Frr(settings, seconds=VTYSH_SECONDS)
     await watch(ctx, asked, desired=desired, frr=frr, kernel=kernel, out=out)
 
@@ -144,7 +144,7 @@ class _Looking:
         self._daemons = seen.daemons
         report = assess(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
         for change in changes(self._last, report, answered=not seen.error):
-            write = LOG.info if change.level == "info" else LOG.warning
+            write = log.info if change.level == "info" else log.warning
             write(change.message, message_id=change.event, **change.fields)
         self._last = report
         self._out.set(report)

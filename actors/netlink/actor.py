@@ -282,10 +282,10 @@ class _Keeper:
 def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     """Return what a pass came to.
 
-    A node that has none of its network cards reaches nobody: whatever else was done, its state is not in force. With
+    A node that has none of its NICs reaches nobody: whatever else was done, its state is not in force. With
     one of them inside, another that is missing is a failure among others: the node works, and says what it lacks.
     """
-    # The pass keeps one failure a resource; each card that is missing has to be named.
+    # The pass keeps one failure a resource; each NIC that is missing has to be named.
     failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
     cut_off: tuple[str, ...] = ()
     if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):

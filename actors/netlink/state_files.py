@@ -32,7 +32,7 @@ from .wire.nic_sysctls import checked
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-LOG = get_logger("netlink")
+log = get_logger("netlink")
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 JOURNAL = "nic-journal.json"
@@ -118,7 +118,7 @@ class StateFiles:
                 continue
             if refusal is not None:
                 message = "the state directory cannot be written to: kept in memory until it can"
-                LOG.warning(message, message_id=message_ids.STATE_SPARED, file=directory / name, error=refusal)
+                log.warning(message, message_id=message_ids.STATE_SPARED, file=directory / name, error=refusal)
             return
         if refusal is not None:
             raise refusal

@@ -50,7 +50,7 @@ async def run(
     out: Latest[Status],
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Report for ever. ``children`` returns the children as they are now, ``stopping`` whether the daemon is ending."""
+    """Report. ``children`` returns the children as they are now, ``stopping`` whether the daemon is ending."""
     before = out.peek()
     files = Files(settings)
     inputs = Inputs(

@@ -18,7 +18,7 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 
 from .metrics import metrics_text
 
-LOG = get_logger("report")
+log = get_logger("report")
 
 STATE_FILE: Final = "state.json"
 #: For root and its group: it names tenants and peers.
@@ -67,7 +67,7 @@ class _File:
         except OSError as error:
             if not self._failing:
                 message = f"{self._path} cannot be written: {error.strerror}"
-                LOG.warning(message, message_id=message_ids.STATUS_UNWRITTEN)
+                log.warning(message, message_id=message_ids.STATUS_UNWRITTEN)
             self._failing = True
         else:
             self._failing = False

@@ -1,10 +1,10 @@
 """Publish the files' contribution: complete, settled, and never less than what is known.
 
-Reading is ``config.sources.static_files``; this actor adds watching, the identity of the node, and memory: the last good texts
-and the last known index are on disk, so that a broken file or a late interface does not cost a restarted daemon what it
-had. Files that can be read but leave the underlay in doubt are not published: the last ones that did not stay in force,
-with the problems of the new ones. A configuration on trial (``trial``) is published instead of the files, and is not
-remembered as last good or as in force: what comes back after it is what was there before it.
+Reading is ``config.sources.static_files``; this actor adds watching, the identity of the node, and memory: the last
+good texts and the last known index are on disk, so that a broken file or a late interface does not cost a restarted
+daemon what it had. Files that can be read but leave the underlay in doubt are not published: the last ones that did
+not stay in force, with the problems of the new ones. A configuration on trial (``trial``) is published instead of the
+files, and is not remembered as last good or as in force: what comes back after it is what was there before it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ async def run(
     wall: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> None:
-    """Tell for ever. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
+    """Tell indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
     readers = Readers(access, api, desired, frr, kernel, health)
     announcer = _Announcer(ctx, settings.namespace, readers, connect, wall, chance)
     ctx.started()

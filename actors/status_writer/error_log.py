@@ -10,7 +10,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
 
-LOG = get_logger("announce")
+log = get_logger("announce")
 #: Most characters of the fact, which is one line among others.
 _LENGTH = 200
 
@@ -19,7 +19,7 @@ _LENGTH = 200
 class Telling:
     """Remembers what was said; a subject is one thing that may fail by itself."""
 
-    repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(LOG))
+    repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
     errors: dict[str, str] = field(default_factory=dict)
 
     def failing(self, subject: str, error: ApiError) -> None:
@@ -30,7 +30,7 @@ class Telling:
 
     def gave_up(self, what: str, error: ApiError) -> None:
         """Say that one thing is not told, though others are."""
-        LOG.warning(f"the cluster is not told: {what}: {error}", message_id=_event(error))
+        log.warning(f"the cluster is not told: {what}: {error}", message_id=_event(error))
 
     def working(self, subject: str) -> None:
         """Say that it can be said again."""

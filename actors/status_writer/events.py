@@ -160,7 +160,7 @@ class EventsDuty:
             series.count = 1
 
     async def _repeat(self, client: KubeClient, series: _Series) -> None:
-        """Count on in the Event; one that the server has forgotten begins anew."""
+        """Count on in the Event; one that the server has forgotten begins again."""
         path = _collection(series.occurrence)
         count = series.count + series.waiting
         change = {"series": {"count": count, "lastObservedTime": self._moment()}}

@@ -1,7 +1,7 @@
 """What is wrong now, each thing once and named: with resources, and with the router as a whole.
 
 Texts hold nothing that changes by itself, such as an object's resource version: they go into the API, and would be
-written for ever.
+written indefinitely.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ the claim is not what it would say itself:
 
 The waits are drawn so that few are short (:mod:`.waiting`), and a node that hears the others is silent. A claim that
 changes again and again is changed ever more slowly, by everybody, since everybody sees it change. Of the mirrors of its
-own files no other node says anything, but all have such: those wait for their turn (:mod:`actors.lib.kube.cluster_size`).
+own files no other node says anything, but all have such: those wait for their turn
+(:mod:`actors.lib.kube.cluster_size`).
 
 Pure: it is given the time and chance, and sends nothing.
 """

@@ -2,7 +2,7 @@
 
 News is collected for a moment, and a state that is on its way is given one to arrive: most changes cost one write. What
 somebody else does to the object is undone. What the server makes of our words, where its schema is another version's,
-is taken as it is, or two versions would argue for ever.
+is taken as it is, or two versions would argue indefinitely.
 """
 
 from __future__ import annotations

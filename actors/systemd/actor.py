@@ -1,10 +1,10 @@
 """Translate the router's status into systemd's protocol.
 
 READY=1 is sent once, when the first configuration is applied and verified, never because a server answered. Until then
-the start timeout is extended for as long as this actor is scheduled, because waiting for a network card or for FRR is
+the start timeout is extended for as long as this actor is scheduled, because waiting for a NIC or for FRR is
 not a failed start; a process that hangs stops extending and is killed. Patience has an end all the same: a node whose
-card never comes must still get its kubelet, and be told why it has no network. Then READY=1 ends the start, the status
-says that nothing is in force yet, and the work goes on; being killed and started again would bring no card.
+NIC never comes must still get its kubelet, and be told why it has no network. Then READY=1 ends the start, the status
+says that nothing is in force yet, and the work goes on; being killed and started again would bring no NIC.
 
 A reload is announced when it is requested and completed when its outcome is known, good or bad: systemd waits for that
 answer.
@@ -79,7 +79,7 @@ async def run(
     status: LatestReader[Status],
     reload: LatestReader[int],
 ) -> None:
-    """Follow status and reload requests for ever."""
+    """Follow status and reload requests indefinitely."""
     ctx.started()
     handshake.began = min(handshake.began, trio.current_time())
     current: Status | None = None

@@ -175,7 +175,7 @@ DEFINITIONS: Final = (
 def immutable_fields(kind: Kind) -> Mapping[tuple[str, ...], str]:
     """Return the paths inside ``spec`` that cannot be changed while they are set, each with the API server's message.
 
-    ``("hostSession", "localCIDR")`` and the like. An object in which one has to change is deleted and made anew.
+    ``("hostSession", "localCIDR")`` and the like. An object in which one has to change is deleted and made again.
     """
     [definition] = [one for one in DEFINITIONS if one.kind == kind.value]
     return dict(_immutable(definition.schema()["properties"]["spec"], ()))

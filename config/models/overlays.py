@@ -138,7 +138,7 @@ class L2Vni(Model):
         default=None, description="Where the host's veth is attached; absent: it stays free."
     )
     gateway_ips: Annotated[
-        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and make it anew")
+        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and make it again")
     ] = Field(
         default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one a family."
     )

@@ -62,7 +62,7 @@ class HostSession(Model):
         default=None, description="External: any AS but asn; Internal: the same AS. Exclusive with hostASN."
     )
     local_cidr: Annotated[
-        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and make it anew")
+        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and make it again")
     ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
 
     @model_validator(mode="after")

@@ -2,8 +2,8 @@
 
 A pure function of its arguments, independent of the order of the resources, and wherever they come from. Resources fail
 alone: one that breaks a rule takes itself and its dependents out, named in the problems, and everything else proceeds.
-Of two that clash, the one in force stays (:mod:`config.resolve.precedence`). Only the underlay is different: while it is not
-usable nothing may change, which the result says with ``desired`` None.
+Of two that clash, the one in force stays (:mod:`config.resolve.precedence`). Only the underlay is different: while it
+is not usable nothing may change, which the result says with ``desired`` None.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def resolve(
     """Return what the node should be, and every problem found on the way.
 
     ``resources`` come from files and API alike, valid ones with their model as ``spec``, others with
-    :class:`~config.resolve.unusable.Unusable`. ``labels`` are the node's, ``standing`` is what was in force until now. Raises
-    nothing for anything that users can write.
+    :class:`~config.resolve.unusable.Unusable`. ``labels`` are the node's, ``standing`` is what was in force until
+    now. Raises nothing for anything that users can write.
     """
     selected = _select(resources, labels)
     precedence = Precedence(selected, standing)

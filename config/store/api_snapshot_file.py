@@ -1,7 +1,7 @@
 """What is remembered of the API: the last snapshot that made a usable router, and who was in force with it.
 
 With it a restarted node has the networks of the API's objects although no server answers yet, perhaps because it can
-only be reached through them. Objects are kept as the server sent them and are read anew by whatever version of the
+only be reached through them. Objects are kept as the server sent them and are read again by whatever version of the
 program runs. They and the Secrets beside them hold passwords, so whoever stores the text does so with mode 0600.
 """
 

@@ -1,6 +1,6 @@
 """The last good content of every configuration file, kept so that a broken edit takes nothing out of force.
 
-Texts rather than results are kept: they are read anew by whatever version of the program runs, and nothing that was
+Texts rather than results are kept: they are read again by whatever version of the program runs, and nothing that was
 derived from them can grow stale. With them go the passwords of the password files that they refer to. Whoever stores
 this does so with mode 0600.
 """

@@ -1,6 +1,6 @@
 """All overlays of one node beside each other.
 
-They are taken in order of precedence (:mod:`config.resolve.precedence`); each is accepted when it fits those accepted before it.
+Taken in order of precedence (:mod:`config.resolve.precedence`); each is accepted when it fits those accepted before it.
 One that is refused therefore never stands in another's way, and what is in force loses to nothing that is new.
 """
 

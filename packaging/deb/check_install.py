@@ -2,7 +2,7 @@
 """Install, upgrade, remove and purge the built package in a tree: ``check_install.py [PACKAGE.deb]``.
 
 No service is started here and no kernel beyond the host's is needed: this says whether apt and dpkg are content,
-whether the program runs, whether a purge leaves the file system as it was, and whether it gives a network card back.
+whether the program runs, whether a purge leaves the file system as it was, and whether it gives a NIC back.
 A booted guest shows the rest. Needs root; every command runs in namespaces of its own.
 """
 
@@ -75,23 +75,23 @@ apt-get -qq -o Dpkg::Use-Pty=0 purge -y openperouter >/tmp/said 2>/tmp/complaint
 }
 """
 
-#: A card with two addresses and a route, moved and journalled as the daemon does it, then purged together with the
+#: A NIC with two addresses and a route, moved and journalled as the daemon does it, then purged together with the
 #: package.
 PURGE_WITH_ROUTER = """
 ip link set lo up
-ip link add card type veth peer name wire
+ip link add NIC type veth peer name wire
 ip link set wire up
-ip link set card up mtu 1400
-ip link property add dev card altname cardslot0
-ip address add 192.0.2.5/24 broadcast 192.0.2.255 dev card
-ip address add 192.0.3.5/24 dev card label card:1
-ip address add 2001:db8::5/64 dev card nodad noprefixroute
-ip route add 198.51.100.0/24 via 192.0.2.1 dev card proto static metric 50 mtu 1300
-ip -6 route add 2001:db8:1::/48 via 2001:db8::1 dev card onlink proto 200
+ip link set NIC up mtu 1400
+ip link property add dev NIC altname cardslot0
+ip address add 192.0.2.5/24 broadcast 192.0.2.255 dev NIC
+ip address add 192.0.3.5/24 dev NIC label NIC:1
+ip address add 2001:db8::5/64 dev NIC nodad noprefixroute
+ip route add 198.51.100.0/24 via 192.0.2.1 dev NIC proto static metric 50 mtu 1300
+ip -6 route add 2001:db8:1::/48 via 2001:db8::1 dev NIC onlink proto 200
 show() {{
-    ip -o address show dev card scope global | sed 's/^[0-9]*: //'
-    ip -d link show dev card | grep -o 'mtu [0-9]*\\|state [A-Z]*\\|altname .*\\|group [a-z0-9]*'
-    ip route show dev card; ip -6 route show dev card proto 200
+    ip -o address show dev NIC scope global | sed 's/^[0-9]*: //'
+    ip -d link show dev NIC | grep -o 'mtu [0-9]*\\|state [A-Z]*\\|altname .*\\|group [a-z0-9]*'
+    ip route show dev NIC; ip -6 route show dev NIC proto 200
 }}
 show > /tmp/before
 {install} >/dev/null 2>&1
@@ -106,18 +106,18 @@ from actors.netlink.state_files import StateFiles
 from config.desired import Family
 addresses = (
     Address(ip_interface("192.0.2.5/24")),
-    Address(ip_interface("192.0.3.5/24"), broadcast="", label="card:1"),
+    Address(ip_interface("192.0.3.5/24"), broadcast="", label="NIC:1"),
     Address(ip_interface("2001:db8::5/64"), flags=0x282),
 )
 routes = (
     SavedRoute(Family.IPV4, "198.51.100.0/24", 254, "192.0.2.1", priority=50, protocol=4, mtu=1300),
     SavedRoute(Family.IPV6, "2001:db8:1::/48", 254, "2001:db8::1", priority=1024, protocol=200, flags=4),
 )
-record = NicRecord("card", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("cardslot0",))
+record = NicRecord("NIC", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("cardslot0",))
 StateFiles(Path("/var/lib/openperouter")).save_nic(record)
 END
-ip link set card netns perouter group 4242
-ip -n perouter link set card group 4242 up
+ip link set NIC netns perouter group 4242
+ip -n perouter link set NIC group 4242 up
 ip -n perouter link add pe-e-100 group 4243 type veth peer name host-e-100 netns /proc/$$/ns/net
 ip link set host-e-100 group 4243
 ip -n perouter link add br-pe-100 group 4243 type bridge
@@ -130,16 +130,16 @@ diff /tmp/before /tmp/after
 ! ip link show host-e-100 2>/dev/null
 """
 
-#: The same after the record was lost: the card must come back all the same, and somebody has to be told.
+#: The same after the record was lost: the NIC must come back all the same, and somebody has to be told.
 PURGE_WITHOUT_RECORD = """
-ip link add card type veth peer name wire
+ip link add NIC type veth peer name wire
 {install} >/dev/null 2>&1
 ip netns add perouter
-ip link set card netns perouter
-ip -n perouter link set card group 4242 up
+ip link set NIC netns perouter
+ip -n perouter link set NIC group 4242 up
 {purge}
-ip -d link show card | grep -q 'group default'
-grep -q 'returning card without its former addresses' /tmp/complaints
+ip -d link show NIC | grep -q 'group default'
+grep -q 'returning NIC without its former addresses' /tmp/complaints
 [ ! -e /run/netns/perouter ]
 """
 
@@ -241,11 +241,11 @@ def check(machine: Machine, package: str, higher: str) -> None:
     )
     demand_same(clean, machine.snapshot(), "purging")
 
-    say("purge with a router that has a network card")
+    say("purge with a router that has a NIC")
     machine.run(PURGE_WITH_ROUTER.format(install=INSTALL.format(package=package), purge=PURGE))
     demand_same(clean, machine.snapshot(), "purging with a router")
 
-    say("purge with a router whose network card has no record")
+    say("purge with a router whose NIC has no record")
     machine.run(PURGE_WITHOUT_RECORD.format(install=INSTALL.format(package=package), purge=PURGE))
 
 

@@ -1,8 +1,8 @@
-"""Print the shell commands that give the router's network cards back to the host, from the daemon's journal.
+"""Print the shell commands that give the router's NICs back to the host, from the daemon's journal.
 
 A purged package has no program left, and perhaps no Python, so ``prerm`` has this written down while both are there;
 ``postrm`` carries it out. The commands need ``sh`` and ``ip`` only, can be run again, and do nothing in another boot,
-in which the cards are the host's anyway.
+in which the NICs are the host's anyway.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ADDRESS_FLAGS: Final = (
 RTNH_F_ONLINK: Final = 4
 
 PREAMBLE: Final = """\
-# Gives the router's network cards back: written when the package was removed, run when it is purged.
+# Gives the router's NICs back: written when the package was removed, run when it is purged.
 [ "$(cat /proc/sys/kernel/random/boot_id)" = {boot} ] || exit 0
 host=/proc/$$/ns/net
 
@@ -70,12 +70,12 @@ def script(netns: str, boot: str, records: dict[str, NicRecord]) -> str:
 
 
 def commands(netns: str, record: NicRecord) -> Iterator[str]:
-    """Yield the commands for one card: out, then its sysctls, which decide what it hears once it is up, then addresses,
+    """Yield the commands for one NIC: out, then its sysctls, which decide what it hears once it is up, then addresses,
     size and state, then routes, which need all of these."""
     name, inside = quote(record.name), f"ip -n {quote(netns)} link"
     yield f"if {inside} show dev {name} >/dev/null 2>&1; then"
     yield f"    attempt {inside} set dev {name} netns $host"
-    # systemd's MACAddressPolicy= gives virtual cards another address when they appear: let it, then undo it.
+    # systemd's MACAddressPolicy= gives virtual NICs another address when they appear: let it, then undo it.
     yield "    ! command -v udevadm >/dev/null || udevadm settle --timeout=10"
     yield "fi"
     yield f"if ip link show dev {name} >/dev/null 2>&1; then"
@@ -90,7 +90,7 @@ def commands(netns: str, record: NicRecord) -> Iterator[str]:
 
 
 def restoring(record: NicRecord) -> Iterator[str]:
-    """Yield the arguments of ``ip`` that make a card in the host what it was."""
+    """Yield the arguments of ``ip`` that make a NIC in the host what it was."""
     name = quote(record.name)
     for address in record.addresses:
         if not (makes_addresses(record) and made_by_kernel(address, record.mac)):
@@ -105,12 +105,12 @@ def restoring(record: NicRecord) -> Iterator[str]:
 
 
 def makes_addresses(record: NicRecord) -> bool:
-    """Whether the kernel makes link-local addresses for a card, as far as the card's own sysctls say."""
+    """Whether the kernel makes link-local addresses for a NIC, as far as the NIC's own sysctls say."""
     return not {"ipv6.addr_gen_mode", "ipv6.disable_ipv6"} & dict(record.sysctls).keys()
 
 
 def made_by_kernel(address: Address, mac: str) -> bool:
-    """Whether the kernel makes an address by itself when the card comes up: link-local, from its MAC (RFC 4291, A)."""
+    """Whether the kernel makes an address by itself when the NIC comes up: link-local, from its MAC (RFC 4291, A)."""
     octets = [int(octet, 16) for octet in mac.split(":")] if mac else []
     if len(octets) != 6 or address.interface.version != 6:
         return False

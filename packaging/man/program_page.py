@@ -17,7 +17,7 @@ FILES = (
     ("/etc/frr/perouter/", "FRR's own files for the router; frr.conf is written by the daemon."),
     (
         "/var/lib/openperouter/",
-        "What must survive a restart: last good files, the journal of network cards, VRF tables.",
+        "What must survive a restart: last good files, the journal of NICs, VRF tables.",
     ),
     ("/run/openperouter/", "Control socket, lock, and the state file that stays readable when the daemon is dead."),
 )

@@ -1,4 +1,4 @@
-"""Taking the router down and giving its network cards back, without the daemon and without its configuration.
+"""Taking the router down and giving its NICs back, without the daemon and without its configuration.
 
 The order is the daemon's: FRR first, the kernel second. Nothing here needs to know what the router was: FRR gets the
 configuration of a node that has none, and the kernel is brought to the state of such a node by the code that brings it
@@ -120,7 +120,7 @@ class _Narrator:
 
 
 def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
-    """Remove our devices, give the network cards back whole, forget both; return what the kernel refused.
+    """Remove our devices, give the NICs back whole, forget both; return what the kernel refused.
 
     Blocks. Without the router's namespace, what is left of the router in the host is cleared all the same. Raises
     ``KernelFault``, and ``OSError`` for the state directory.

@@ -15,7 +15,7 @@ from typing import Final
 from ..logs import message_ids
 from ..logs.logger import get_logger
 
-LOG = get_logger("files")
+log = get_logger("files")
 
 #: Temporary files are called ``.<name>.<random>.tmp``: hidden, and recognisable for :func:`remove_stale`.
 _SUFFIX: Final = ".tmp"
@@ -53,7 +53,7 @@ def remove_stale(path: Path) -> None:
     except OSError as error:
         # They are in nobody's way: each has a name of its own.
         message = "cannot remove what an interrupted write left behind"
-        LOG.warning(message, message_id=message_ids.LEFTOVER, file=path, error=error)
+        log.warning(message, message_id=message_ids.LEFTOVER, file=path, error=error)
 
 
 def _is_token(text: str) -> bool:

@@ -22,7 +22,7 @@ _KEPT: Final = 16
 
 
 class Notifier:
-    """One connection to systemd's notification socket, made anew when it broke."""
+    """One connection to systemd's notification socket, made again when it broke."""
 
     def __init__(self) -> None:
         self._connection: SystemdNotifier | None = None

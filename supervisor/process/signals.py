@@ -15,7 +15,7 @@ import trio
 from ..logs.logger import get_logger
 from ..runtime.channel import Latest
 
-LOG = get_logger("signals")
+log = get_logger("signals")
 
 
 class Started(Protocol):
@@ -38,7 +38,7 @@ async def handle_signals(
     reload: Latest[int],
     task_status: Started = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Handle signals for ever; ``task_status`` is started once none can be missed any more.
+    """Handle signals indefinitely; ``task_status`` is started once none can be missed any more.
 
     ``stop`` is called for each SIGTERM and SIGINT; the tree's hurries when it is asked again.
     """
@@ -46,7 +46,7 @@ async def handle_signals(
         task_status.started()
         async for number in arrivals:
             if number == signal.SIGHUP:
-                LOG.debug("reload requested by signal", reload=request_reload(reload))
+                log.debug("reload requested by signal", reload=request_reload(reload))
             else:
-                LOG.info("stop requested by signal", signal=signal.Signals(number).name)
+                log.info("stop requested by signal", signal=signal.Signals(number).name)
                 stop()

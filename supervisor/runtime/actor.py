@@ -1,7 +1,7 @@
 """What an actor is: an async function that gets a context and its channel ends.
 
 The context is the actor's only link to the supervisor. Through it the actor says that it has started, that it makes
-progress, that it is idle (waiting for input, which may take for ever) or inside a long call with a declared deadline,
+progress, that it is idle (waiting for input, for however long) or inside a long call with a declared deadline,
 and which facts describe it. An actor that is neither idle nor working and makes no progress for longer than its
 progress deadline is frozen: the tree cancels and restarts it, and the watchdog stops being petted meanwhile.
 """
@@ -55,7 +55,7 @@ class ActorContext:
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Wrap a wait for input: may last for ever without counting as frozen."""
+        """Wrap a wait for input: may last indefinitely without counting as frozen."""
         self.progress()
         previous, self.mode = self.mode, "idle"
         try:

@@ -22,7 +22,7 @@ AnyChannel = Latest[Any] | Mailbox[Any]
 class ChildSpec:
     """One child. Times in seconds.
 
-    ``run`` starts one incarnation; whatever outlives it (channel ends that must not be read anew, sockets) belongs to
+    ``run`` starts one incarnation; whatever outlives it (channel ends that must not be read again, sockets) belongs to
     the composition root. ``start_timeout`` bounds the time until ``context.started()``; ``progress_deadline`` the time
     without progress while neither idle nor working; ``shutdown_timeout`` how long a stop waits for the unit of work in
     hand before it cancels. Children of the same ``group`` form a rest_for_one group; ``reads`` and ``writes`` feed the

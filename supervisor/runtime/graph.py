@@ -1,7 +1,7 @@
 """The channel graph: who feeds whom, checked once before anything starts.
 
 Data flows one way. A cycle could deadlock or oscillate, two writers of one state would fight, and a channel that nobody
-writes would leave its readers waiting for ever: each is a mistake in the composition root, found here.
+writes would leave its readers waiting indefinitely: each is a mistake in the composition root, found here.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .faults import is_bug, summarize
 from .incarnation import Bell, Incarnation
 from .restart_policy import Cause, Restart, Verdict, decide
 
-LOG = get_logger("supervisor")
+log = get_logger("supervisor")
 
 #: Failure times kept per child: more than any sensible intensity counts.
 _KEPT_FAILURES = 100
@@ -94,7 +94,7 @@ class Child:
 
 
 class Keeper:
-    """Keeps one unit's members running, for ever; their bodies run in the nursery that is given."""
+    """Keeps one unit's members running, indefinitely; their bodies run in the nursery that is given."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Keeper:
             run.started_at = trio.current_time()
             child.settled = True
             self._set(child, ChildState.RUNNING)
-            (LOG.debug if child.in_a_row else LOG.info)(f"{child.name} started", incarnation=child.number)
+            (log.debug if child.in_a_row else log.info)(f"{child.name} started", incarnation=child.number)
         else:
             run.cancel(Cause.START_TIMEOUT)
             await self._bell.until(self._any_ended)
@@ -180,7 +180,7 @@ class Keeper:
         if run.cause is Cause.RETURNED and child.spec.restart is not Restart.PERMANENT:
             child.settled = True
             self._set(child, ChildState.FINISHED)
-            LOG.info(f"{child.name} finished")
+            log.info(f"{child.name} finished")
             return
         text = _explain(child.spec, run)
         self._note_failure(child, run, text, now)
@@ -197,7 +197,7 @@ class Keeper:
             return
         self._set(child, ChildState.FAILED)
         fields = {"cause": run.cause, "restarts": child.restarts}
-        LOG.error(f"{child.name} failed for good: {text}", message_id=message_ids.CHILD_FAILED_FOR_GOOD, **fields)
+        log.error(f"{child.name} failed for good: {text}", message_id=message_ids.CHILD_FAILED_FOR_GOOD, **fields)
         self._log_traceback(child, run)
         if verdict is Verdict.ESCALATE:
             self._escalate(child, run.error, text)
@@ -219,7 +219,7 @@ class Keeper:
 
     def _log_traceback(self, child: Child, run: Incarnation) -> None:
         if run.error is not None and is_bug(run.error):
-            LOG.bug(f"{child.name} has a bug", run.error, message_id=message_ids.BUG, incarnation=child.number)
+            log.bug(f"{child.name} has a bug", run.error, message_id=message_ids.BUG, incarnation=child.number)
 
     async def _stop_after(self, child: Child) -> None:
         """Stop the members after a failed one, the last first: the keeper starts them again once that one runs."""
@@ -234,7 +234,7 @@ class Keeper:
             other.incarnation = None
             if run.error is not None:
                 message = f"{other.name} failed while being stopped: {summarize(run.error)}"
-                LOG.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
+                log.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
             never = other.spec.restart is Restart.TEMPORARY
             self._set(other, ChildState.FAILED if never else ChildState.STOPPED)
 

@@ -20,7 +20,7 @@ from .child import ChildSpec, ChildState, ChildStatus
 from .faults import EXIT_BUG, EXIT_OK, exit_code_of, summarize
 from .incarnation import UNWIND_SECONDS, Bell
 from .restart_policy import Cause
-from .restarts import LOG, Child, Keeper
+from .restarts import Child, Keeper, log
 
 #: Shortest distance between two inspections, in seconds: rounding must not make a busy loop.
 _SHORTEST_NAP = 0.001
@@ -55,7 +55,7 @@ class Supervisor:
         self._chance = chance
         self._abandon = abandon
         self._bell = Bell()
-        self._limiter = RepeatLimiter(LOG, clock=trio.current_time)
+        self._limiter = RepeatLimiter(log, clock=trio.current_time)
         self._ending: Ending | None = None
         self._hurry = False
         self._reported_stuck: set[str] = set()
@@ -84,7 +84,7 @@ class Supervisor:
             stuck = await self._shut_down()
             if stuck:
                 names = ", ".join(stuck)
-                LOG.error("children abandoned: they do not end", message_id=message_ids.CHILD_HANGS, children=names)
+                log.error("children abandoned: they do not end", message_id=message_ids.CHILD_HANGS, children=names)
                 self._abandon(ending.exit_code)
         return ending
 
@@ -167,7 +167,7 @@ class Supervisor:
         if key not in self._reported_stuck:
             self._reported_stuck.add(key)
             message = f"{child.name} does not end although it was cancelled"
-            LOG.error(message, message_id=message_ids.CHILD_HANGS, incarnation=child.number)
+            log.error(message, message_id=message_ids.CHILD_HANGS, incarnation=child.number)
             if child.spec.critical:
                 self._escalate(child, None, "does not end although it was cancelled")
 
@@ -186,7 +186,7 @@ class Supervisor:
                 continue
             if run.error is not None:
                 message = f"{child.name} failed while being stopped: {summarize(run.error)}"
-                LOG.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
+                log.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
             child.incarnation, child.state = None, ChildState.STOPPED
             self._publish()
         return stuck

@@ -18,7 +18,7 @@ from ..logs.logger import get_logger
 from .actor import ActorContext
 from .child import ChildState, ChildStatus
 
-LOG = get_logger("watchdog")
+log = get_logger("watchdog")
 
 #: Pets per watchdog period: sd_watchdog_enabled(3) wants two or more; four lets one be late.
 PETS_PER_PERIOD: Final = 4
@@ -64,7 +64,7 @@ def complaint(children: Iterable[ChildStatus]) -> str | None:
 async def run(
     ctx: ActorContext, *, notifier: Pet, snapshot: Callable[[], Iterable[ChildStatus]], period: float | None
 ) -> None:
-    """Pet for ever, every quarter of ``period`` seconds; do nothing for ever when it is None.
+    """Pet indefinitely, every quarter of ``period`` seconds; do nothing indefinitely when it is None.
 
     ``snapshot`` is the tree's. The event loop may be late by another quarter before a pet is withheld.
     """
@@ -89,9 +89,9 @@ async def run(
 
 def _log_change(before: str | None, now: str | None) -> None:
     if now is not None and before is None:
-        LOG.error("not petting systemd's watchdog any more", message_id=message_ids.UNHEALTHY, reason=now)
+        log.error("not petting systemd's watchdog any more", message_id=message_ids.UNHEALTHY, reason=now)
     elif now is None and before is not None:
-        LOG.info("petting systemd's watchdog again", reason=before)
+        log.info("petting systemd's watchdog again", reason=before)
 
 
 def current_period() -> float | None:

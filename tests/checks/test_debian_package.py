@@ -214,7 +214,7 @@ def test_each_event_of_the_catalog_is_one_that_the_code_logs() -> None:
     names = {value: name for name, value in vars(message_ids).items() if name.isupper()}
     assert set(IDENTIFIER.findall(CATALOG.read_text())) == set(names)
     code = "".join(file.read_text() for folder in CODE for file in (ROOT / folder).rglob("*.py"))
-    assert [name for name in names.values() if f"events.{name}" not in code] == []
+    assert [name for name in names.values() if f"message_ids.{name}" not in code] == []
 
 
 def test_each_message_id_in_the_code_is_in_the_catalog() -> None:
@@ -230,13 +230,13 @@ def record(**changes: Any) -> NicRecord:
     return NicRecord(**fields)
 
 
-def test_a_card_is_moved_only_if_it_is_still_in_the_router() -> None:
+def test_a_nic_is_moved_only_if_it_is_still_in_the_router() -> None:
     lines = list(load("deb/give_back.py").commands("perouter", record()))
     assert lines[0] == "if ip -n perouter link show dev eth1 >/dev/null 2>&1; then"
     assert "ip -n perouter link set dev eth1 netns $host" in lines[1]
 
 
-def test_a_card_gets_its_addresses_before_its_routes() -> None:
+def test_a_nic_gets_its_addresses_before_its_routes() -> None:
     addresses = (Address(ip_interface("192.0.2.5/24")), Address(ip_interface("2001:db8::5/64"), flags=0x282))
     routes = (SavedRoute(Family.IPV4, "0.0.0.0/0", 254, "192.0.2.1", flags=4), SavedRoute(Family.IPV6, "::/0", 100))
     lines = list(load("deb/give_back.py").restoring(record(addresses=addresses, routes=routes, altnames=("enp1s0",))))
@@ -266,7 +266,7 @@ def test_an_address_keeps_broadcast_and_label() -> None:
     ]
 
 
-def test_a_card_whose_journal_was_lost_does_not_keep_the_routers_group() -> None:
+def test_a_nic_whose_journal_was_lost_does_not_keep_the_routers_group() -> None:
     [line, *_] = load("deb/give_back.py").restoring(record(group=4242, up=False))
     assert line == "link set dev eth1 mtu 9000 group 0 down"
 
@@ -278,7 +278,7 @@ def test_what_the_kernel_makes_by_itself_is_left_to_it() -> None:
     assert [line for line in lines if "address add" in line] == ["-6 address add fe80::1/64 dev eth1 scope 253"]
 
 
-def test_a_card_keeps_its_hardware_address() -> None:
+def test_a_nic_keeps_its_hardware_address() -> None:
     text = "\n".join(load("deb/give_back.py").commands("perouter", record(mac="52:54:00:12:34:56")))
     assert "ip link set dev eth1 address 52:54:00:12:34:56" in text
 

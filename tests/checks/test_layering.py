@@ -14,9 +14,9 @@ from .sources import CODE, ROOT, Module, modules
 
 OURS = frozenset({"config", "actors", "supervisor"})
 #: Folders of actors/ that are no actor but what several of them share.
-SHARED = frozenset({"kube"})
+SHARED = frozenset({"lib"})
 #: The modules of supervisor/ that put the parts together; all others are the runtime.
-COMPOSING = frozenset({"wiring", "control", "cli", "main", "__main__", "taking_down", "diagnosis", "support_bundle"})
+COMPOSING = frozenset({"wiring", "control", "cli", "main", "__main__", "operations"})
 #: Runs before anything is installed.
 STANDARD_LIBRARY_ONLY = ("tests/harness/guestvm/", "tests/harness/demo/", "tests/harness/uml/")
 #: Newer than the oldest trio that we support (Debian 13's 0.29).

@@ -1,4 +1,4 @@
-"""``journalctl -x`` explains each warning and error: their log calls name an event of ``supervisor/logs/message_ids.py``."""
+"""``journalctl -x`` explains each warning and error: their log calls name an event of ``message_ids.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sources import Module, modules
 
 LEVELS = frozenset({"warning", "error", "exception", "bug"})
 #: What loggers and those who log for others are called, and with which methods they do.
-LOGGERS = {"log": LEVELS, "LOG": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
+LOGGERS = {"log": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
 #: Functions that log without an event, and why.
 WITHOUT = {"supervisor/logs/throttle.py:failing": "whoever calls it names the event, and is looked at for that"}
 
@@ -74,7 +74,7 @@ def test_what_an_explanation_quotes_is_a_field_of_each_line_that_it_explains() -
         for call in (node for node in ast.walk(module.tree) if isinstance(node, ast.Call)):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             event = given.get("message_id")
-            if None in given or not isinstance(event, ast.Attribute) or ast.unparse(event.value) != "events":
+            if None in given or not isinstance(event, ast.Attribute) or ast.unparse(event.value) != "message_ids":
                 continue
             quoted = set(re.findall(r"@([A-Z_]+)@", ENTRIES[getattr(message_ids, event.attr)]))
             missing = quoted - {journal_name(str(key)) for key in given}

@@ -34,7 +34,7 @@ def dynamic(network: str) -> Spec:
 
 
 def underlay(**changes: Any) -> Spec:
-    """Return an underlay with one card and one neighbour."""
+    """Return an underlay with one NIC and one neighbour."""
     return _changed({"asn": 64514, "interfaces": [nic("toswitch")], "neighbors": [neighbor()]}, changes)
 
 

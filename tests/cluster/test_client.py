@@ -116,7 +116,7 @@ async def test_a_page_after_history_was_forgotten_is_gone(server: ClusterServer,
 
 
 async def forget(server: ClusterServer) -> None:
-    """Let history be forgotten. What it has seen itself, only a server that begins anew forgets."""
+    """Let history be forgotten. What it has seen itself, only a server that begins again forgets."""
     await trio.to_thread.run_sync(server.compact)
     await trio.to_thread.run_sync(server.stop)
     await trio.to_thread.run_sync(server.start)

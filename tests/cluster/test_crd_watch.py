@@ -103,7 +103,7 @@ async def test_a_restart_of_the_server_loses_nothing_and_costs_little(watcher: W
     await watcher.put(Kind.L3VNI, "pink", l3vni(200))
     await watcher.names("red", "blue", "pink")
     assert watcher.never_without("red", "blue")
-    # At best a watch for each; a server that has forgotten, as one that begins anew may, costs a list and another.
+    # At best a watch for each; a server that has forgotten, as one that begins again may, costs a list and another.
     assert all(asked[f"list {resource}"] <= 1 + (resource == "nodes") for resource in ALL), asked
     assert all(1 <= asked[f"watch {resource}"] <= 3 for resource in ALL), asked
 
@@ -282,7 +282,7 @@ async def test_a_kind_that_older_roles_do_not_allow_holds_up_no_other(watcher: W
     watcher.begin()
     snapshot = await watcher.names("red", "blue")
     assert (snapshot.live, snapshot.unlisted) == (True, frozenset({Kind.L2VNI}))
-    # A change of labels, which has all others listed anew.
+    # A change of labels, which has all others listed again.
     await watcher.put(Kind.L3VNI, "zoned", l3vni(104, nodeSelector={"matchLabels": {"zone": "b"}}))
     await watcher.put(Kind.L2VNI, "zoned", {"vni": 301, "nodeSelector": {"matchLabels": {"zone": "b"}}})
     await watcher.label(zone="b")

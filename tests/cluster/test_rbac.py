@@ -1,6 +1,6 @@
 """RBAC as shipped: all that the daemon needs, nothing that it does not, shown verb by verb on a real API server.
 
-The verbs come from packaging/kubernetes/rbac.yaml itself; what each is for is told in :mod:`tests.cluster.rbac_scenarios`.
+The verbs come from packaging/kubernetes/rbac.yaml itself; :mod:`tests.cluster.rbac_scenarios` says what each is for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cluster for the guest: its API server runs on the host, and the node reaches it through the fabric only.
 
-The guest's second card is the leaf's, in tenant "red". So the way to the API server begins with what the static files
+The guest's second NIC is the leaf's, in tenant "red". So the way to the API server begins with what the static files
 bring up: a session with the leaf, VRF red, its veth to the host.
 """
 
@@ -22,7 +22,7 @@ from tests.cluster.harness import ROOT, ClusterServer, install_crds, kube, make_
 
 NAMESPACE = "openperouter-system"
 CREDENTIALS = "/var/lib/hostbridge"
-#: The leaf's address on the card; QEMU itself answers at UPLINK_HOST.
+#: The leaf's address on the NIC; QEMU itself answers at UPLINK_HOST.
 LEAF_ADDRESS = "10.0.3.15/24"
 _MANIFESTS = ROOT / "packaging" / "kubernetes"
 
@@ -119,7 +119,7 @@ def _path(plural: str, name: str) -> str:
 
 
 def give_uplink(node: Machine) -> None:
-    """Hand the second card to the leaf."""
+    """Hand the second NIC to the leaf."""
     node.remote.run(f"/usr/local/libexec/fabric/uplink {UPLINK_MAC} {LEAF_ADDRESS}")
 
 

@@ -38,8 +38,8 @@ def test_hardening(fresh: Machine) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_apt_does_not_wait_for_a_network_card_that_is_missing(fresh: Machine) -> None:
-    done = autopkgtest.run_test(fresh, "missing-card")
+def test_apt_does_not_wait_for_a_network_nic_that_is_missing(fresh: Machine) -> None:
+    done = autopkgtest.run_test(fresh, "missing-nic")
     # The next daemon has nothing to complain of any more.
     fresh.remote.run("systemctl restart openperouter", seconds=120)
     assert done.returncode == 0, done.stdout

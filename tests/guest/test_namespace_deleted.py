@@ -9,7 +9,7 @@ from guestvm.machine import Machine
 
 from .commands import eventually, findings, status
 
-#: Replaces what died with the namespace. The end at the node is bare and down, as of a card that the kernel returns.
+#: Replaces what died with the namespace. The end at the node is bare and down, as of a NIC that the kernel returns.
 WIRE = f"""
 ip link add toswitch1 type veth peer name tonode netns leaf
 ip -n leaf address add {LEAF}/24 dev tonode
@@ -31,13 +31,13 @@ def test_a_deleted_namespace_is_missed_and_the_named_cure_brings_it_back(node: M
     node.remote.run("ip netns delete perouter")
     try:
         eventually(lambda: tells(node, "netns perouter missing"), "the daemon misses the namespace")
-        # FRR keeps it alive, and the card in it.
+        # FRR keeps it alive, and the NIC in it.
         assert wired(node)
         [missed] = [found for found in findings(node) if found["topic"] == "netns"]
         assert missed["level"] == "error"
         node.remote.run(missed["cure"].split("; a virtual")[0], seconds=120)
         eventually(lambda: not wired(node), "nobody keeps the old namespace")
-        eventually(lambda: tells(node, "neither in the host nor in the router"), "the card is missed", seconds=300)
+        eventually(lambda: tells(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
     finally:
         if node.remote.run("ip netns exec perouter true", check=False).returncode != 0:
             node.remote.run("systemctl restart frr@perouter", seconds=120)
@@ -46,5 +46,5 @@ def test_a_deleted_namespace_is_missed_and_the_named_cure_brings_it_back(node: M
     for check in CHECKS:
         verdict = check.wait(node, seconds=300)
         assert verdict.ok, f"{check.title}: {verdict.evidence}"
-    # What the card had came from the journal; the kernel gave it back bare.
+    # What the NIC had came from the journal; the kernel gave it back bare.
     assert "192.168.11.3/24" in node.remote.run("ip -n perouter address show dev toswitch1").stdout

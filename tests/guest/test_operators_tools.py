@@ -42,8 +42,8 @@ def complaints(node: Machine, level: str) -> dict[str, str]:
     return {found["topic"]: found["message"] for found in findings(node) if found["level"] == level}
 
 
-def card(node: Machine) -> dict[str, Any]:
-    """Return what the network card has in the host, as iproute2 sees it; empty when it is not there."""
+def nic(node: Machine) -> dict[str, Any]:
+    """Return what the NIC has in the host, as iproute2 sees it; empty when it is not there."""
     shown = node.remote.run(f"ip -j -d address show dev {NIC}", check=False)
     if shown.returncode != 0:
         return {}
@@ -131,7 +131,7 @@ def unpacked(archive: bytes) -> dict[str, str]:
     return found
 
 
-def test_teardown_gives_the_card_back_and_a_second_one_does_nothing(node: Machine) -> None:
+def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine) -> None:
     refused = node.remote.run("openperouter teardown --yes", seconds=_SECONDS, check=False)
     assert refused.returncode == 75
     assert "systemctl stop openperouter" in refused.stderr
@@ -140,18 +140,18 @@ def test_teardown_gives_the_card_back_and_a_second_one_does_nothing(node: Machin
         node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
         node.remote.run(f"ip route add 203.0.113.0/24 via 192.168.11.2 dev {NIC} metric 77")
         node.remote.run(f"ip route add default via 192.168.11.2 dev {NIC} metric 4000")
-        before = card(node)
+        before = nic(node)
         node.remote.run("systemctl start openperouter", seconds=300)
-        assert card(node) == {}
+        assert nic(node) == {}
         node.remote.run("systemctl stop openperouter", seconds=60)
         done = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
         assert NIC in done.stdout
-        assert card(node) == before
+        assert nic(node) == before
         assert before["addresses"] == {("192.168.11.3", 24)}
         assert_nothing_is_left(node)
         again = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
         assert "nothing of the router is there" in again.stdout
-        assert card(node) == before
+        assert nic(node) == before
     finally:
         node.remote.run(f"ip route del 203.0.113.0/24 dev {NIC} metric 77", check=False)
         node.remote.run(f"ip route del default dev {NIC} metric 4000", check=False)

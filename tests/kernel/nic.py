@@ -1,4 +1,4 @@
-"""A network card in the host with all that it could lose, and a witness of what it has."""
+"""A NIC in the host with all that it could lose, and a witness of what it has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tests.kernel.node import Node, ip, ip_json
 
 CONF = Path("/proc/sys/net")
-#: What a host sets for a card that is to listen to no router advertisement, and to forgive asymmetric paths.
+#: What a host sets for a NIC that is to listen to no router advertisement, and to forgive asymmetric paths.
 SYSCTLS = {
     "ipv4/conf/{}/rp_filter": "2",
     "ipv4/conf/{}/arp_ignore": "1",
@@ -21,7 +21,7 @@ SYSCTLS = {
 def furnish(nic: str = Node.NIC) -> None:
     """Give a NIC all that it could lose: addresses, flags, an MTU, routes, sysctls and a second name.
 
-    Both families' defaults are as hosting providers want them: the gateway is in no subnet of the card's, but has a
+    Both families' defaults are as hosting providers want them: the gateway is in no subnet of the NIC's, but has a
     route of its own.
     """
     ip("link", "set", nic, "down")
@@ -72,7 +72,7 @@ def outside(nic: str = Node.NIC) -> dict[str, Any]:
 
 
 def sysctls(nic: str = Node.NIC) -> dict[str, str]:
-    """Return the values of all sysctls that a card has of its own."""
+    """Return the values of all sysctls that a NIC has of its own."""
     files = [file for family in ("ipv4", "ipv6") for file in sorted((CONF / family / "conf" / nic).iterdir())]
     # Nobody can read the secret of stable addresses before it is set.
     return {str(file.relative_to(CONF)): file.read_text() for file in files if file.name != "stable_secret"}

@@ -1,4 +1,4 @@
-"""What a purge runs, a shell script written from the journal: a card comes back whole by it from wherever it is."""
+"""What a purge runs, a shell script written from the journal: a NIC comes back whole by it from wherever it is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def give_back() -> ModuleType:
 
 
 def purge(node: Node, give_back: ModuleType) -> str:
-    """Do what prerm and postrm do with the cards, twice; return what was complained of."""
+    """Do what prerm and postrm do with the NICs, twice; return what was complained of."""
     boot = BOOT_ID.read_text().strip()
     script = give_back.script(Node.NETNS, boot, StateFiles(node.state, boot).journal())
     runs = [subprocess.run(["sh", "-eu"], input=script, capture_output=True, text=True, check=True) for _ in range(2)]
@@ -42,7 +42,7 @@ def purge(node: Node, give_back: ModuleType) -> str:
 
 
 @pytest.mark.parametrize("way", [INSIDE, OUTSIDE], ids=["in", "out"])
-def test_killed_after_any_step_of_the_way_a_purge_makes_the_card_whole(
+def test_killed_after_any_step_of_the_way_a_purge_makes_the_nic_whole(
     node: Node, give_back: ModuleType, way: DesiredState
 ) -> None:
     furnish()

@@ -190,7 +190,7 @@ def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(furnishe
     assert not saved(furnished)[1]["nics"]
 
 
-def test_a_card_without_ipv6_comes_back_without_it(node: Node) -> None:
+def test_a_nic_without_ipv6_comes_back_without_it(node: Node) -> None:
     ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
     (CONF / "ipv6/conf" / Node.NIC / "disable_ipv6").write_text("1")
     before = outside()
@@ -200,7 +200,7 @@ def test_a_card_without_ipv6_comes_back_without_it(node: Node) -> None:
     assert not [one for one in ip_json("addr", "show", "dev", Node.NIC)[0]["addr_info"] if one["family"] == "inet6"]
 
 
-def test_only_what_the_host_sets_for_this_card_is_remembered(furnished: Node) -> None:
+def test_only_what_the_host_sets_for_this_nic_is_remembered(furnished: Node) -> None:
     furnished.converge(INSIDE)
     found = saved(furnished)[1]["nics"][Node.NIC]["sysctls"]
     assert found == {key.replace("/conf/{}/", "."): value for key, value in SYSCTLS.items()}

@@ -34,7 +34,7 @@ def test_the_way_to_a_gateway_comes_back_before_what_is_behind_it(give_back: Mod
     assert [line.split()[3] for line in found] == ["10.0.0.1/32", "0.0.0.0/0"]
 
 
-def test_a_cards_own_sysctls_are_back_before_addresses_and_before_it_comes_up(give_back: ModuleType) -> None:
+def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(give_back: ModuleType) -> None:
     sysctls = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
     addresses = (Address(ip_interface("192.0.2.5/24")),)
     record = NicRecord("eth1.5", NicPhase.INSIDE, 1500, "", up=True, addresses=addresses, sysctls=sysctls)

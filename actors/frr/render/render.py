@@ -1,8 +1,8 @@
 """Renders a desired state as FRR configuration text.
 
 Pure: the same state gives the same text. One template for each stanza; every value that a template prints is one
-printable word (:mod:`actors.frr.render.tokens`), so no value can become a command. Users' raw snippets are the only text that
-is more than words, and they never meet a template: they are appended here.
+printable word (:mod:`actors.frr.render.tokens`), so no value can become a command. Users' raw snippets are the only
+text that is more than words, and they never meet a template: they are appended here.
 """
 
 from __future__ import annotations

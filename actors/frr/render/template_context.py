@@ -1,7 +1,7 @@
 """The shapes that the templates print: every decision is taken here, a template only asks whether a value is set.
 
 A value that equals FRR's own default is absent. FRR does not show it in its running configuration, so stating it would
-look like a difference for ever; stating the graceful restart times even resets sessions (FRR #22953).
+look like a difference indefinitely; stating the graceful restart times even resets sessions (FRR #22953).
 """
 
 from __future__ import annotations

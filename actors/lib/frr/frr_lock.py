@@ -4,7 +4,7 @@ The commit's values point into a tree that the end of any session with mgmtd, be
 is sent what lies in that memory by then, refuses it and breaks the connection, and mgmtd keeps its configuration locked
 for good (``tests/frr/test_sessions.py``). Sessions with other daemons do no harm. So whoever reads through mgmtd shares
 a lock with other readers, and whoever writes has it alone, whichever process they are. It is best effort: an operator's
-own shell knows nothing of it, and a lock that somebody keeps too long is not waited for for ever.
+own shell knows nothing of it, and a lock that somebody keeps too long is not waited for indefinitely.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.05
 async def access(path: Path | None, *, alone: bool) -> AsyncIterator[None]:
     """Hold the lock on a file, shared or ``alone``; without a file, or in vain for too long, go on without it.
 
-    Readers that follow one another closely would keep a writer out for ever: everybody has to pass a second lock on
+    Readers that follow one another closely would keep a writer out indefinitely: everybody has to pass a second lock on
     the way in, which a writer keeps.
     """
     with ExitStack() as held:

@@ -151,8 +151,8 @@ class KubeClient:
 
         It does so after ``timeoutSeconds``, about five minutes if ``params`` has none: then watch again from the last
         version. Until then silence is normal. ERROR events are returned as they are: see
-        :func:`actors.lib.kube.errors.error_in`. Raises :class:`UnreachableError` for a server that does not end the stream
-        in time, a broken connection, an event cut in two and what is not JSON.
+        :func:`actors.lib.kube.errors.error_in`. Raises :class:`UnreachableError` for a server that does not end the
+        stream in time, a broken connection, an event cut in two and what is not JSON.
         """
         import httpx
 

@@ -174,7 +174,7 @@ def _credentials(kubeconfig: Path, document: Mapping[str, Any], now: float) -> A
 
 
 def _expiry(document: Mapping[str, Any], now: float) -> float | None:
-    """Return when to load anew: when something in it ends; earlier when a program can be asked for something newer."""
+    """Return when to load again: when something in it ends; earlier when a program can be asked for something newer."""
     said = (
         document["expires_at"],
         token_expiry(document["token"]),

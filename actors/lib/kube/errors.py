@@ -42,7 +42,7 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resource version is too old (as an answer or as an ERROR event); list anew."""
+    """410: the resource version is too old (as an answer or as an ERROR event); list again."""
 
 
 class InvalidError(ApiError):

@@ -2,8 +2,8 @@
 
 The library knows contexts, files, inline data, credentials programs and cloud providers; it also costs 61 MiB, a third
 of a second (six on an emulated machine), may run a program that hangs, and writes keys into temporary files. All of
-that stays in a child, which :mod:`actors.lib.kube.credentials` starts and which prints one JSON document on its standard
-output: the credentials, or one line that says what is wrong, and in both cases the files that mattered.
+that stays in a child, which :mod:`actors.lib.kube.credentials` starts and which prints one JSON document on its
+standard output: the credentials, or one line that says what is wrong, and in both cases the files that mattered.
 
 A message names files, keys and names. It never quotes a value, nor what a program printed: either may be a secret.
 """

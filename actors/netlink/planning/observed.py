@@ -134,7 +134,7 @@ def in_order(routes: Iterable[SavedRoute]) -> tuple[SavedRoute, ...]:
     """Return routes so that each can be made after those before it: the ways to gateways, then what is behind them.
 
     The kernel dumps a default first, and refuses it while its gateway is not reached directly; one that is ``onlink``
-    as well, if it is found behind another card. A gateway is never behind a gateway.
+    as well, if it is found behind another NIC. A gateway is never behind a gateway.
     """
     return tuple(sorted(routes, key=lambda route: bool(route.gateway)))
 
@@ -151,7 +151,7 @@ class NicPhase(StrEnum):
 class NicRecord:
     """What the journal remembers of a NIC while the router has it.
 
-    ``sysctls`` are those that the host had set for this card only: (``ipv4.rp_filter``, value).
+    ``sysctls`` are those that the host had set for this NIC only: (``ipv4.rp_filter``, value).
     """
 
     name: str

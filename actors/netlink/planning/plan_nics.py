@@ -27,7 +27,7 @@ from .observed import (
     SavedRoute,
     in_order,
 )
-from .steps import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, SetCardSysctls, Step
+from .steps import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from .wanted import KernelModel
 
 #: An IPv6 privacy address (RFC 8981; linux/if_addr.h). On IPv4 the same bit means a secondary address.
@@ -36,7 +36,7 @@ IFA_F_TEMPORARY = 0x01
 #: home address, manage temporary addresses, no prefix route, multicast auto-join.
 KEPT_FLAGS = 0x02 | 0x10 | 0x100 | IFA_F_NOPREFIXROUTE | 0x400
 
-#: Virtual cards whose MAC the kernel made up. systemd's default MACAddressPolicy= gives such a card another one when it
+#: Virtual NICs whose MAC the kernel made up. systemd's default MACAddressPolicy= gives such a NIC another one when it
 #: appears in the host, unless somebody has set the one that it has (systemd.link(5)): so we do, before it appears.
 RANDOM_MAC_KINDS = frozenset({LinkKind.VETH, "dummy", "macvlan"})
 
@@ -234,7 +234,7 @@ def _restore_steps(
     is refused keeps nothing back but the record's end: what was there before is not lost.
     """
     unit = f"nic {record.name}"
-    # Of a card whose journal was lost we only know the group that the router gave it.
+    # Of a NIC whose journal was lost we only know the group that the router gave it.
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
     up = record.up or bool(record.routes)
     change = ChangeLink(
@@ -248,7 +248,7 @@ def _restore_steps(
         unit=unit,
     )
     if record.sysctls:
-        yield SetCardSysctls(record.name, record.sysctls, resource=resource, unit=unit, vital=False)
+        yield SetNicSysctls(record.name, record.sysctls, resource=resource, unit=unit, vital=False)
     yield from _give_addresses(Namespace.HOST, record.name, record, present, resource)
     if not change.empty:
         yield change

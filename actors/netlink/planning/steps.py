@@ -225,7 +225,7 @@ class MoveLink(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class SetCardSysctls(Step):
+class SetNicSysctls(Step):
     """Give a NIC in the host its own sysctls back; each that can be is written, whatever becomes of the others."""
 
     link: str

@@ -30,7 +30,7 @@ from ..planning.steps import (
     RemoveUnreachable,
     SaveNic,
     SaveTables,
-    SetCardSysctls,
+    SetNicSysctls,
     SetSysctl,
     Step,
 )
@@ -85,7 +85,7 @@ class LinuxKernel:
             AddUnreachable: self._add_unreachable,
             RemoveUnreachable: self._remove_unreachable,
             MoveLink: self._move,
-            SetCardSysctls: self._set_card_sysctls,
+            SetNicSysctls: self._set_nic_sysctls,
             AddRoute: self._add_route,
             AddAltname: self._add_altname,
             SaveNic: lambda step: state.save_nic(step.record),
@@ -116,7 +116,7 @@ class LinuxKernel:
 
     @property
     def router(self) -> NamespaceEnd:
-        """Our end of the router's namespace, opened anew when it was replaced."""
+        """Our end of the router's namespace, opened again when it was replaced."""
         if not self.router_is_current():
             self.release_router()
         if self._router is None:
@@ -273,7 +273,7 @@ class LinuxKernel:
         finally:
             os.close(descriptor)
 
-    def _set_card_sysctls(self, step: SetCardSysctls) -> None:
+    def _set_nic_sysctls(self, step: SetNicSysctls) -> None:
         refusals: list[KernelRefusal] = []
         for key, value in step.sysctls:
             try:

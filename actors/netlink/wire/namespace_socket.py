@@ -69,9 +69,9 @@ class NamespaceEnd:
         except FileNotFoundError:
             return None
 
-    def own_sysctls(self, card: str) -> Sysctls:
-        """Return the sysctls that a card has of its own."""
-        return self._thread.run(partial(own_sysctls, card))
+    def own_sysctls(self, nic: str) -> Sysctls:
+        """Return the sysctls that a NIC has of its own."""
+        return self._thread.run(partial(own_sysctls, nic))
 
     def write_sysctl(self, path: str, value: str) -> None:
         """Write a sysctl by its path below /proc/sys; KernelRefusal when it cannot be done."""

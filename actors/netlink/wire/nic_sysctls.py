@@ -1,6 +1,6 @@
-"""The sysctls that a card has of its own: read where they differ from the namespace's defaults, and written back.
+"""The sysctls that a NIC has of its own: read where they differ from the namespace's defaults, and written back.
 
-They die with the card's move: in the other namespace, and again when it is back, it has that one's defaults.
+They die with the NIC's move: in the other namespace, and again when it is back, it has that one's defaults.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 NET = Path("/proc/sys/net")
 FAMILIES = ("ipv4", "ipv6")
 DEFAULT = "default"
-#: ``ipv4.rp_filter``: what comes after net/<family>/conf/<card>/.
+#: ``ipv4.rp_filter``: what comes after net/<family>/conf/<NIC>/.
 KEY = re.compile(r"ipv[46]\.[a-z0-9_]{1,48}")
 #: All of them are numbers but for ``stable_secret``, which is a secret and stays out.
 VALUE = re.compile(r"-?[0-9]{1,20}")
@@ -27,15 +27,15 @@ NEEDS_THE_SECRET = ("ipv6.addr_gen_mode", "2")
 Sysctls = tuple[tuple[str, str], ...]
 
 
-def path_of(card: str, key: str) -> str:
+def path_of(nic: str, key: str) -> str:
     """Return a sysctl's path below /proc/sys/net."""
     family, _, name = key.partition(".")
-    return f"{family}/conf/{card}/{name}"
+    return f"{family}/conf/{nic}/{name}"
 
 
-def own_sysctls(card: str, root: Path = NET) -> Sysctls:
-    """Return a card's writable sysctls that differ from the defaults, in order; none for a card that is not there."""
-    found = {pair for family in FAMILIES for pair in _differing(root / family / "conf", family, card)}
+def own_sysctls(nic: str, root: Path = NET) -> Sysctls:
+    """Return a NIC's writable sysctls that differ from the defaults, in order; none for a NIC that is not there."""
+    found = {pair for family in FAMILIES for pair in _differing(root / family / "conf", family, nic)}
     return checked(dict(found - {NEEDS_THE_SECRET}))
 
 
@@ -45,9 +45,9 @@ def checked(sysctls: Mapping[str, str]) -> Sysctls:
     return tuple(sorted(pair for pair in good if pair[0] != FOLLOWS_THE_LINK))[:MOST]
 
 
-def _differing(conf: Path, family: str, card: str) -> Iterator[tuple[str, str]]:
+def _differing(conf: Path, family: str, nic: str) -> Iterator[tuple[str, str]]:
     try:
-        files = list((conf / card).iterdir())
+        files = list((conf / nic).iterdir())
     except FileNotFoundError:
         return
     for file in files:

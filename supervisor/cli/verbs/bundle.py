@@ -15,7 +15,7 @@ from ..options import CommandError, add_settings, complain, conf_d
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from supervisor.operations.bundle.collect import Piece
+    from supervisor.operations.bundle.collector import Piece
 
 DEFAULT_HOURS = 24
 

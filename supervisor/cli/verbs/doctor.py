@@ -25,7 +25,7 @@ def add_parser(verbs: Any) -> None:
         help="examine this machine and the router, and name the cure of each complaint",
         description="Look at what the router needs and at what it does: kernel, clock, disk, file modes, other "
         "network managers, FRR, the network namespace, the configuration, the API server's credentials, network "
-        "cards, MTU, sysctls, the daemon. Works before the first start and after the last one, with the daemon dead or "
+        "NICs, MTU, sysctls, the daemon. Works before the first start and after the last one, with the daemon dead or "
         "alive, and changes nothing. Each complaint comes with its cure. Exits with 0 when all is well, "
         "1 when there are warnings only, 2 when there are errors.",
     )

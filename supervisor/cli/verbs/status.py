@@ -84,7 +84,7 @@ def _show(status: Status, *, as_json: bool) -> None:
 
 
 def _watch(directory: Path, *, as_json: bool) -> int:
-    """Show every change: on a terminal the whole page anew, elsewhere a line each."""
+    """Show every change: on a terminal the whole page again, elsewhere a line each."""
     page = wants_colour()
     try:
         for status in _statuses(directory, "watch"):

@@ -1,4 +1,4 @@
-"""``openperouter teardown``: takes the router down and gives its network cards back to the host."""
+"""``openperouter teardown``: takes the router down and gives its NICs back to the host."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         "teardown",
-        help="take the router down and give its network cards back",
+        help="take the router down and give its NICs back",
         description="Take the router down: remove its configuration from FRR, its devices from the kernel, and give "
-        "its network cards back to the host with the addresses, MTU and routes that they had. Refuses while the daemon "
+        "its NICs back to the host with the addresses, MTU and routes that they had. Refuses while the daemon "
         "runs ('systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
         "and changes none: the next start of the daemon builds the router again. It can be repeated, also after it was "
         "interrupted. Exits with 0 when nothing of the router is left, 64 when it was not confirmed, 69 when FRR or "
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(path: Path) -> Settings:
-    """Return the settings as far as they are good: what is broken must not keep the network cards."""
+    """Return the settings as far as they are good: what is broken must not keep the NICs."""
     from config.problems import errors
     from config.settings import load_settings
 
@@ -99,7 +99,7 @@ def _refuse_beside_systemd() -> None:
 
 
 def _confirm(settings: Settings) -> None:
-    question = f"Take the router in network namespace {settings.netns} down and give its network cards back? [y/N] "
+    question = f"Take the router in network namespace {settings.netns} down and give its NICs back? [y/N] "
     if not sys.stdin.isatty():
         raise CommandError("nothing was done: confirm with --yes", exit_codes.USAGE)
     try:

@@ -5,7 +5,7 @@ passes through :class:`Redactor` before it is written anywhere.
 """
 
 from .archive import BundleError, write_bundle
-from .collect import collect
+from .collector import collect
 from .known_secrets import known_secrets
 from .redactor import Redactor
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .collect import Piece
+from .collector import Piece
 
 
 class BundleError(Exception):

@@ -28,7 +28,7 @@ from ..control_client import ask
 from ..doctor import examine, probe
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
-from .collect import PIECE_SECONDS, Source
+from .collector import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that what it said until then is kept.
 PROGRAM_SECONDS: Final = PIECE_SECONDS - 5

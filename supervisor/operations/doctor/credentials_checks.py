@@ -50,7 +50,7 @@ def secrecy(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "credentials",
                 f"{file.path} has mode {file.mode:04o} and holds a token or a key: everybody here can use it",
-                f"chmod o-rwx {file.path}; where a proxy makes it anew: chmod 0750 {PurePath(file.path).parent}",
+                f"chmod o-rwx {file.path}; where a proxy makes it again: chmod 0750 {PurePath(file.path).parent}",
             )
 
 

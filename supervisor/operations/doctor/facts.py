@@ -96,7 +96,7 @@ class ManagersFacts:
     ``networkd`` has the keys of networkd's [Network] section; ``networkd_changed`` is when a file of it last changed,
     Unix seconds; ``unmanaged`` whether a ``.network`` file keeps networkd off our devices; ``network_manager`` whether
     NetworkManager is told so; ``link`` whether udev leaves their hardware addresses alone, ``rules`` whether it keeps
-    the name of a card that comes back.
+    the name of a NIC that comes back.
     """
 
     networkd: Mapping[str, str] = field(default_factory=dict)

@@ -52,7 +52,7 @@ def clock(facts: Facts) -> Iterator[Finding]:
 
 
 def disk(facts: Facts) -> Iterator[Finding]:
-    """Is there room for what must be written before a network card moves?"""
+    """Is there room for what must be written before a NIC moves?"""
     for one in facts.disks or ():
         free = f"{one.path}: {one.free_bytes // (1024 * 1024)} MiB and {one.free_inodes} files are left"
         cure = f"make room on the file system of {one.path} (df -h {one.path}; journalctl --vacuum-size=100M)"
@@ -169,7 +169,7 @@ def udev(facts: Facts) -> Iterator[Finding]:
         message = "no .link file keeps udev from changing the hardware addresses of the router's devices on this host"
         yield warning("udev", message, cure.format("systemd/network/10-openperouter.link"))
     if not found.rules:
-        message = "no udev rule keeps the name of a network card that comes back from the router"
+        message = "no udev rule keeps the name of a NIC that comes back from the router"
         yield warning("udev", message, cure.format("udev/rules.d/70-openperouter.rules"))
     if found.link and found.rules:
         yield ok("udev", "udev is told to leave the router's devices alone")

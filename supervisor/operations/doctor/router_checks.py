@@ -27,8 +27,8 @@ def netns(facts: Facts) -> Iterator[Finding]:
     if facts.network is None:
         return
     if facts.network.router is None:
-        # FRR keeps one that was deleted alive, nameless, with the card in it. Its unit makes a new one when it starts.
-        cure = f"systemctl restart {facts.frr_unit}; a virtual card (VLAN, bond) has to be made anew on the host"
+        # FRR keeps one that was deleted alive, nameless, with the NIC in it. Its unit makes a new one when it starts.
+        cure = f"systemctl restart {facts.frr_unit}; a virtual NIC (VLAN, bond) has to be made again on the host"
         yield error("netns", facts.network.router_problem, cure)
     else:
         yield ok("netns", f"{facts.settings.netns} is there")
@@ -59,7 +59,7 @@ def node(facts: Facts) -> Iterator[Finding]:
 
 
 def underlay(facts: Facts) -> Iterator[Finding]:
-    """Are the network cards of the underlay where they should be, or fit to be taken?"""
+    """Are the NICs of the underlay where they should be, or fit to be taken?"""
     desired = _desired(facts)
     if desired is None or desired.underlay is None or facts.network is None:
         return
@@ -88,7 +88,7 @@ def _nic(name: str, network: NetworkFacts, *, running: bool) -> Iterator[Finding
             f"give the router {link.master} itself, or release it: ip link set {name} nomaster",
         )
     elif link.ours or name == "lo":
-        yield error("underlay", f"{name} is a device of the router itself", "name a network card in the underlay")
+        yield error("underlay", f"{name} is a device of the router itself", "name a NIC in the underlay")
     elif not _addressed(network.host, name):
         yield warning(
             "underlay",
@@ -176,16 +176,16 @@ def _router_sysctls(facts: Facts, network: NetworkFacts) -> Iterator[Finding]:
         yield error("sysctls", f"{key} is {shown} in the router, must be 1", cure)
 
 
-def cards(facts: Facts) -> Iterator[Finding]:
-    """Was a network card's way in or out interrupted?"""
+def nics(facts: Facts) -> Iterator[Finding]:
+    """Was a NIC's way in or out interrupted?"""
     if facts.network is None:
         return
     for name, record in sorted(facts.network.journal.items()):
         if record.phase is not NicPhase.INSIDE and not _running(facts):
             yield warning(
-                "cards",
+                "NICs",
                 f"the move of {name} was interrupted ({record.phase}); what it had is on record",
-                "systemctl start openperouter goes on, 'openperouter teardown' gives the card back",
+                "systemctl start openperouter goes on, 'openperouter teardown' gives the NIC back",
             )
 
 
@@ -238,4 +238,4 @@ def _running(facts: Facts) -> bool:
     return status is not None and status.phase != "starting"
 
 
-CHECKS = (netns, configuration, node, underlay, mtu, bridges, sysctls, cards, daemon)
+CHECKS = (netns, configuration, node, underlay, mtu, bridges, sysctls, nics, daemon)

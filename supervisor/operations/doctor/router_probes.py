@@ -1,4 +1,4 @@
-"""Looks at the router: both namespaces, the journal of network cards, the configuration, the daemon."""
+"""Looks at the router: both namespaces, the journal of NICs, the configuration, the daemon."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ async def test_a_server_that_takes_nothing_is_asked_at_a_growing_distance(
     caplog.set_level("INFO")
     bench.server.trouble = lambda verb, plural, name: None
     await bench.later(100)
-    told = explained(record for record in caplog.records if "anew" not in record.getMessage())
+    told = explained(record for record in caplog.records if "updated" not in record.getMessage())
     assert (set(told[:-1]), told[-1]) == ({"MIRROR_FAILS"}, "MIRROR_WORKS")
     assert bench.names() == ["static-node-blue", NAME]
 
@@ -488,7 +488,7 @@ async def test_each_pass_that_writes_is_one_line(bench: Bench, caplog: pytest.Lo
     bench.watch()
     await bench.settle()
     lines = [record for record in caplog.records if record.levelname == "INFO"]
-    assert [line.message for line in lines] == ["the API shows the files' resources anew"]
+    assert [line.message for line in lines] == ["updated the files' resources in the API"]
 
 
 async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:

@@ -99,7 +99,7 @@ def test_who_else_an_object_belongs_to_is_said_by_its_label_or_owner(changes: di
     [
         {},
         {"labels": {}, "owners": ()},
-        {"owners": ({**MIRROR.owners[0], "uid": "from before the Node was made anew"},)},
+        {"owners": ({**MIRROR.owners[0], "uid": "from before the Node was made again"},)},
         {"owners": ({"apiVersion": "v1", "kind": "ConfigMap", "name": "no", "uid": "u"},)},
     ],
 )

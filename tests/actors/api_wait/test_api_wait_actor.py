@@ -352,7 +352,7 @@ async def test_credentials_that_end_are_read_again_and_whoever_uses_them_learns_
         assert len(node.read.reads) == 11
         assert not accesses.pending
         node.kubeconfig.unlink()
-        # Not even with another end: a client would be opened anew for it.
+        # Not even with another end: a client would be opened again for it.
         assert (await soon(accesses)).credentials == before.credentials
     assert len(node.servers.asked) == 1
 

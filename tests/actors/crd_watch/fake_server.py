@@ -46,7 +46,7 @@ class FakeServer:
     url: str = "https://192.0.2.1:6443"
     version: int = 100
     oldest: int = 0
-    #: The verb to which there is no answer for ever, which for a client is half a minute.
+    #: The verb to which there is no answer indefinitely, which for a client is half a minute.
     hanging: str = ""
     page: int = 500
     watch_seconds: float = 300
@@ -139,7 +139,7 @@ class FakeServer:
         self._stir()
 
     def let_connections_die(self) -> None:
-        """Let nothing come any more over the watches that are open, for ever, and nothing tell of it."""
+        """Let nothing come any more over the watches that are open, indefinitely, and nothing tell of it."""
         self.dead = self.opened
 
     def stop(self) -> None:

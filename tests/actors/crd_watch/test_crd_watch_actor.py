@@ -134,7 +134,7 @@ async def test_new_labels_choose_anew_and_all_at_once(autojump_clock: MockClock,
     snapshot = await bench.names("b")
     assert snapshot.labels["zone"] == "b"
     assert len(bench.published) == 2
-    # Only the kinds with selectors that look at the label were listed anew, once.
+    # Only the kinds with selectors that look at the label were listed again, once.
     assert len(bench.server.requests_of("list")) == 7 + 2
 
 

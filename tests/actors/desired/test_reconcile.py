@@ -29,7 +29,7 @@ class Node:
         self.last: Decision | None = None
 
     def learn(self, static: StaticSnapshot | None = None, api: ApiSnapshot | None = None) -> DesiredState | None:
-        """Decide anew; return what is published."""
+        """Decide again; return what is published."""
         self.known = replace(self.known, static=static or self.known.static, api=api or self.known.api)
         decision = decide(self.known, self.state, OWN)
         self.known = replace(self.known, accepted=decision.accepted, standing=decision.standing)

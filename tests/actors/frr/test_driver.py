@@ -96,7 +96,7 @@ async def test_what_a_killed_process_left_behind_goes_with_the_next_call(tmp_pat
 
 
 class Starting(Vtysh):
-    """Reaches one set of daemons after the other, a look each, and the last one for ever; nobody answers for None."""
+    """Reaches one set of daemons after the other, a look each, then the last one indefinitely; None: no answer."""
 
     def __init__(self, *looks: frozenset[str] | None) -> None:
         super().__init__(vtysh="/nonexistent", pathspace="p")

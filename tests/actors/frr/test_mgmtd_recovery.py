@@ -74,7 +74,7 @@ SILENCE = None
 
 @dataclass
 class ScriptedVtysh(Vtysh):
-    """Gives one answer after the other, the last one for ever, on the virtual clock."""
+    """Gives one answer after the other, the last one indefinitely, on the virtual clock."""
 
     answers: list[str | Callable[[], str] | None]
     looks: int = field(default=0, init=False)
@@ -157,7 +157,7 @@ async def test_a_lock_that_nobody_holds_is_seen_several_times_before_the_daemon_
 
 
 async def test_what_is_left_of_a_broken_commit_is_not_waited_for(case: Case, autojump_clock: MockClock) -> None:
-    # The daemon that broke it is back a moment later, and mgmtd waits for it for ever.
+    # The daemon that broke it is back a moment later, and mgmtd waits for it indefinitely.
     stuck = answer(REFUSAL, transaction=27)
     await case.scripted(FREE, stuck).unwedger.after_broken_commit()
     assert case.ended

@@ -39,7 +39,7 @@ from actors.netlink.planning.steps import (
     RemoveUnreachable,
     SaveNic,
     SaveTables,
-    SetCardSysctls,
+    SetNicSysctls,
     SetSysctl,
     Step,
 )
@@ -228,10 +228,10 @@ def a_moved_nic_loses_addresses_and_routes_and_is_down(kernel: Kernel) -> None:
 def a_moved_nic_loses_its_own_sysctls(kernel: Kernel) -> None:
     own = (("ipv4.arp_ignore", "1"), ("ipv6.accept_ra", "0"))
     assert see(kernel).nic_sysctls[NIC] == ()
-    kernel.apply(SetCardSysctls(NIC, own))
+    kernel.apply(SetNicSysctls(NIC, own))
     assert see(kernel).nic_sysctls[NIC] == own
     kernel.apply(MoveLink(NIC, HOST, ROUTER))
-    assert refused(kernel, SetCardSysctls(NIC, own)) in {errno.ENODEV, errno.ENOENT}
+    assert refused(kernel, SetNicSysctls(NIC, own)) in {errno.ENODEV, errno.ENOENT}
     kernel.apply(MoveLink(NIC, ROUTER, HOST))
     assert see(kernel).nic_sysctls[NIC] == ()
 

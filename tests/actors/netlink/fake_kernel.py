@@ -37,7 +37,7 @@ from actors.netlink.planning.steps import (
     RemoveUnreachable,
     SaveNic,
     SaveTables,
-    SetCardSysctls,
+    SetNicSysctls,
     SetSysctl,
     Step,
 )
@@ -55,7 +55,7 @@ class FakeKernel:
         self.links: dict[Key, Link] = {}
         self.addresses: dict[Key, list[Address]] = {}
         self.routes: dict[str, list[SavedRoute]] = {}
-        self.card_sysctls: dict[str, dict[str, str]] = {}
+        self.nic_sysctls: dict[str, dict[str, str]] = {}
         self.sysctls: dict[str, str | None] = {key: "0" for key, _, _ in ROUTER_SYSCTLS}
         self.unreachable: set[tuple[Family, int]] = set()
         self.busy_tables: set[int] = set()
@@ -86,7 +86,7 @@ class FakeKernel:
             tables=dict(self.tables),
             journal=dict(self.journal),
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in wish.nics},
-            nic_sysctls={nic: tuple(sorted(self.card_sysctls.get(nic, {}).items())) for nic in wish.nics},
+            nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in wish.nics},
         )
 
     def _view(self, namespace: Namespace) -> NamespaceView:
@@ -133,15 +133,15 @@ class FakeKernel:
             case DisableAddressGeneration():
                 self._update((Namespace.ROUTER, step.name), addr_gen_none=True)
             case _:
-                self._apply_card(step)
+                self._apply_nic(step)
 
-    def _apply_card(self, step: Step) -> None:
+    def _apply_nic(self, step: Step) -> None:
         match step:
             case AddRoute():
                 self._add_route(step)
-            case SetCardSysctls():
+            case SetNicSysctls():
                 self._link(Namespace.HOST, step.link)
-                self.card_sysctls.setdefault(step.link, {}).update(step.sysctls)
+                self.nic_sysctls.setdefault(step.link, {}).update(step.sysctls)
             case AddAltname():
                 link = self._link(Namespace.HOST, step.link)
                 self._update((Namespace.HOST, step.link), altnames=(*link.altnames, step.altname))
@@ -231,7 +231,7 @@ class FakeKernel:
         del self.links[step.source, step.name]
         self.addresses.pop((step.source, step.name), None)
         self.routes.pop(step.name, None)
-        self.card_sysctls.pop(step.name, None)
+        self.nic_sysctls.pop(step.name, None)
         self.links[step.target, step.name] = replace(link, up=False, master="")
         self.addresses[step.target, step.name] = []
 
@@ -266,4 +266,4 @@ class FakeKernel:
         }
         addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
         routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
-        return links, addresses, routes, self.sysctls, self.card_sysctls, self.unreachable, self.tables, self.journal
+        return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal

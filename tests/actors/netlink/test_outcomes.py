@@ -24,13 +24,13 @@ def outcome(kernel: FakeKernel, desired: DesiredState) -> KernelOutcome:
 
 @pytest.fixture
 def kernel() -> FakeKernel:
-    """A host with the first of all cards."""
+    """A host with the first of all NICs."""
     kernel = FakeKernel()
     kernel.add(Namespace.HOST, Link(0, "eth1"))
     return kernel
 
 
-def test_a_node_with_one_of_its_cards_works_and_names_those_that_are_missing(kernel: FakeKernel) -> None:
+def test_a_node_with_one_of_its_nics_works_and_names_those_that_are_missing(kernel: FakeKernel) -> None:
     found = outcome(kernel, wanting("eth1", "eth2", "eth3"))
     assert (found.applied, found.error, found.underlay_mtu) == (True, "", 1500)
     assert {(failure.resource, failure.reason) for failure in found.failures} == {(UNDERLAY, Reason.UNDERLAY_FAILED)}
@@ -38,7 +38,7 @@ def test_a_node_with_one_of_its_cards_works_and_names_those_that_are_missing(ker
     assert (Namespace.ROUTER, "vni100") in kernel.links
 
 
-def test_a_card_that_appears_later_joins_the_others(kernel: FakeKernel) -> None:
+def test_a_nic_that_appears_later_joins_the_others(kernel: FakeKernel) -> None:
     outcome(kernel, wanting("eth1", "eth2"))
     kernel.add(Namespace.HOST, Link(0, "eth2"))
     found = outcome(kernel, wanting("eth1", "eth2"))
@@ -46,25 +46,25 @@ def test_a_card_that_appears_later_joins_the_others(kernel: FakeKernel) -> None:
     assert (Namespace.ROUTER, "eth2") in kernel.links
 
 
-def test_a_node_without_any_card_is_cut_off_whatever_else_was_done(kernel: FakeKernel) -> None:
+def test_a_node_without_any_nic_is_cut_off_whatever_else_was_done(kernel: FakeKernel) -> None:
     found = outcome(kernel, wanting("eth2", "eth3"))
     assert not found.applied
     assert "eth2" in found.error
     assert "eth3" in found.error
 
 
-def test_a_card_that_the_kernel_refuses_does_not_take_the_other_one_along(kernel: FakeKernel) -> None:
+def test_a_nic_that_the_kernel_refuses_does_not_take_the_other_one_along(kernel: FakeKernel) -> None:
     kernel.add(Namespace.HOST, Link(0, "eth2"))
     kernel.fail = {"host: move eth2 to router"}
     found = outcome(kernel, wanting("eth1", "eth2"))
     assert (found.applied, [failure.resource for failure in found.failures]) == (True, [UNDERLAY])
 
 
-def test_a_card_that_is_named_like_a_device_of_ours_is_no_card(kernel: FakeKernel) -> None:
+def test_a_nic_that_is_named_like_a_device_of_ours_is_no_nic(kernel: FakeKernel) -> None:
     outcome(kernel, wanting("eth1"))
     assert not outcome(kernel, wanting("vni100")).applied
 
 
-def test_a_node_that_should_have_no_router_lacks_no_card(kernel: FakeKernel) -> None:
+def test_a_node_that_should_have_no_router_lacks_no_nic(kernel: FakeKernel) -> None:
     found = outcome(kernel, without_underlay(state()))
     assert (found.applied, found.failures) == (True, ())

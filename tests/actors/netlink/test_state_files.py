@@ -96,7 +96,7 @@ def test_what_an_older_version_did_not_write_is_as_it_was_then(tmp_path: Path) -
     assert edited(tmp_path, take) == {"eth1": replace(RECORD, addresses=plain, sysctls=())}
 
 
-def test_what_is_no_sysctl_of_a_card_is_not_written_to_one(tmp_path: Path) -> None:
+def test_what_is_no_sysctl_of_a_nic_is_not_written_to_one(tmp_path: Path) -> None:
     def add(record: dict[str, Any]) -> None:
         record["sysctls"] |= {"ipv4.../../x": "1", "kernel.panic": "1", "ipv6.stable_secret": "2001:db8::1"}
         record["sysctls"] |= {f"ipv6.zz{number}": "1" for number in range(1000)}

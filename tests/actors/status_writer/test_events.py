@@ -49,7 +49,7 @@ class Bench:
         self.scene = scene(basis(RED))
 
     def restart(self) -> None:
-        """Start the daemon anew."""
+        """Start the daemon again."""
         self.duty = EventsDuty(lambda: 1.8e9 + self.now, Crowd(100), lambda: 0.5)
 
     def shows(self, of: Basis) -> None:

@@ -37,7 +37,7 @@ _DEATH_SECONDS = 2
 _POLL_SECONDS = 0.25
 #: The rootfs's 10-management.network names it.
 _MANAGEMENT_MAC = "52:54:00:00:00:01"
-#: A second card, for the fabric's side of the guest: what runs on the host's loopback answers at this address of it.
+#: A second NIC, for the fabric's side of the guest: what runs on the host's loopback answers at this address of it.
 UPLINK_MAC = "52:54:00:00:00:63"
 UPLINK_NETWORK = "10.0.3.0/24"
 UPLINK_HOST = "10.0.3.2"
@@ -169,13 +169,13 @@ class Machine:
             # fabric's route is away, with a reply that ping cannot digest.
             *("-netdev", f"user,id=management,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
             *("-device", f"virtio-net-pci,netdev=management,mac={_MANAGEMENT_MAC},romfile="),
-            *(self._uplink_card() if self._uplink else ()),
+            *(self._uplink_nic() if self._uplink else ()),
             *("-device", "virtio-rng-pci", "-serial", f"file:{self.console}"),
             *("-smbios", f"type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root={public_key}"),
         ]
 
     @staticmethod
-    def _uplink_card() -> tuple[str, ...]:
+    def _uplink_nic() -> tuple[str, ...]:
         return (
             *("-netdev", f"user,id=uplink,net={UPLINK_NETWORK},host={UPLINK_HOST}"),
             *("-device", f"virtio-net-pci,netdev=uplink,mac={UPLINK_MAC},romfile="),

@@ -36,7 +36,7 @@ class Diary:
 
 
 def healthy(diary: Diary) -> Body:
-    """A body that starts and waits for input for ever."""
+    """A body that starts and waits for input indefinitely."""
 
     async def run(ctx: ActorContext) -> None:
         diary.note(ctx.name, "start")

@@ -1,6 +1,6 @@
 """Golden files show every stanza; properties show that no value can become a command and no secret gets out.
 
-``GOLDEN_UPDATE=1 pytest tests/actors/frr/render/test_render.py`` writes the golden files anew; read the difference before
+``GOLDEN_UPDATE=1 pytest tests/actors/frr/render`` writes the golden files again; read the difference before
 committing it. Each of them is loaded into real FRR by ``tests/frr``.
 """
 

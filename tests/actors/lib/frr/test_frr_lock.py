@@ -1,4 +1,4 @@
-"""Readers of FRR's configuration share, a writer is alone, and nobody waits for ever."""
+"""Readers of FRR's configuration share, a writer is alone, and nobody waits indefinitely."""
 
 from __future__ import annotations
 

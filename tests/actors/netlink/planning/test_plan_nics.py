@@ -11,7 +11,7 @@ from actors.netlink.converge import converge
 from actors.netlink.planning.observed import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
 from actors.netlink.planning.plan import plan, wish_for
 from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
-from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetCardSysctls, Step
+from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
 from tests.actors.netlink.builders import state, underlay, without_underlay
 from tests.actors.netlink.fake_kernel import FakeKernel
@@ -71,11 +71,11 @@ def test_a_nic_that_is_inside_already_is_never_held_against_its_being_bare() -> 
     assert complaints(wanting(neighbor(EndpointKind.ADDRESS)), kernel) == []
 
 
-def returned(card: Link, *, seen: Link | None = None) -> list[ChangeLink]:
-    """Return the changes with which a card comes back that the router was given as ``card`` and now has as ``seen``."""
+def returned(nic: Link, *, seen: Link | None = None) -> list[ChangeLink]:
+    """Return the changes with which a NIC comes back that the router was given as ``NIC`` and now has as ``seen``."""
     kernel = FakeKernel()
-    kernel.add(Namespace.ROUTER, replace(seen or card, group=NIC_GROUP, up=True))
-    kernel.journal[card.name] = record_of(card, (), (), NicPhase.INSIDE)
+    kernel.add(Namespace.ROUTER, replace(seen or nic, group=NIC_GROUP, up=True))
+    kernel.journal[nic.name] = record_of(nic, (), (), NicPhase.INSIDE)
     return [step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink)]
 
 
@@ -84,7 +84,7 @@ def planned_without_underlay(kernel: FakeKernel) -> tuple[Step, ...]:
     return plan(desired, kernel.observe(wish_for(desired, kernel.tables))).steps
 
 
-def test_a_virtual_card_gets_its_own_mac_before_the_host_sees_it() -> None:
+def test_a_virtual_nic_gets_its_own_mac_before_the_host_sees_it() -> None:
     first, _ = returned(Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True))
     assert (first.namespace, first.mac) == (Namespace.ROUTER, "52:54:00:00:00:01")
 
@@ -94,26 +94,26 @@ def test_hardware_keeps_the_mac_that_it_has() -> None:
 
 
 def test_a_mac_that_was_changed_in_the_router_is_changed_back() -> None:
-    card = Link(1, "eth1", mac="52:54:00:00:00:01", up=True)
-    first, _ = returned(card, seen=replace(card, mac="52:54:00:00:00:ff"))
+    nic = Link(1, "eth1", mac="52:54:00:00:00:01", up=True)
+    first, _ = returned(nic, seen=replace(nic, mac="52:54:00:00:00:ff"))
     assert (first.namespace, first.mac) == (Namespace.ROUTER, "52:54:00:00:00:01")
 
 
 def test_a_mac_that_was_changed_on_the_way_is_changed_back() -> None:
     kernel = FakeKernel()
-    card = Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True)
-    kernel.add(Namespace.HOST, replace(card, mac="52:54:00:00:00:ff", up=False))
-    kernel.journal[card.name] = record_of(card, (), (), NicPhase.RESTORING)
+    nic = Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True)
+    kernel.add(Namespace.HOST, replace(nic, mac="52:54:00:00:00:ff", up=False))
+    kernel.journal[nic.name] = record_of(nic, (), (), NicPhase.RESTORING)
     (change,) = (step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink))
     assert (change.namespace, change.mac, change.up) == (Namespace.HOST, "52:54:00:00:00:01", True)
 
 
-def test_a_card_that_was_down_comes_back_down_and_in_its_group() -> None:
+def test_a_nic_that_was_down_comes_back_down_and_in_its_group() -> None:
     (change,) = returned(Link(1, "eth1", group=7))
     assert (change.up, change.group) == (None, 7)
 
 
-def test_a_card_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as_it_was() -> None:
+def test_a_nic_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as_it_was() -> None:
     kernel = FakeKernel()
     was = Link(1, "toswitch1", mtu=9000, group=7, altnames=("enp1s0",), up=True)
     kernel.add(Namespace.HOST, replace(was, mtu=1500, group=NIC_GROUP, altnames=(), up=False))
@@ -129,7 +129,7 @@ HOSTED = Link(1, "eth1", up=True)
 
 
 def coming_back(*routes: SavedRoute) -> FakeKernel:
-    """Return a kernel that has a provider's card in the router, with these routes in the journal."""
+    """Return a kernel that has a provider's NIC in the router, with these routes in the journal."""
     kernel = FakeKernel()
     kernel.add(Namespace.ROUTER, replace(HOSTED, group=NIC_GROUP))
     record = record_of(HOSTED, (Address(ip_interface("10.0.0.5/32")),), (), NicPhase.INSIDE)
@@ -172,7 +172,7 @@ def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() ->
     assert "eth1" in kernel.journal
 
 
-def test_all_refused_routes_of_a_card_that_is_swapped_are_named() -> None:
+def test_all_refused_routes_of_a_nic_that_is_swapped_are_named() -> None:
     kernel = coming_back(LOST, replace(LOST, destination="10.8.0.0/16"))
     kernel.add(Namespace.HOST, Link(2, "toswitch1"))
     [failure] = converge(state(), kernel, {}).failures
@@ -184,26 +184,26 @@ def test_all_refused_routes_of_a_card_that_is_swapped_are_named() -> None:
 OWN = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
 
 
-def test_a_cards_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
+def test_a_nics_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
     kernel = host(toswitch1=("192.168.11.3/24",))
-    kernel.card_sysctls["toswitch1"] = dict(OWN)
+    kernel.nic_sysctls["toswitch1"] = dict(OWN)
     assert converge(state(), kernel, {}).clean
     assert kernel.journal["toswitch1"].sysctls == OWN
     order = [type(step) for step in planned_without_underlay(kernel) if step.unit == "nic toswitch1"]
-    assert order == [SaveNic, MoveLink, SetCardSysctls, AddAddress, ChangeLink, ForgetNic]
+    assert order == [SaveNic, MoveLink, SetNicSysctls, AddAddress, ChangeLink, ForgetNic]
     assert converge(without_underlay(state()), kernel, {}).clean
-    assert kernel.card_sysctls["toswitch1"] == dict(OWN)
+    assert kernel.nic_sysctls["toswitch1"] == dict(OWN)
 
 
 def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> None:
     kernel = host(toswitch1=("192.168.11.3/24",))
-    kernel.card_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
+    kernel.nic_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
     kernel.journal["toswitch1"] = replace(record_of(HOSTED, (), (), NicPhase.RESTORING), name="toswitch1", sysctls=OWN)
     assert converge(state(), kernel, {}).clean
     assert kernel.journal["toswitch1"].sysctls == (("ipv4.rp_filter", "1"), ("ipv6.accept_ra", "0"))
 
 
-def test_a_card_that_cannot_move_is_given_nothing() -> None:
+def test_a_nic_that_cannot_move_is_given_nothing() -> None:
     kernel = coming_back(WAY)
     kernel.fail = {"router: move eth1 to host"}
     assert len(converge(without_underlay(state()), kernel, {}).errors) == 1

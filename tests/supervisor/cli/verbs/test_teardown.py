@@ -102,7 +102,7 @@ def test_what_could_not_be_done_is_told_and_does_not_stop_the_rest(
     assert "repeat" in told
 
 
-def test_a_namespace_with_a_network_card_in_it_is_not_deleted(settings: Path, parts: Parts) -> None:
+def test_a_namespace_with_a_network_nic_in_it_is_not_deleted(settings: Path, parts: Parts) -> None:
     parts.kernel = ("router: move eth1 to host: File exists",)
     run_teardown(settings, "--yes", "--netns")
     assert "namespace" not in parts.done

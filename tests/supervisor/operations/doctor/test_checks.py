@@ -411,7 +411,7 @@ def test_a_missing_namespace_is_an_error_with_a_cure() -> None:
     facts = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
     found = {finding.topic: finding for finding in complaints(facts)}
     assert found["netns"].level is Level.ERROR
-    # FRR keeps the old one alive, nameless and with the card in it: a new one alone has neither.
+    # FRR keeps the old one alive, nameless and with the NIC in it: a new one alone has neither.
     assert found["netns"].cure.startswith(f"systemctl restart {FRR};")
 
 
@@ -419,10 +419,10 @@ def test_an_interrupted_move_matters_only_while_nobody_goes_on_with_it() -> None
     facts = but("network", journal={NIC: RECORD})
     assert complaints(facts) == []
     topics = {finding.topic: finding for finding in complaints(stopped(facts))}
-    assert "teardown" in topics["cards"].cure
+    assert "teardown" in topics["NICs"].cure
 
 
-def test_before_the_first_start_a_network_card_in_the_host_is_no_complaint() -> None:
+def test_before_the_first_start_a_network_nic_in_the_host_is_no_complaint() -> None:
     facts = stopped(host_with(Link(2, NIC, mtu=9000), ADDRESS))
     assert {finding.topic for finding in complaints(facts)} == {"daemon"}
 

@@ -1,4 +1,4 @@
-"""Which of a card's sysctls are its own."""
+"""Which of a NIC's sysctls are its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from actors.netlink.wire.nic_sysctls import own_sysctls, path_of
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A namespace in which all of a card's sysctls are the defaults."""
-    for card in ("default", "eth1.5"):
+    """A namespace in which all of a NIC's sysctls are the defaults."""
+    for nic in ("default", "eth1.5"):
         for file in ("ipv4/rp_filter", "ipv4/mc_forwarding", "ipv6/accept_ra", "ipv6/mtu", "ipv6/addr_gen_mode"):
             family, _, name = file.partition("/")
-            path = tmp_path / family / "conf" / card / name
+            path = tmp_path / family / "conf" / nic / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("0\n")
             if name == "mc_forwarding":
@@ -31,7 +31,7 @@ def put(root: Path, key: str, value: str) -> None:
     file.chmod(mode)
 
 
-def test_only_what_differs_from_the_defaults_is_a_cards_own(root: Path) -> None:
+def test_only_what_differs_from_the_defaults_is_a_nics_own(root: Path) -> None:
     assert own_sysctls("eth1.5", root) == ()
     put(root, "ipv6.accept_ra", "2")
     put(root, "ipv4.rp_filter", "-1")
@@ -53,6 +53,6 @@ def test_what_cannot_or_must_not_be_written_back_is_not_remembered(root: Path, k
     assert own_sysctls("eth1.5", root) == ()
 
 
-def test_a_card_that_is_gone_and_a_family_that_the_kernel_lacks_have_none(root: Path) -> None:
+def test_a_nic_that_is_gone_and_a_family_that_the_kernel_lacks_have_none(root: Path) -> None:
     assert own_sysctls("eth2", root) == ()
     assert own_sysctls("eth2", root / "absent") == ()
