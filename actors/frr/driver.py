@@ -65,7 +65,7 @@ class FrrDriver(Protocol):
     """What applying a configuration needs. Every method has a deadline and raises ``DependencyFault`` beyond it."""
 
     async def wake(self, needed: frozenset[str]) -> None:
-        """Return when daemons accept commands; raise :class:`~actors.lib.frr.vtysh.FrrUnavailable` when a needed one does not.
+        """Return once daemons accept commands; raise :class:`FrrUnavailable` when a needed one does not.
 
         Others are not waited for, but for a moment while FRR starts.
         """
