@@ -1,4 +1,4 @@
-"""The router's namespace is deleted under it: the cure that the doctor names brings everything back."""
+"""The router's namespace is deleted under it: the fix that the doctor names brings everything back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tells(node: Machine, what: str) -> bool:
     return what in json.dumps(status(node))
 
 
-def test_a_deleted_namespace_is_missed_and_the_named_cure_brings_it_back(node: Machine) -> None:
+def test_a_deleted_namespace_is_missed_and_the_named_fix_brings_it_back(node: Machine) -> None:
     node.remote.run("ip netns delete perouter")
     try:
         eventually(lambda: tells(node, "netns perouter missing"), "the daemon misses the namespace")
@@ -35,7 +35,7 @@ def test_a_deleted_namespace_is_missed_and_the_named_cure_brings_it_back(node: M
         assert wired(node)
         [missed] = [found for found in findings(node) if found["topic"] == "netns"]
         assert missed["level"] == "error"
-        node.remote.run(missed["cure"].split("; a virtual")[0], seconds=120)
+        node.remote.run(missed["fix"].split("; a virtual")[0], seconds=120)
         eventually(lambda: not wired(node), "nobody keeps the old namespace")
         eventually(lambda: tells(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
     finally:

@@ -62,16 +62,16 @@ def test_the_doctor_finds_no_error_on_a_healthy_node(node: Machine) -> None:
     assert good >= {"kernel", "frr-version", "frr-daemons", "frr-unit", "frr-running", "frr-conf", "netns", "daemon"}
 
 
-def test_the_doctor_names_what_is_broken_and_its_cure_works(node: Machine) -> None:
+def test_the_doctor_names_what_is_broken_and_its_fix_works(node: Machine) -> None:
     node.remote.run("ip netns exec perouter sysctl -q -w net.ipv4.conf.vni100.forwarding=0")
     node.remote.run("chmod 0644 /etc/frr/perouter/frr.conf")
     try:
         done = node.remote.run("openperouter doctor", seconds=_SECONDS, check=False)
         assert done.returncode == 2
         assert set(complaints(node, "error")) == {"frr-conf", "sysctls"}
-        cures = [found["cure"] for found in findings(node) if found["level"] == "error"]
-        for cure in cures:
-            node.remote.run(cure.split("; find")[0])
+        fixes = [found["fix"] for found in findings(node) if found["level"] == "error"]
+        for fix in fixes:
+            node.remote.run(fix.split("; find")[0])
         assert complaints(node, "error") == {}
     finally:
         node.remote.run("ip netns exec perouter sysctl -q -w net.ipv4.conf.vni100.forwarding=1")

@@ -18,14 +18,12 @@ from actors.netlink.preview import observe_kernel
 from actors.netlink.state_files import JOURNAL, TABLES
 from config.settings import Settings
 from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
-from supervisor.cli.terminal import Painter
-from supervisor.cli.verbs.doctor import as_json, in_lines
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 from supervisor.version import VERSION
 
 from ..control_client import ask
-from ..doctor import examine, probe
+from ..doctor import as_json, as_lines, examine
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
 from .collector import PIECE_SECONDS, Source
@@ -211,8 +209,8 @@ async def _vtysh(settings: Settings, command: str) -> str:
 
 
 async def _doctor(settings: Settings, settings_file: Path, *, json_form: bool) -> str:
-    findings = examine(await probe(settings, settings_file))
-    return as_json(findings) if json_form else "\n".join(in_lines(findings, Painter(colour=False)))
+    findings = await examine(settings, settings_file)
+    return as_json(findings) if json_form else "\n".join(as_lines(findings))
 
 
 async def _kernel(settings: Settings) -> str:

@@ -1,10 +1,10 @@
-"""What ``openperouter doctor`` finds: probes collect facts, pure checks judge them, each complaint carries its cure.
+"""``openperouter doctor``: reads the machine, judges what it read, and names the fix of each complaint.
 
-Looking changes nothing: no lock is taken, no module loaded, no file written.
+One module per area (machine, files, network managers, FRR, credentials, router), each with what it reads and the pure
+checks on that; :mod:`.examine` puts them together.
 """
 
-from .checks import examine
-from .findings import Finding, Level
-from .probing import probe
+from .examine import Machine, examine, judge, read_machine
+from .findings import Finding, Level, as_json, as_lines
 
-__all__ = ["Finding", "Level", "examine", "probe"]
+__all__ = ["Finding", "Level", "Machine", "as_json", "as_lines", "examine", "judge", "read_machine"]

@@ -1,9 +1,14 @@
-"""One finding of the doctor: what was looked at, how it is, and how to mend it."""
+"""A finding of the doctor: what was examined, how it is, and how to fix it; as lines for people and as JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Literal
+
+Emphasis = Literal["plain", "bold"]
 
 
 class Level(StrEnum):
@@ -16,12 +21,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``topic`` is one stable word; ``cure`` is what to do, a command where there is one; empty only for ``ok``."""
+    """``topic`` is one stable word; ``fix`` is what to do, a command where there is one; empty only for ``ok``."""
 
     topic: str
     level: Level
     message: str
-    cure: str = ""
+    fix: str = ""
 
 
 def ok(topic: str, message: str) -> Finding:
@@ -29,11 +34,37 @@ def ok(topic: str, message: str) -> Finding:
     return Finding(topic, Level.OK, message)
 
 
-def warning(topic: str, message: str, cure: str) -> Finding:
+def warning(topic: str, message: str, fix: str) -> Finding:
     """Return that something may surprise."""
-    return Finding(topic, Level.WARNING, message, cure)
+    return Finding(topic, Level.WARNING, message, fix)
 
 
-def error(topic: str, message: str, cure: str) -> Finding:
+def error(topic: str, message: str, fix: str) -> Finding:
     """Return that something does not work."""
-    return Finding(topic, Level.ERROR, message, cure)
+    return Finding(topic, Level.ERROR, message, fix)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return all findings as a document for programs; its members keep their meaning."""
+    return json.dumps({"schema_version": 2, "findings": [asdict(finding) for finding in findings]}, indent=2)
+
+
+def as_lines(
+    findings: Sequence[Finding], paint: Callable[[str, Level | Emphasis], str] = lambda text, _: text
+) -> list[str]:
+    """Return all findings for people: a line each, the fix below, a count at the end.
+
+    ``paint`` makes a text safe for a terminal and colours it.
+    """
+    lines = []
+    for finding in findings:
+        headline = paint(f"{finding.topic}: {finding.message}", "plain")
+        lines.append(f"{paint(f'{finding.level.value:7}', finding.level)}  {headline}")
+        if finding.fix:
+            lines.append(paint(f"         fix: {finding.fix}", "bold"))
+    return [*lines, paint(", ".join(_counts(findings)), "bold")]
+
+
+def _counts(findings: Sequence[Finding]) -> list[str]:
+    errors, warnings, good = (sum(one.level is level for one in findings) for level in reversed(Level))
+    return [f"{errors} error{'s' * (errors != 1)}", f"{warnings} warning{'s' * (warnings != 1)}", f"{good} ok"]

@@ -10,34 +10,34 @@ import pytest
 from config.settings import Settings
 from supervisor.cli import main
 from supervisor.operations import doctor
-from supervisor.operations.doctor.facts import Facts
+from supervisor.operations.doctor import Finding, Machine, judge
 from tests.supervisor.cli.examples import SECRETS
-from tests.supervisor.operations.doctor.healthy_machine import WELL, but
+from tests.supervisor.operations.doctor.healthy_machine import HEALTHY, but
 
 
 def run_doctor(settings: Path, *words: str) -> int:
     return main(["--settings", str(settings), "doctor", *words])
 
 
-def finding(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
-    async def probe(_settings: Settings, _settings_file: Path) -> Facts:
-        return facts
+def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    async def examine(_settings: Settings, _settings_file: Path) -> list[Finding]:
+        return judge(machine)
 
-    monkeypatch.setattr(doctor, "probe", probe)
+    monkeypatch.setattr(doctor, "examine", examine)
 
 
 @pytest.mark.parametrize(
-    ("facts", "code"),
+    ("machine", "code"),
     [
-        (WELL, 0),
+        (HEALTHY, 0),
         (but("managers", unmanaged=False), 1),
         (but("frr", reload=False), 2),
     ],
 )
 def test_the_exit_code_says_how_bad_it_is(
-    settings: Path, monkeypatch: pytest.MonkeyPatch, facts: Facts, code: int
+    settings: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, code: int
 ) -> None:
-    finding(monkeypatch, facts)
+    finding(monkeypatch, machine)
     assert run_doctor(settings) == code
 
 
@@ -49,8 +49,8 @@ def test_people_see_each_complaint_with_its_cure_below(
     lines = capsys.readouterr().out.splitlines()
     [place] = [number for number, line in enumerate(lines) if line.startswith("error")]
     assert "frr-reload.py" in lines[place]
-    assert lines[place + 1].strip() == "cure: apt install frr-pythontools"
-    assert lines[-1].startswith("1 error, 0 warning, ")
+    assert lines[place + 1].strip() == "fix: apt install frr-pythontools"
+    assert lines[-1].startswith("1 error, 0 warnings, ")
 
 
 def test_programs_see_the_same_as_json(
@@ -59,7 +59,7 @@ def test_programs_see_the_same_as_json(
     finding(monkeypatch, but("frr", reload=False))
     assert run_doctor(settings, "--json") == 2
     document = json.loads(capsys.readouterr().out)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     bad = [found for found in document["findings"] if found["level"] == "error"]
     assert [found["topic"] for found in bad] == ["frr-programs"]
 
@@ -70,7 +70,7 @@ def test_on_a_machine_without_a_router_it_says_what_is_missing_and_gives_nothing
     assert run_doctor(settings) == 2
     shown = capsys.readouterr()
     assert "openperouter-not-there" in shown.out
-    assert "cure: " in shown.out
+    assert "fix: " in shown.out
     for secret in SECRETS:
         assert secret not in shown.out + shown.err
 

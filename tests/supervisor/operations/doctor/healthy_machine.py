@@ -1,4 +1,4 @@
-"""The facts of a machine on which all is well: tests take one thing away and look at what the checks say."""
+"""A machine without faults: tests change one thing and look at the findings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,13 @@ from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from config.desired import DesiredState, HostMasterKind
 from config.settings import Settings
 from config.status import ActorStatus, Status
-from supervisor.operations.doctor import Finding, Level, examine
-from supervisor.operations.doctor.facts import (
-    ClockFacts,
-    ConfigurationFacts,
-    CredentialsFacts,
-    DaemonFacts,
-    DiskFact,
-    Facts,
-    FileFact,
-    FrrFacts,
-    ManagersFacts,
-    NetworkFacts,
-    UnitFact,
-)
+from supervisor.operations.doctor import Finding, Level, Machine, judge
+from supervisor.operations.doctor.credentials import Credentials
+from supervisor.operations.doctor.files import File
+from supervisor.operations.doctor.frr import Frr
+from supervisor.operations.doctor.machine import Clock, Disk
+from supervisor.operations.doctor.network_managers import NetworkManagers, Unit
+from supervisor.operations.doctor.router import Configuration, Daemon, Network
 from tests.actors.netlink.builders import l2vni, l3vni, state, underlay
 
 NIC = "toswitch1"
@@ -53,37 +46,37 @@ STATUS = Status(
     pid=42, phase="running", ready=True, summary="ready: 2 sessions up", actors=(ActorStatus("frr", "running"),)
 )
 UNITS = {
-    "openperouter.service": UnitFact("openperouter.service", "loaded", "active", "running", "enabled"),
-    "frr@perouter.service": UnitFact(
+    "openperouter.service": Unit("openperouter.service", "loaded", "active", "running", "enabled"),
+    "frr@perouter.service": Unit(
         "frr@perouter.service",
         "loaded",
         "active",
         "running",
         drop_ins=("/usr/lib/systemd/system/frr@perouter.service.d/openperouter.conf",),
     ),
-    "systemd-networkd.service": UnitFact("systemd-networkd.service", "loaded", "active", "running", started=2000.0),
-    "NetworkManager.service": UnitFact("NetworkManager.service", "loaded", "active", "running"),
+    "systemd-networkd.service": Unit("systemd-networkd.service", "loaded", "active", "running", started=2000.0),
+    "NetworkManager.service": Unit("NetworkManager.service", "loaded", "active", "running"),
 }
-WELL = Facts(
+HEALTHY = Machine(
     settings=SETTINGS,
-    kinds=dict.fromkeys(("bridge", "veth", "vrf", "vxlan"), True),
+    device_kinds=dict.fromkeys(("bridge", "veth", "vrf", "vxlan"), True),
     units=UNITS,
-    frr=FrrFacts(
+    frr=Frr(
         version="10.5.1",
         vtysh=True,
         reload=True,
         daemons_file={"bgpd": "yes", "bfdd": "yes", "vtysh_enable": "yes"},
         running=DAEMONS,
-        conf=FileFact("/etc/frr/perouter/frr.conf", 0o640, "frr", "frr"),
+        conf=File("/etc/frr/perouter/frr.conf", 0o640, "frr", "frr"),
         inside=True,
     ),
-    network=NetworkFacts(
+    network=Network(
         HOST,
         ROUTER,
         sysctls=dict.fromkeys((key for key, _, _ in ROUTER_SYSCTLS), "1"),
         rp_filter={"all": "0", "host-e-110": "2"},
     ),
-    managers=ManagersFacts(
+    managers=NetworkManagers(
         networkd={
             "ManageForeignRoutes": "no",
             "ManageForeignRoutingPolicyRules": "no",
@@ -96,56 +89,56 @@ WELL = Facts(
         rules=True,
     ),
     files=(
-        FileFact("/etc/openperouter/openperouter.yaml", 0o644),
-        FileFact(str(SETTINGS.configs_dir), 0o755, directory=True, sheltered=True),
-        FileFact(str(SETTINGS.configs_dir / "openpe_underlay.yaml"), 0o644, sheltered=True),
-        FileFact(str(SETTINGS.configs_dir / "openpe_red.yaml"), 0o640),
-        FileFact(str(SETTINGS.state_dir), 0o750, directory=True),
-        FileFact(str(SETTINGS.state_dir / "last-good.json"), 0o600),
-        FileFact(str(SETTINGS.configs_dir / "secrets" / "fabric"), 0o600),
+        File("/etc/openperouter/openperouter.yaml", 0o644),
+        File(str(SETTINGS.configs_dir), 0o755, directory=True, sheltered=True),
+        File(str(SETTINGS.configs_dir / "openpe_underlay.yaml"), 0o644, sheltered=True),
+        File(str(SETTINGS.configs_dir / "openpe_red.yaml"), 0o640),
+        File(str(SETTINGS.state_dir), 0o750, directory=True),
+        File(str(SETTINGS.state_dir / "last-good.json"), 0o600),
+        File(str(SETTINGS.configs_dir / "secrets" / "fabric"), 0o600),
     ),
-    clock=ClockFacts(1_790_000_000.0, synchronised=True),
-    disks=(DiskFact("/var/lib", 10**9, 10**6),),
-    configuration=ConfigurationFacts(3, (), DESIRED),
-    credentials=CredentialsFacts(
+    clock=Clock(1_790_000_000.0, synchronised=True),
+    disks=(Disk("/var/lib", 10**9, 10**6),),
+    configuration=Configuration(3, (), DESIRED),
+    credentials=Credentials(
         KUBECONFIG,
-        there=True,
+        exists=True,
         server="https://192.0.2.10:6443",
-        ends=1_790_003_600.0,
-        private=(FileFact(KUBECONFIG, 0o600), FileFact(TOKEN, 0o644)),
+        expires_at=1_790_003_600.0,
+        private=(File(KUBECONFIG, 0o600), File(TOKEN, 0o644)),
         directories=(
-            FileFact("/var/lib", 0o755, directory=True),
-            FileFact("/var/lib/hostbridge", 0o750, directory=True),
+            File("/var/lib", 0o755, directory=True),
+            File("/var/lib/hostbridge", 0o750, directory=True),
         ),
     ),
-    daemon=DaemonFacts(42, "", STATUS),
+    daemon=Daemon(42, "", STATUS),
 )
 
 
-def but(part: str, **changes: Any) -> Facts:
-    """Return the well machine with one part changed."""
-    return replace(WELL, **{part: replace(getattr(WELL, part), **changes)})
+def but(part: str, **changes: Any) -> Machine:
+    """Return the healthy machine with one part changed."""
+    return replace(HEALTHY, **{part: replace(getattr(HEALTHY, part), **changes)})
 
 
-def unit_but(name: str, **changes: Any) -> Facts:
-    """Return the well machine with one unit changed."""
-    return replace(WELL, units={**UNITS, name: replace(UNITS[name], **changes)})
+def unit_but(name: str, **changes: Any) -> Machine:
+    """Return the healthy machine with one unit changed."""
+    return replace(HEALTHY, units={**UNITS, name: replace(UNITS[name], **changes)})
 
 
-def host_with(link: Link, *addresses: Address) -> Facts:
-    """Return the well machine with its NIC, as given, in the host instead of the router."""
+def host_with(link: Link, *addresses: Address) -> Machine:
+    """Return the healthy machine with its NIC, as given, in the host instead of the router."""
     host = NamespaceView({**HOST.links, link.name: link}, {link.name: addresses})
     return but("network", host=host, router=NamespaceView({"lo": Link(1, "lo")}))
 
 
-def complaints(facts: Facts) -> list[Finding]:
+def complaints(machine: Machine) -> list[Finding]:
     """Return what is not ok."""
-    return [finding for finding in examine(facts) if finding.level is not Level.OK]
+    return [finding for finding in judge(machine) if finding.level is not Level.OK]
 
 
-def the_complaint(facts: Facts) -> Finding:
+def the_complaint(machine: Machine) -> Finding:
     """Return the one complaint that there is."""
-    found = complaints(facts)
+    found = complaints(machine)
     assert len(found) == 1, found
     return found[0]
 

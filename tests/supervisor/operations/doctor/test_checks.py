@@ -1,4 +1,4 @@
-"""Every complaint of the doctor, each from a machine with exactly that fault; silence about one that is well."""
+"""Every complaint of the doctor, each from a machine with exactly that fault; none about a healthy one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,20 @@ from actors.frr.driver import DAEMONS
 from actors.netlink.planning.observed import Link, NamespaceView, NicPhase, NicRecord
 from config.problems import Origin, Problem, Severity
 from config.status import ActorStatus
-from supervisor.operations.doctor import Level, examine
-from supervisor.operations.doctor.facts import (
-    ClockFacts,
-    ConfigurationFacts,
-    DaemonFacts,
-    DiskFact,
-    Facts,
-    FileFact,
-    Gap,
-)
+from supervisor.operations.doctor import Level, Machine, judge
+from supervisor.operations.doctor.files import File
+from supervisor.operations.doctor.machine import Clock, Disk
+from supervisor.operations.doctor.router import Configuration, Daemon
 from tests.actors.netlink.builders import l2vni, state, underlay
 from tests.supervisor.operations.doctor.healthy_machine import (
     ADDRESS,
     DESIRED,
+    HEALTHY,
     HOST,
     NIC,
     ROUTER,
     SETTINGS,
     STATUS,
-    WELL,
     but,
     complaints,
     host_with,
@@ -44,93 +38,99 @@ PROBLEM = Problem("vni is missing", Origin("openpe_x.yaml", 3, 5))
 RECORD = NicRecord(NIC, NicPhase.MOVING, 1500, "02::1", up=True)
 
 
-def with_file(file: FileFact) -> Facts:
-    return replace(WELL, files=(file,))
+def with_file(file: File) -> Machine:
+    return replace(HEALTHY, files=(file,))
 
 
-def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0") -> Facts:
+def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0") -> Machine:
     nic = replace(ROUTER.links[NIC], mtu=mtu)
     desired = state(underlay=underlay(NIC), l2vnis=(l2vni(vtep=vtep),))
     return replace(
         but("network", router=NamespaceView({**ROUTER.links, NIC: nic}, ROUTER.addresses)),
-        configuration=ConfigurationFacts(2, (), desired),
+        configuration=Configuration(2, (), desired),
     )
 
 
-def with_status(**changes: object) -> Facts:
-    return replace(WELL, daemon=DaemonFacts(42, "", replace(STATUS, **changes)))  # type: ignore[arg-type]
+def with_status(**changes: object) -> Machine:
+    return replace(HEALTHY, daemon=Daemon(42, "", replace(STATUS, **changes)))  # type: ignore[arg-type]
 
 
-def with_host_link(link: Link) -> Facts:
+def with_host_link(link: Link) -> Machine:
     return but("network", host=NamespaceView({**HOST.links, link.name: link}))
 
 
-def stopped(facts: Facts, **unit: object) -> Facts:
+def stopped(machine: Machine, **unit: object) -> Machine:
     units = unit_but(DAEMON, active="inactive", sub="dead", **unit).units
-    return replace(facts, units=units, daemon=DaemonFacts(0, "nobody listens"))
+    return replace(machine, units=units, daemon=Daemon(0, "the daemon is not running"))
 
 
-#: What is wrong, and the topic, level, a word of the message and a word of the cure.
-FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
-    "no VRF": (replace(WELL, kinds={"bridge": True, "vrf": False}), "kernel", Level.ERROR, "vrf", "modprobe vrf"),
-    "clock never set": (replace(WELL, clock=ClockFacts(86400.0, None)), "clock", Level.ERROR, "2024", "set-ntp"),
+#: What is wrong, and the topic, level, a word of the message and a word of the fix.
+FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
+    "no VRF": (
+        replace(HEALTHY, device_kinds={"bridge": True, "vrf": False}),
+        "kernel",
+        Level.ERROR,
+        "vrf",
+        "modprobe vrf",
+    ),
+    "clock never set": (replace(HEALTHY, clock=Clock(86400.0, None)), "clock", Level.ERROR, "2024", "set-ntp"),
     "clock free running": (
-        replace(WELL, clock=ClockFacts(1_790_000_000.0, synchronised=False)),
+        replace(HEALTHY, clock=Clock(1_790_000_000.0, synchronised=False)),
         "clock",
         Level.WARNING,
         "not synchronised",
         "set-ntp",
     ),
-    "disk scarce": (replace(WELL, disks=(DiskFact("/var", 10**7, 999),)), "disk", Level.WARNING, "/var", "df -h"),
-    "disk full": (replace(WELL, disks=(DiskFact("/var", 4096, 999),)), "disk", Level.ERROR, "/var", "df -h"),
-    "no inodes": (replace(WELL, disks=(DiskFact("/var", 10**9, 0),)), "disk", Level.ERROR, "0 files", "df -h"),
+    "disk scarce": (replace(HEALTHY, disks=(Disk("/var", 10**7, 999),)), "disk", Level.WARNING, "/var", "df -h"),
+    "disk full": (replace(HEALTHY, disks=(Disk("/var", 4096, 999),)), "disk", Level.ERROR, "/var", "df -h"),
+    "no inodes": (replace(HEALTHY, disks=(Disk("/var", 10**9, 0),)), "disk", Level.ERROR, "0 files", "df -h"),
     "writable configuration": (
-        with_file(FileFact(path("configs/openpe_x.yaml"), 0o666, sheltered=True)),
+        with_file(File(path("configs/openpe_x.yaml"), 0o666, sheltered=True)),
         "files",
         Level.ERROR,
         "0666",
         "chmod go-w",
     ),
-    "somebody's configuration": (
-        with_file(FileFact(path("node-config.yaml"), 0o644, "joe", "joe")),
+    "another user's configuration": (
+        with_file(File(path("node-config.yaml"), 0o644, "joe", "joe")),
         "files",
         Level.WARNING,
         "joe",
         "chown root:",
     ),
     "open password": (
-        with_file(FileFact(path("configs/secrets/fabric"), 0o644)),
+        with_file(File(path("configs/secrets/fabric"), 0o644)),
         "files",
         Level.ERROR,
         "secrets/fabric",
         "chmod 0600",
     ),
     "open configuration": (
-        with_file(FileFact(path("configs/openpe_x.yaml"), 0o644)),
+        with_file(File(path("configs/openpe_x.yaml"), 0o644)),
         "files",
         Level.ERROR,
         "openpe_x.yaml has mode 0644",
         f"chmod 0600 {path('configs/openpe_x.yaml')}; or for all of them chmod 0750 {path('configs')}",
     ),
     "open state": (
-        with_file(FileFact(str(SETTINGS.state_dir), 0o755, directory=True)),
+        with_file(File(str(SETTINGS.state_dir), 0o755, directory=True)),
         "files",
         Level.ERROR,
         "0755",
         "chmod 0750",
     ),
     "open leftovers of a trial": (
-        with_file(FileFact(str(SETTINGS.state_dir / "before-trial" / "1234"), 0o755, directory=True)),
+        with_file(File(str(SETTINGS.state_dir / "before-trial" / "1234"), 0o755, directory=True)),
         "files",
         Level.ERROR,
         "before-trial",
         "chmod 0750",
     ),
     "trial confirmed by half": (
-        with_file(FileFact(str(SETTINGS.state_dir / "trial-accepted.json"), 0o600)),
+        with_file(File(str(SETTINGS.state_dir / "trial-accepted.json"), 0o600)),
         "trial",
         Level.WARNING,
-        "not in their place",
+        "were not written",
         "try --confirm",
     ),
     "FRR upgraded underneath": (
@@ -140,7 +140,7 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "bgpd, zebra still run",
         "systemctl restart frr@perouter",
     ),
-    "networkd untold": (
+    "networkd not configured": (
         but("managers", networkd={"ManageForeignRoutes": "no", "ManageForeignRoutingPolicyRules": "no"}),
         "networkd",
         Level.ERROR,
@@ -148,17 +148,17 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "ManageForeignNextHops=no",
     ),
     "networkd contradicted": (
-        but("managers", networkd={**WELL.managers.networkd, "ManageForeignRoutes": "yes"}),  # type: ignore[union-attr]
+        but("managers", networkd={**HEALTHY.managers.networkd, "ManageForeignRoutes": "yes"}),  # type: ignore[union-attr]
         "networkd",
         Level.ERROR,
         "ManageForeignRoutes",
         "restart systemd-networkd",
     ),
-    "networkd told too late": (
+    "networkd configured after its start": (
         but("managers", networkd_changed=3000.0),
         "networkd",
         Level.WARNING,
-        "since before",
+        "has run since before",
         "restart systemd-networkd",
     ),
     "networkd manages us": (but("managers", unmanaged=False), "networkd", Level.WARNING, ".network", "networkctl"),
@@ -169,8 +169,8 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "NetworkManager",
         "openperouter.conf",
     ),
-    "udev gives addresses": (but("managers", link=False), "udev", Level.WARNING, ".link", "10-openperouter.link"),
-    "udev gives names": (but("managers", rules=False), "udev", Level.WARNING, "udev rule", "70-openperouter.rules"),
+    "udev changes addresses": (but("managers", link=False), "udev", Level.WARNING, ".link", "10-openperouter.link"),
+    "udev changes names": (but("managers", rules=False), "udev", Level.WARNING, "udev rule", "70-openperouter.rules"),
     "FRR too old": (but("frr", version="10.2.1"), "frr-version", Level.ERROR, "10.2.1", "10.3"),
     "no reload program": (but("frr", reload=False), "frr-programs", Level.ERROR, "frr-reload.py", "frr-pythontools"),
     "no vtysh": (but("frr", vtysh=False), "frr-programs", Level.ERROR, "vtysh", "apt install frr"),
@@ -208,38 +208,44 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "journalctl",
     ),
     "bgpd dead": (but("frr", running=DAEMONS - {"bgpd"}), "frr-running", Level.ERROR, "without bgpd", "journalctl"),
-    "FRR elsewhere": (but("frr", inside=False), "frr-running", Level.ERROR, "perouter", f"systemctl restart {FRR}"),
+    "FRR in another namespace": (
+        but("frr", inside=False),
+        "frr-running",
+        Level.ERROR,
+        "perouter",
+        f"systemctl restart {FRR}",
+    ),
     "no frr.conf": (but("frr", conf=None), "frr-conf", Level.WARNING, "frr.conf", "restart openperouter"),
     "open frr.conf": (
-        but("frr", conf=FileFact("/etc/frr/perouter/frr.conf", 0o644, "frr")),
+        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o644, "frr")),
         "frr-conf",
         Level.ERROR,
         "0644",
         "chmod 0640",
     ),
     "root's frr.conf": (
-        but("frr", conf=FileFact("/etc/frr/perouter/frr.conf", 0o640)),
+        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o640)),
         "frr-conf",
         Level.ERROR,
         "root",
         "chown frr:frr",
     ),
     "bad configuration": (
-        replace(WELL, configuration=ConfigurationFacts(3, (PROBLEM,), DESIRED)),
+        replace(HEALTHY, configuration=Configuration(3, (PROBLEM,), DESIRED)),
         "configuration",
         Level.ERROR,
         "openpe_x.yaml:3:5",
         "validate",
     ),
     "odd configuration": (
-        replace(WELL, configuration=ConfigurationFacts(3, (replace(PROBLEM, severity=Severity.WARNING),), DESIRED)),
+        replace(HEALTHY, configuration=Configuration(3, (replace(PROBLEM, severity=Severity.WARNING),), DESIRED)),
         "configuration",
         Level.WARNING,
         "vni is missing",
         "validate",
     ),
-    "nobody": (
-        replace(WELL, configuration=ConfigurationFacts(3, (), DESIRED, node_known=False)),
+    "no node index": (
+        replace(HEALTHY, configuration=Configuration(3, (), DESIRED, node_known=False)),
         "node",
         Level.ERROR,
         "index",
@@ -275,7 +281,7 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         but("network", host=NamespaceView({"lo": HOST.links["lo"]})),
         "bridges",
         Level.ERROR,
-        "br0 is not there",
+        "br0 does not exist",
         "ip link add br0",
     ),
     "no bridge by that name": (with_host_link(Link(6, "br0", "dummy")), "bridges", Level.ERROR, "br0", "type bridge"),
@@ -315,30 +321,30 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "rp_filter=2",
     ),
     "not enabled": (unit_but(DAEMON, enabled="disabled"), "daemon", Level.WARNING, "at boot", "systemctl enable"),
-    "stopped": (stopped(WELL), "daemon", Level.ERROR, "stopped", "systemctl start"),
+    "stopped": (stopped(HEALTHY), "daemon", Level.ERROR, "stopped", "systemctl start"),
     "gave up": (
-        stopped(WELL, result="exit-code", exit_status=78),
+        stopped(HEALTHY, result="exit-code", exit_status=78),
         "daemon",
         Level.ERROR,
         "78",
         "openperouter validate",
     ),
     "failed": (
-        replace(unit_but(DAEMON, active="failed", result="watchdog"), daemon=DaemonFacts()),
+        replace(unit_but(DAEMON, active="failed", result="watchdog"), daemon=Daemon()),
         "daemon",
         Level.ERROR,
         "watchdog",
         "journalctl -u openperouter",
     ),
     "no daemon, no systemd": (
-        replace(WELL, units=None, daemon=DaemonFacts()),
+        replace(HEALTHY, units=None, daemon=Daemon()),
         "daemon",
         Level.ERROR,
         "does not run",
         "systemctl start",
     ),
     "daemon mute": (
-        replace(WELL, daemon=DaemonFacts(42, "the daemon does not answer", STATUS)),
+        replace(HEALTHY, daemon=Daemon(42, "the daemon does not answer", STATUS)),
         "daemon",
         Level.ERROR,
         "42",
@@ -366,9 +372,9 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "backoff",
         "ACTOR=health",
     ),
-    "not looked at": (
-        replace(WELL, kinds=None, gaps=(Gap("kinds", "Permission denied"),)),
-        "kinds",
+    "unreadable": (
+        replace(HEALTHY, device_kinds=None, unreadable={"device_kinds": "Permission denied"}),
+        "device_kinds",
         Level.WARNING,
         "Permission denied",
         "as root",
@@ -376,70 +382,72 @@ FAULTS: dict[str, tuple[Facts, str, Level, str, str]] = {
 }
 
 
-def test_a_well_machine_has_no_complaint_and_every_check_says_so() -> None:
-    assert complaints(WELL) == []
-    topics = {finding.topic for finding in examine(WELL)}
+def test_a_healthy_machine_passes_every_check() -> None:
+    assert complaints(HEALTHY) == []
+    topics = {finding.topic for finding in judge(HEALTHY)}
     assert topics >= {"kernel", "clock", "disk", "files", "networkd", "network-manager", "udev"}
     assert topics >= {"frr-version", "frr-daemons", "frr-unit", "frr-running", "frr-conf"}
     assert topics >= {"netns", "configuration", "underlay", "mtu", "sysctls", "daemon"}
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
-def test_one_fault_is_one_complaint_with_its_cure(fault: tuple[Facts, str, Level, str, str]) -> None:
-    facts, topic, level, message, cure = fault
-    found = the_complaint(facts)
+def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[Machine, str, Level, str, str]) -> None:
+    machine, topic, level, message, fix = fault
+    found = the_complaint(machine)
     assert (found.topic, found.level) == (topic, level)
     assert message in found.message
-    assert cure in found.cure
+    assert fix in found.fix
 
 
 def test_without_frr_its_absence_is_the_complaint_and_not_everything_that_follows() -> None:
-    facts = but("frr", version="", vtysh=False, reload=False, running=None, conf=None, inside=None)
-    found = the_complaint(facts)
-    assert (found.topic, found.cure) == ("frr-version", "apt install frr frr-pythontools")
+    machine = but("frr", version="", vtysh=False, reload=False, running=None, conf=None, inside=None)
+    found = the_complaint(machine)
+    assert (found.topic, found.fix) == ("frr-version", "apt install frr frr-pythontools")
 
 
 @pytest.mark.parametrize("version", ["10.3", "10.4.4"])
-def test_the_frr_that_may_leave_an_l3vni_stale_is_told_without_being_a_complaint(version: str) -> None:
-    findings = examine(but("frr", version=version))
-    [told] = [finding for finding in findings if finding.topic == "frr-version"]
-    assert told.level is Level.OK
-    assert "stale" in told.message
+def test_the_frr_that_may_leave_an_l3vni_stale_is_reported_as_ok(version: str) -> None:
+    findings = judge(but("frr", version=version))
+    [finding] = [one for one in findings if one.topic == "frr-version"]
+    assert finding.level is Level.OK
+    assert "stale" in finding.message
 
 
 def test_a_missing_namespace_is_an_error_with_a_cure() -> None:
-    facts = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
-    found = {finding.topic: finding for finding in complaints(facts)}
+    machine = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
+    found = {finding.topic: finding for finding in complaints(machine)}
     assert found["netns"].level is Level.ERROR
     # FRR keeps the old one alive, nameless and with the NIC in it: a new one alone has neither.
-    assert found["netns"].cure.startswith(f"systemctl restart {FRR};")
+    assert found["netns"].fix.startswith(f"systemctl restart {FRR};")
 
 
-def test_an_interrupted_move_matters_only_while_nobody_goes_on_with_it() -> None:
-    facts = but("network", journal={NIC: RECORD})
-    assert complaints(facts) == []
-    topics = {finding.topic: finding for finding in complaints(stopped(facts))}
-    assert "teardown" in topics["NICs"].cure
+def test_an_interrupted_move_matters_only_while_no_daemon_completes_it() -> None:
+    machine = but("network", journal={NIC: RECORD})
+    assert complaints(machine) == []
+    topics = {finding.topic: finding for finding in complaints(stopped(machine))}
+    assert "teardown" in topics["NICs"].fix
 
 
-def test_before_the_first_start_a_network_nic_in_the_host_is_no_complaint() -> None:
-    facts = stopped(host_with(Link(2, NIC, mtu=9000), ADDRESS))
-    assert {finding.topic for finding in complaints(facts)} == {"daemon"}
+def test_before_the_first_start_a_nic_in_the_host_is_no_complaint() -> None:
+    machine = stopped(host_with(Link(2, NIC, mtu=9000), ADDRESS))
+    assert {finding.topic for finding in complaints(machine)} == {"daemon"}
 
 
-def test_the_managers_that_do_not_run_need_not_be_told() -> None:
-    units = {name: unit for name, unit in (WELL.units or {}).items() if not name.startswith(("systemd-net", "Network"))}
-    facts = replace(but("managers", networkd={}, unmanaged=False, network_manager=False), units=units)
-    assert complaints(facts) == []
+def test_managers_that_do_not_run_need_no_configuration() -> None:
+    units = {
+        name: unit for name, unit in (HEALTHY.units or {}).items() if not name.startswith(("systemd-net", "Network"))
+    }
+    machine = replace(but("managers", networkd={}, unmanaged=False, network_manager=False), units=units)
+    assert complaints(machine) == []
 
 
-def test_what_could_not_be_looked_at_is_not_judged() -> None:
-    nothing_seen = Facts(SETTINGS, gaps=(Gap("frr", "it hangs"),))
-    [found] = examine(nothing_seen)
+def test_an_area_that_could_not_be_read_is_not_judged() -> None:
+    nothing_read = Machine(SETTINGS, unreadable={"frr": "it hangs"})
+    [found] = judge(nothing_read)
     assert (found.topic, found.level) == ("frr", Level.WARNING)
 
 
 def test_every_complaint_has_a_cure() -> None:
-    for facts, *_ in FAULTS.values():
-        for finding in complaints(facts):
-            assert finding.cure
+    for machine, *_ in FAULTS.values():
+        for finding in complaints(machine):
+            assert finding.fix

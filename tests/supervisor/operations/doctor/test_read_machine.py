@@ -1,4 +1,4 @@
-"""The probes on the machine that runs the tests, and on files made for them: facts or gaps, never a failure."""
+"""Reading the machine that runs the tests, and files made for them: values or reasons, never an exception."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from config.settings import Settings
 from supervisor.operations.control_client import NotRunningError
-from supervisor.operations.doctor import frr_probes, machine_probes, probe, router_probes
+from supervisor.operations.doctor import files, frr, network_managers, read_machine, router
 from supervisor.process.instance_lock import single_instance
 
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -33,45 +33,45 @@ def nowhere(tmp_path: Path) -> Settings:
     )
 
 
-async def test_a_machine_without_a_router_gives_facts(nowhere: Settings, tmp_path: Path) -> None:
-    facts = await probe(nowhere, tmp_path / "openperouter.yaml")
-    assert facts.frr is not None
-    assert facts.frr.version == ""
-    assert facts.frr.running is None
-    assert facts.network is not None
-    assert facts.network.router is None
-    assert "openperouter-not-there" in facts.network.router_problem
-    assert facts.daemon is not None
-    assert facts.daemon.holder == 0
-    assert facts.clock is not None
-    assert facts.clock.now > 0
+async def test_a_machine_without_a_router_can_be_read(nowhere: Settings, tmp_path: Path) -> None:
+    machine = await read_machine(nowhere, tmp_path / "openperouter.yaml")
+    assert machine.frr is not None
+    assert machine.frr.version == ""
+    assert machine.frr.running is None
+    assert machine.network is not None
+    assert machine.network.router is None
+    assert "openperouter-not-there" in machine.network.router_problem
+    assert machine.daemon is not None
+    assert machine.daemon.holder == 0
+    assert machine.clock is not None
+    assert machine.clock.now > 0
     assert not os.listdir(tmp_path)  # noqa: PTH208 - for a moment, in a test
 
 
-async def test_a_part_that_breaks_is_a_gap_and_spoils_no_other(
+async def test_an_area_that_cannot_be_read_leaves_the_others_alone(
     nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_arguments: object) -> None:
         raise OSError(13, "Permission denied")
 
-    monkeypatch.setattr(machine_probes, "files", broken)
-    facts = await probe(nowhere, tmp_path / "openperouter.yaml")
-    assert facts.files is None
-    [gap] = [gap for gap in facts.gaps if gap.area == "files"]
-    assert "Permission denied" in gap.reason
-    assert facts.disks
+    monkeypatch.setattr(files, "read_files", broken)
+    machine = await read_machine(nowhere, tmp_path / "openperouter.yaml")
+    assert machine.files is None
+    assert machine.unreadable is not None
+    assert "Permission denied" in machine.unreadable["files"]
+    assert machine.disks
 
 
 def test_the_holder_of_the_lock_is_found_without_taking_it(tmp_path: Path) -> None:
-    assert router_probes.lock_holder(tmp_path / "run" / "lock") == 0
+    assert router.lock_holder(tmp_path / "run" / "lock") == 0
     with single_instance(tmp_path / "run") as lock:
-        assert router_probes.lock_holder(lock) == os.getpid()
-    assert router_probes.lock_holder(lock) == 0
+        assert router.lock_holder(lock) == os.getpid()
+    assert router.lock_holder(lock) == 0
 
 
 def test_a_dead_daemon_leaves_its_reason_and_no_status(nowhere: Settings) -> None:
-    found = router_probes.daemon(nowhere)
-    assert (found.holder, found.silent, found.status) == (0, str(NotRunningError("the daemon is not running")), None)
+    found = router.read_daemon(nowhere)
+    assert (found.holder, found.silence, found.status) == (0, str(NotRunningError("the daemon is not running")), None)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ async def test_the_daemons_file_is_read_as_the_shell_does(
     directory = nowhere.frr_etc_dir / nowhere.frr_pathspace
     directory.mkdir(parents=True)
     (directory / "daemons").write_text(text)
-    assert (await frr_probes.frr(nowhere)).daemons_file == expected
+    assert (await frr.read_frr(nowhere)).daemons_file == expected
 
 
-async def test_daemons_whose_program_was_replaced_are_told_from_the_others(
+async def test_daemons_whose_program_was_replaced_are_found(
     nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frr_probes, "PROCESSES", tmp_path / "proc")
+    monkeypatch.setattr(frr, "PROCESSES", tmp_path / "proc")
     run = nowhere.frr_run_dir / nowhere.frr_pathspace
     run.mkdir(parents=True)
     for daemon, pid, program in (("bgpd", 7, "/usr/lib/frr/bgpd (deleted)"), ("zebra", 8, "/usr/lib/frr/zebra")):
@@ -102,7 +102,7 @@ async def test_daemons_whose_program_was_replaced_are_told_from_the_others(
         (tmp_path / "proc" / str(pid)).mkdir(parents=True)
         (tmp_path / "proc" / str(pid) / "exe").symlink_to(program)
     (run / "gone.pid").write_text("9\n")
-    assert (await frr_probes.frr(nowhere)).outdated == ("bgpd",)
+    assert (await frr.read_frr(nowhere)).outdated == ("bgpd",)
 
 
 SHOWN = """\
@@ -125,13 +125,11 @@ ActiveEnterTimestamp=
 """
 
 
-async def test_systemds_answer_is_understood(
-    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_systemctl_show_is_parsed(nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "systemctl", SHOWN)
-    units = await machine_probes.units(nowhere)
+    units = await network_managers.read_units(nowhere)
     unit = units["openperouter.service"]
-    assert (unit.active, unit.enabled, unit.exit_status, unit.restarts) == ("failed", "enabled", 78, 3)
+    assert (unit.active, unit.enabled, unit.exit_status) == ("failed", "enabled", 78)
     assert (unit.started, unit.drop_ins) == (1790000000.0, ("/a/x.conf", "/b/y.conf"))
     assert units["NetworkManager.service"].load == "not-found"
 
@@ -149,15 +147,13 @@ ManageForeignRoutes=no
 """
 
 
-async def test_the_last_word_to_networkd_counts_in_its_section_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_last_assignment_counts_in_its_section_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "systemd-analyze", NETWORKD)
-    assert (await machine_probes.managers()).networkd == {"ManageForeignRoutes": "no"}
+    assert (await network_managers.read_managers()).networkd == {"ManageForeignRoutes": "no"}
 
 
 @pytest.mark.parametrize(
-    ("files", "kept_off"),
+    ("written", "kept_off"),
     [
         ({"usr/10-a.network": "Name=host-e-*"}, True),
         ({"usr/10-a.network": "Name=host-e-*", "etc/10-a.network": ""}, False),
@@ -166,38 +162,38 @@ async def test_the_last_word_to_networkd_counts_in_its_section_only(
         ({}, False),
     ],
 )
-async def test_a_file_that_is_shadowed_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], *, kept_off: bool
+async def test_a_shadowed_file_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: dict[str, str], *, kept_off: bool
 ) -> None:
     program(tmp_path, monkeypatch, "systemd-analyze", "")
-    monkeypatch.setattr(machine_probes, "_ROOTS", (tmp_path / "etc", tmp_path / "usr"))
-    for name, text in files.items():
+    monkeypatch.setattr(network_managers, "_ROOTS", (tmp_path / "etc", tmp_path / "usr"))
+    for name, text in written.items():
         root, _, file = name.partition("/")
         directory = tmp_path / root / "systemd" / "network"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / file).write_text(text)
-    assert (await machine_probes.managers()).unmanaged is kept_off
+    assert (await network_managers.read_managers()).unmanaged is kept_off
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory in place of the file system's root, with what the package tells other programs."""
+    """A directory in place of the file system's root, with the package's configuration of other programs."""
     subprocess.run(["sh", CHECKOUT / "packaging/networkd/install.sh", tmp_path / "root"], check=True)
-    monkeypatch.setattr(machine_probes, "_ROOTS", (tmp_path / "root/etc", tmp_path / "root/usr/lib"))
+    monkeypatch.setattr(network_managers, "_ROOTS", (tmp_path / "root/etc", tmp_path / "root/usr/lib"))
     return tmp_path / "root"
 
 
-async def test_what_the_package_tells_other_programs_is_found(
+async def test_the_packages_configuration_of_other_programs_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
 ) -> None:
     program(tmp_path, monkeypatch, "systemd-analyze", "")
-    told = await machine_probes.managers()
-    assert (told.network_manager, told.link, told.rules) == (True, True, True)
+    found = await network_managers.read_managers()
+    assert (found.network_manager, found.link, found.rules) == (True, True, True)
     for shadow in ("systemd/network/10-openperouter.link", "udev/rules.d/70-openperouter.rules"):
         (root / "etc" / shadow).parent.mkdir(parents=True)
         (root / "etc" / shadow).symlink_to("/dev/null")
-    told = await machine_probes.managers()
-    assert (told.network_manager, told.link, told.rules) == (True, False, False)
+    found = await network_managers.read_managers()
+    assert (found.network_manager, found.link, found.rules) == (True, False, False)
 
 
 def test_modes_and_owners_are_read(nowhere: Settings, tmp_path: Path) -> None:
@@ -205,7 +201,7 @@ def test_modes_and_owners_are_read(nowhere: Settings, tmp_path: Path) -> None:
     secret.parent.mkdir(parents=True)
     secret.write_text("x")
     secret.chmod(0o644)
-    found = {fact.path: fact for fact in machine_probes.files(nowhere, tmp_path / "openperouter.yaml")}
+    found = {fact.path: fact for fact in files.read_files(nowhere, tmp_path / "openperouter.yaml")}
     assert found[str(secret)].mode == 0o644
     assert found[str(secret.parent)].directory
 
@@ -219,23 +215,23 @@ def test_a_file_is_sheltered_by_any_directory_above_it(nowhere: Settings, mode: 
         file.write_text("x")
         Path(name).chmod(mode)
         settings = nowhere.model_copy(update={"configs_dir": file.parent})
-        found = {fact.path: fact for fact in machine_probes.files(settings, file.parent / "openperouter.yaml")}
+        found = {fact.path: fact for fact in files.read_files(settings, file.parent / "openperouter.yaml")}
     assert found[str(file)].sheltered is sheltered
     assert found[str(file.parent)].sheltered is sheltered
 
 
-def test_what_trials_leave_behind_is_looked_at(nowhere: Settings, tmp_path: Path) -> None:
+def test_leftovers_of_trials_are_examined(nowhere: Settings, tmp_path: Path) -> None:
     saved = nowhere.state_dir / "before-trial" / "1234"
     saved.mkdir(parents=True)
     (saved / "openpe_x.yaml").write_text("x")
     (nowhere.state_dir / "mirror-key").write_text("x")
-    found = {fact.path for fact in machine_probes.files(nowhere, tmp_path / "openperouter.yaml")}
+    found = {fact.path for fact in files.read_files(nowhere, tmp_path / "openperouter.yaml")}
     assert found >= {str(saved), str(saved.parent), str(nowhere.state_dir / "mirror-key")}
     assert str(saved / "openpe_x.yaml") not in found
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
-    """Put a program that says something first on the path."""
+    """Put a program that prints something first on the path."""
     directory = tmp_path / "bin"
     directory.mkdir()
     (directory / "says").write_text(says)

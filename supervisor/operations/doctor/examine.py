@@ -1,0 +1,127 @@
+"""Reads the machine area by area, then judges each area with pure checks.
+
+:func:`read_machine` reads all areas at the same time, each with a deadline; an area that cannot be read becomes a
+warning and leaves the others alone. :func:`judge` then calls the checks in the order in which a person would look: the
+ground first, then what stands on it. A check is a function of the areas that its parameters name, as the fields of
+:class:`Machine` do; it is skipped when one of them was not read, unless the parameter has a default.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from config.settings import Settings
+from supervisor.runtime.faults import Fault
+
+from . import credentials, files, frr, machine, network_managers, router
+from .credentials import Credentials
+from .files import File
+from .findings import Finding, warning
+from .frr import Frr
+from .machine import Clock, Disk
+from .network_managers import NetworkManagers, Units
+from .router import Configuration, Daemon, Network
+
+#: Longest time for one area, in seconds; the programs that are run have shorter deadlines of their own.
+AREA_SECONDS = 30.0
+#: Returns the findings of one aspect; its parameters name the fields of :class:`Machine` that it judges.
+Check = Callable[..., Iterator[Finding]]
+CHECKS: tuple[Check, ...] = (
+    *machine.CHECKS,
+    *files.CHECKS,
+    *network_managers.CHECKS,
+    *frr.CHECKS,
+    *credentials.CHECKS,
+    *router.CHECKS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was read, an area each; None for one that could not be read, whose reason is in ``unreadable``."""
+
+    settings: Settings
+    device_kinds: Mapping[str, bool] | None = None
+    units: Units | None = None
+    frr: Frr | None = None
+    network: Network | None = None
+    managers: NetworkManagers | None = None
+    files: tuple[File, ...] | None = None
+    clock: Clock | None = None
+    disks: tuple[Disk, ...] | None = None
+    configuration: Configuration | None = None
+    credentials: Credentials | None = None
+    daemon: Daemon | None = None
+    unreadable: Mapping[str, str] | None = None
+
+
+async def examine(settings: Settings, settings_file: Path) -> list[Finding]:
+    """Return every finding, good ones included. Changes nothing: no lock, no module loaded, no file written."""
+    return judge(await read_machine(settings, settings_file))
+
+
+async def read_machine(settings: Settings, settings_file: Path) -> Machine:
+    """Read every area, all at once."""
+    unreadable: dict[str, str] = {}
+    found: dict[str, object] = {}
+
+    async def read(area: str, reader: Callable[[], Awaitable[object]]) -> None:
+        try:
+            with trio.fail_after(AREA_SECONDS):
+                found[area] = await reader()
+        except (Fault, OSError, ValueError) as error:
+            unreadable[area] = str(error) or type(error).__name__
+        except trio.TooSlowError:
+            unreadable[area] = f"took longer than {AREA_SECONDS:g} s"
+
+    async with trio.open_nursery() as nursery:
+        for area, reader in _readers(settings, settings_file).items():
+            nursery.start_soon(read, area, reader)
+    return Machine(settings, unreadable=dict(sorted(unreadable.items())), **found)  # type: ignore[arg-type]
+
+
+def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return the reader of each area of :class:`Machine`."""
+
+    def threaded(function: Callable[..., object], *arguments: object) -> Callable[[], Awaitable[object]]:
+        return lambda: trio.to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
+
+    return {
+        "device_kinds": machine.read_device_kinds,
+        "units": lambda: network_managers.read_units(settings),
+        "managers": network_managers.read_managers,
+        "files": threaded(files.read_files, settings, settings_file),
+        "clock": threaded(machine.read_clock),
+        "disks": threaded(machine.read_disks, settings),
+        "frr": lambda: frr.read_frr(settings),
+        "network": threaded(router.read_network, settings),
+        "credentials": lambda: credentials.read_credentials(settings),
+        "configuration": threaded(router.read_configuration, settings_file),
+        "daemon": threaded(router.read_daemon, settings),
+    }
+
+
+def judge(seen: Machine) -> list[Finding]:
+    """Return every finding about a machine, good ones included."""
+    findings = [finding for check in CHECKS for finding in _apply(check, seen)]
+    fix = "run 'openperouter doctor' as root, and remove the cause"
+    return [
+        *findings,
+        *(warning(area, f"could not be examined: {reason}", fix) for area, reason in (seen.unreadable or {}).items()),
+    ]
+
+
+def _apply(check: Check, seen: Machine) -> Iterator[Finding]:
+    areas = {name: getattr(seen, name) for name in inspect.signature(check).parameters}
+    required = [
+        name
+        for name, parameter in inspect.signature(check).parameters.items()
+        if parameter.default is inspect.Parameter.empty
+    ]
+    if all(areas[name] is not None for name in required):
+        yield from check(**areas)

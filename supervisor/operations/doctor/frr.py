@@ -1,0 +1,246 @@
+"""The router's FRR: installed, configured to run in the router's namespace, and running?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from actors.frr.driver import DAEMONS, ESSENTIAL
+from actors.lib.frr.vtysh import Vtysh
+from actors.netlink.interface_addresses import NAMESPACES
+from config.settings import Settings
+from supervisor.process.subprocesses import CommandMissing, run_command
+from supervisor.runtime.faults import DependencyFault
+
+from .files import File, read_file
+from .findings import Finding, error, ok, warning
+from .machine import QUERY_SECONDS
+from .network_managers import Unit, Units
+
+#: The first FRR with everything that our configuration needs, Debian 13's.
+OLDEST = (10, 3)
+#: FRR that can leave an L3VNI stale after it went down and up quickly (0f2cb27310, reverted for 10.5 by aab7420bd6).
+STALE_L3VNI = ((10, 3), (10, 4))
+#: Those of the daemons that its ``daemons`` file decides about; the others always run.
+SWITCHED = ("bgpd", "bfdd")
+PROCESSES = Path("/proc")
+_REPLACED = " (deleted)"
+_ASSIGNMENT = re.compile(r"^\s*(\w+)\s*=\s*[\"']?([^\"'#]*?)[\"']?\s*(?:#.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Frr:
+    """FRR as it is installed and as it runs.
+
+    ``version`` is empty without FRR; ``daemons_file`` None without that file, else its assignments; ``running`` None
+    when FRR does not answer, for the reason ``silence``; ``inside`` says whether zebra is in the router's namespace,
+    None when there is no zebra; ``outdated`` are the daemons whose program was replaced since they started.
+    """
+
+    version: str = ""
+    vtysh: bool = False
+    reload: bool = False
+    daemons_file: Mapping[str, str] | None = None
+    running: frozenset[str] | None = None
+    silence: str = ""
+    conf: File | None = None
+    inside: bool | None = None
+    outdated: tuple[str, ...] = ()
+
+
+async def read_frr(settings: Settings) -> Frr:
+    """Read everything of FRR's that concerns the router."""
+    running: frozenset[str] | None = None
+    silence = ""
+    try:
+        running = await Vtysh.of(settings, QUERY_SECONDS).daemons()
+    except DependencyFault as fault:
+        silence = str(fault)
+    directory = settings.frr_etc_dir / settings.frr_pathspace
+    return Frr(
+        version=await _version(settings),
+        vtysh=settings.vtysh.is_file(),
+        reload=settings.frr_reload.is_file(),
+        daemons_file=_switches(directory / "daemons"),
+        running=running,
+        silence=silence,
+        conf=read_file(directory / "frr.conf"),
+        inside=_inside(settings),
+        outdated=_outdated(settings.frr_run_dir / settings.frr_pathspace),
+    )
+
+
+async def _version(settings: Settings) -> str:
+    """Return the version of zebra's program, which lies beside the reload program."""
+    try:
+        done = await run_command((str(settings.frr_reload.parent / "zebra"), "--version"), seconds=QUERY_SECONDS)
+    except CommandMissing:
+        return ""
+    found = re.search(r"version (\S+)", done.stdout)
+    return found[1] if found else ""
+
+
+def _switches(path: Path) -> dict[str, str] | None:
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    return dict(_ASSIGNMENT.findall(text))
+
+
+def _outdated(run_dir: Path) -> tuple[str, ...]:
+    """Return the daemons that run a program which is no longer on disk (proc_pid_exe(5)): FRR was upgraded."""
+    found = []
+    for file in sorted(run_dir.glob("*.pid")):
+        try:
+            program = str((PROCESSES / file.read_text().strip() / "exe").readlink())
+        except OSError:
+            continue
+        if program.endswith(_REPLACED):
+            found.append(file.stem)
+    return tuple(found)
+
+
+def _inside(settings: Settings) -> bool | None:
+    """Whether zebra's namespace is the router's; None when one of the two does not exist."""
+    try:
+        pid = int((settings.frr_run_dir / settings.frr_pathspace / "zebra.pid").read_text())
+        zebra, router = Path(f"/proc/{pid}/ns/net").stat(), (NAMESPACES / settings.netns).stat()
+    except (OSError, ValueError):
+        return None
+    return (zebra.st_dev, zebra.st_ino) == (router.st_dev, router.st_ino)
+
+
+def version(frr: Frr) -> Iterator[Finding]:
+    """Is FRR installed and new enough?"""
+    found = re.match(r"(\d+)\.(\d+)", frr.version)
+    if found is None:
+        yield error("frr-version", "FRR is not installed", "apt install frr frr-pythontools")
+        return
+    number = (int(found[1]), int(found[2]))
+    if number < OLDEST:
+        yield error("frr-version", f"FRR {frr.version} is too old", "install FRR 10.3 or newer")
+    elif number in STALE_L3VNI:
+        known = "has a bug: an L3VNI may stay stale after it went down and up within a second (fixed in 10.5)"
+        yield ok("frr-version", f"FRR {frr.version} {known}; openperouter avoids it and checks for it")
+    else:
+        yield ok("frr-version", f"FRR {frr.version}")
+
+
+def programs(settings: Settings, frr: Frr) -> Iterator[Finding]:
+    """Are the programs installed that drive FRR?"""
+    if not frr.version:
+        return
+    for there, path, package in (
+        (frr.vtysh, settings.vtysh, "frr"),
+        (frr.reload, settings.frr_reload, "frr-pythontools"),
+    ):
+        if not there:
+            yield error("frr-programs", f"{path} does not exist", f"apt install {package}")
+
+
+def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:
+    """Does FRR start the daemons that we need?"""
+    path = settings.frr_etc_dir / settings.frr_pathspace / "daemons"
+    switches = frr.daemons_file
+    if switches is None:
+        yield error(
+            "frr-daemons",
+            f"{path} does not exist: FRR does not know which daemons to start",
+            "apt install --reinstall -o Dpkg::Options::=--force-confmiss openperouter",
+        )
+        return
+    off = [name for name in SWITCHED if switches.get(name, "no") != "yes"]
+    for name in off:
+        yield error("frr-daemons", f"{path} does not start {name}", f"set {name}=yes there, then {_restart(settings)}")
+    if switches.get("vtysh_enable", "yes") == "no":
+        fix = f"set vtysh_enable=yes there, then {_restart(settings)}"
+        yield error("frr-daemons", f"{path} keeps FRR from loading its configuration at start", fix)
+    elif not off:
+        yield ok("frr-daemons", f"{path} starts {' and '.join(SWITCHED)}")
+
+
+def unit(settings: Settings, units: Units) -> Iterator[Finding]:
+    """Is FRR's unit installed, with our drop-in, and active?"""
+    name = frr_unit(settings)
+    found = units.get(name, Unit(name))
+    if found.load != "loaded":
+        yield error("frr-unit", f"{found.name} is {found.load}", "apt install --reinstall frr")
+        return
+    if not any(path.endswith("/openperouter.conf") for path in found.drop_ins):
+        yield error(
+            "frr-unit",
+            f"{found.name} lacks openperouter's drop-in: it runs in the host's network namespace",
+            f"apt install --reinstall openperouter, systemctl daemon-reload, {_restart(settings)}",
+        )
+    if found.active == "active":
+        yield ok("frr-unit", f"{found.name} is active")
+    else:
+        why = "" if found.result == "success" else f", {found.result}"
+        yield error(
+            "frr-unit",
+            f"{found.name} is {found.active} ({found.sub}{why})",
+            f"journalctl -u {found.name} -n 50, then {_restart(settings)}",
+        )
+
+
+def running(settings: Settings, frr: Frr) -> Iterator[Finding]:
+    """Do all daemons answer, and in the right place?"""
+    if not frr.version:
+        return
+    answering = frr.running
+    if answering is None:
+        yield error("frr-running", frr.silence or "FRR does not answer", _restart(settings))
+        return
+    missing = sorted(DAEMONS - answering)
+    fix = f"journalctl -u {frr_unit(settings)} -n 50, then {_restart(settings)}"
+    if ESSENTIAL.intersection(missing):
+        yield error("frr-running", f"FRR runs without {', '.join(missing)}", fix)
+    elif missing:
+        message = f"FRR runs without {', '.join(missing)}: a configuration with BFD or static routes is not applied"
+        yield warning("frr-running", message, fix)
+    else:
+        yield ok("frr-running", f"{', '.join(sorted(DAEMONS))} answer")
+    if frr.outdated:
+        message = f"FRR was upgraded, and {', '.join(frr.outdated)} still run what was installed before"
+        yield warning(
+            "frr-running", message, f"{_restart(settings)} when a few seconds without sessions are acceptable"
+        )
+    if frr.inside is False:
+        yield error(
+            "frr-running",
+            f"zebra does not run in the network namespace {settings.netns}",
+            _restart(settings),
+        )
+
+
+def conf(settings: Settings, frr: Frr) -> Iterator[Finding]:
+    """Can FRR, and no other user, read the configuration with which it boots?"""
+    if not frr.version:
+        return
+    path = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
+    file = frr.conf
+    fix = f"chown frr:frr {path}; chmod 0640 {path}"
+    if file is None:
+        fix = "systemctl restart openperouter writes it once it has something to apply"
+        yield warning("frr-conf", f"{path} does not exist: FRR restarts without any configuration", fix)
+    elif file.mode & 0o007:
+        yield error("frr-conf", f"{path} has mode {file.mode:04o} and may hold passwords", fix)
+    elif file.owner != "frr":
+        yield error("frr-conf", f"{path} belongs to {file.owner}: FRR refuses to read it", fix)
+    else:
+        yield ok("frr-conf", f"{path} is private to FRR")
+
+
+def frr_unit(settings: Settings) -> str:
+    """Return the name of the unit of the router's FRR."""
+    return f"frr@{settings.frr_pathspace}.service"
+
+
+def _restart(settings: Settings) -> str:
+    return f"systemctl restart {frr_unit(settings)}"
+
+
+CHECKS = (version, programs, daemons_file, unit, running, conf)
