@@ -24,10 +24,10 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         "bundle",
-        help="put everything for a bug report into one archive, without secrets",
+        help="collect everything for a bug report in one archive, without secrets",
         description="Collect status, configuration, desired state, FRR's and the kernel's view, the journal, versions "
-        "and what 'openperouter doctor' finds in one archive (mode 0600). Passwords are taken out of every text, by "
-        "their value and by the words before them; addresses and names stay. What cannot be had leaves its error in "
+        "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every text, by "
+        "their value and by the words before them; addresses and names stay. Unavailable items leave their error in "
         "the archive. Changes nothing. Exits with 0 when the archive is written.",
     )
     add_settings(parser)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings, problems = load_settings(arguments.settings, conf_d(arguments.settings))
     for problem in errors(problems):
-        complain(f"{problem}; going on without it")
+        complain(f"{problem}; continuing without it")
     name = f"openperouter-bundle-{socket.gethostname()}-{time.strftime('%Y%m%dT%H%M%S')}"
     path: Path = arguments.output or Path(f"{name}.tar.gz")
     if path.exists():
@@ -64,10 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
     failed = [piece.name for piece in pieces if piece.error]
     if failed:
-        complain(
-            f"{len(failed)} of {len(pieces)} pieces could not be had (manifest.json says why): {', '.join(failed)}"
-        )
-    print(f"{path}: {len(pieces)} files, {size // 1024 + 1} KiB; passwords are taken out, look it over all the same")
+        complain(f"{len(failed)} of {len(pieces)} items unavailable (see manifest.json)")
+    print(f"{path}: {len(pieces)} files, {size // 1024 + 1} KiB; passwords are removed; review it before you send it")
     return exit_codes.OK
 
 
@@ -80,7 +78,7 @@ async def _collect(settings: Settings, settings_file: Path, hours: int) -> tuple
     try:
         running = await Vtysh.of(settings).text("show running-config")
     except DependencyFault:
-        # Its secrets are then not known by value from there; what it runs cannot be collected either.
+        # Then its secrets are not known by value, and its configuration cannot be collected either.
         running = ""
     redactor = Redactor(known_secrets(settings, running))
     return await collect(sources(settings, settings_file, hours=hours), redactor)

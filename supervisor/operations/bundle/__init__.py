@@ -1,6 +1,6 @@
 """One archive for a bug report: everything that helps to understand a node, and nothing that is secret.
 
-Each piece is collected by itself, with a deadline; one that cannot be had leaves its error in the archive. Every text
+Each piece is collected by itself, with a deadline; one that is unavailable leaves its error in the archive. Every text
 passes through :class:`Redactor` before it is written anywhere.
 """
 

@@ -1,4 +1,4 @@
-"""Writes the archive: readable for its owner only from its first byte on, complete or not there at all."""
+"""Writes the archive: readable for its owner only from its first byte on, complete or absent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BundleError(Exception):
 def write_bundle(path: Path, pieces: Sequence[Piece], directory: str) -> int:
     """Write all pieces below one directory inside a new file; return its size in bytes.
 
-    Never overwrites: in a directory that others can write to, an existing file may be a trap. Raises
+    Never overwrites: in a directory that others can write to, an existing file may be a planted link. Raises
     :class:`BundleError` with nothing left behind.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

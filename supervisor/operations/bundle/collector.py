@@ -1,4 +1,4 @@
-"""Collects all pieces: a few at a time, each with a deadline, all of them within one, each text cleaned and bounded."""
+"""Collects all pieces: a few at a time, each with a deadline and all within one, each text redacted and bounded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Source = Callable[[], Awaitable[str]]
 
 PIECE_SECONDS: Final = 30.0
 TOTAL_SECONDS: Final = 180.0
-#: A loaded node is not helped by twenty programs at once.
+#: Twenty programs at once would slow down a loaded node.
 AT_A_TIME: Final = 4
-#: Bounds in characters. Journals end with what matters, everything else begins with it.
+#: Bounds in characters. The end of a journal matters, and the beginning of everything else.
 PIECE_CHARACTERS: Final = 4 * 1024 * 1024
 TOTAL_CHARACTERS: Final = 48 * 1024 * 1024
 
@@ -53,7 +53,7 @@ class _Collector:
                 error = f"took longer than {PIECE_SECONDS:g} s"
             except CommandTimeout as late:
                 text, error = late.stdout, str(late)
-            except Exception as failure:  # noqa: BLE001 - a piece that fails, be it by a bug of ours, must not cost the rest
+            except Exception as failure:  # noqa: BLE001 - a piece that fails, be it by a bug of ours, must not cost the others
                 error = f"{type(failure).__name__}: {failure}"
             self.keep(name, text, error, trio.current_time() - begun)
 
@@ -79,7 +79,7 @@ def _bounded(text: str, *, keep_end: bool) -> str:
 async def collect(
     sources: Mapping[str, Source], redactor: Redactor, *, seconds: float = TOTAL_SECONDS
 ) -> tuple[Piece, ...]:
-    """Return every piece in the order of ``sources``, then ``manifest.json``, which says what became of each."""
+    """Return every piece in the order of ``sources``, then ``manifest.json``, which lists the result of each."""
     collector = _Collector(redactor)
     limit = trio.CapacityLimiter(AT_A_TIME)
     with trio.move_on_after(seconds):

@@ -1,6 +1,6 @@
-"""Finds the secrets that this node knows, so that they can be kept out of the archive wherever they turn up.
+"""Finds the secrets stored on this node, so that they can be kept out of the archive wherever they occur.
 
-Wherever a secret may be written is read as plain text, not as configuration: a broken file is full of secrets as well.
+Every place that may contain a secret is read as plain text, not as configuration: a broken file has secrets as well.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TYPE: Final = re.compile(r"^\d\s+(?=\S)")
 
 
 def known_secrets(settings: Settings, running: str = "") -> frozenset[str]:
-    """Return every secret in configuration files, what is remembered of them, password files and FRR's configuration.
+    """Return every secret in configuration files, their last good contents, password files and FRR's configuration.
 
-    ``running`` is FRR's running configuration, if it could be had.
+    ``running`` is FRR's running configuration, if FRR answered.
     """
     frr = settings.frr_etc_dir / settings.frr_pathspace
     texts = [
@@ -60,12 +60,12 @@ def _secrets_in(text: str) -> Iterator[str]:
 
 def _configuration(settings: Settings) -> Iterator[Path]:
     yield settings.node_config_file
-    # Also backups and files under another name: whoever edits here leaves them.
+    # Also backups and files under another name, which editors leave here.
     yield from sorted(settings.configs_dir.glob("*"))
 
 
 def _remembered(state_dir: Path) -> Iterator[str]:
-    """Yield what the state directory knows of configuration files: last good ones, trials, what trials replaced.
+    """Yield what the state directory has of configuration files: last good ones, trials, what trials replaced.
 
     Also each text inside of JSON: there a file's lines are one line, and its quotes are escaped.
     """
@@ -98,7 +98,7 @@ def _text(path: Path) -> str:
 
 
 def secrets_in_yaml(text: str) -> Iterator[str]:
-    """Yield the values of keys that speak of passwords; of a plain one also what stands before a comment."""
+    """Yield the values of keys named like passwords; of a plain one also the part before a comment."""
     for match in _IN_YAML.finditer(text):
         if _NO_SECRET.match(match[0].lstrip("\"'")):
             continue
@@ -113,7 +113,7 @@ def secrets_in_yaml(text: str) -> Iterator[str]:
 
 
 def secrets_in_document(text: str) -> Iterator[str]:
-    """Yield the same from what a YAML parser makes of a text: blocks and values of several lines as well."""
+    """Yield the same from the parsed YAML: blocks and values of several lines as well."""
     try:
         data = parse_yaml(text.encode(), "").data()
     except InvalidYamlError:
@@ -142,6 +142,6 @@ def secrets_in_frr(text: str) -> Iterator[str]:
         secret = line[len(hidden) - len(HIDDEN) :].strip()
         bare = _TYPE.sub("", secret)
         yield from (secret, bare)
-        # In a comment's prose the next word is seldom a secret; hiding it everywhere would cost the archive its sense.
+        # In a comment's prose the next word is seldom a secret; hiding it everywhere would make the archive useless.
         prose = line.lstrip().startswith(("#", "!"))
         yield from (word for word in bare.split()[:1] if not prose or not word.isalpha())

@@ -1,8 +1,8 @@
-"""Takes secrets out of any text, whatever it is about.
+"""Removes secrets from any text.
 
-Two nets, one behind the other. Known secrets are replaced wherever they stand, also as the notations of our files, of
-JSON, of URLs and of base64 show them. What only looks like a secret, by the words before it, is replaced too: FRR's
-grammar, assignments of keys that speak of passwords, keys and tokens of Kubernetes. It errs on the side of hiding.
+Two filters, one after the other. Known secrets are replaced wherever they occur, also in the notations of our files,
+of JSON, of URLs and of base64. What only looks like a secret, by the words before it, is replaced as well: FRR's
+grammar, assignments of keys named like passwords, keys and tokens of Kubernetes. When in doubt it hides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from actors.frr.redaction import HIDDEN, redact
 
-#: A shorter secret is replaced where it stands as a word of its own, or nothing would be left of the text.
+#: A shorter secret is replaced only as a whole word, or nothing would be left of the text.
 SHORT: Final = 5
 
 #: ``key: value``, ``key=value``, ``"key": "value"``: in YAML, JSON, environment files, sysctl and systemd's units.
@@ -28,7 +28,7 @@ _ASSIGNMENT: Final = re.compile(
 )
 #: Keys that only name a file or an object which holds a secret.
 _REFERENCE: Final = re.compile(r"password[-_]?secret(?:ref|name)?", re.IGNORECASE)
-#: A block that goes on below: the value of the key is on the following lines, which belong to it by their indent.
+#: A block scalar: the value of the key is on the following, deeper indented lines.
 _BLOCK: Final = re.compile(r"^[|>][-+\d]*\s*(?:#.*)?$")
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL)
 #: A JSON web token, as Kubernetes' service accounts have: three parts of base64url, the first an encoded ``{"``.
@@ -38,7 +38,7 @@ _IN_URL: Final = re.compile(r"(?P<before>://[^/\s:@]*:)(?P<value>[^@\s/]+)(?=@)"
 
 
 class Redactor:
-    """Knows some secrets; :meth:`clean` leaves none of them, nor anything that looks like another."""
+    """Holds the known secrets; :meth:`clean` removes them and anything that looks like another."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets if secret for form in _forms(secret)}
@@ -53,7 +53,7 @@ class Redactor:
         # Known ones first: what looks like a secret hides the rest of its line only.
         found = text
         for form in self._known:
-            # Searching first is what makes this quick: hardly any text has any of them.
+            # Searching first makes this quick: hardly any text has any of them.
             if form in found:
                 found = _without(form, found)
         found = _PEM.sub(HIDDEN, found)
@@ -91,7 +91,7 @@ def _without(form: str, text: str) -> str:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it may show up in text."""
+    """Yield a secret in every notation that may occur in text."""
     yield secret
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]

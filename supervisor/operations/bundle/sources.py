@@ -1,4 +1,4 @@
-"""What goes into the archive, and where it comes from. Nothing of Kubernetes' credentials is ever read."""
+"""What goes into the archive, and where it comes from. Kubernetes credentials are never read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
 from .collector import PIECE_SECONDS, Source
 
-#: A program's own deadline, below that of the piece, so that what it said until then is kept.
+#: A program's own deadline, below that of the piece, so that its output until then is kept.
 PROGRAM_SECONDS: Final = PIECE_SECONDS - 5
 UNITS: Final = ("openperouter.service", "openperouter-netns.service")
 #: Not those that hold the environment, in which people put secrets.
@@ -104,7 +104,7 @@ def _own(settings: Settings, settings_file: Path) -> dict[str, Source]:
         "kernel.json": partial(_kernel, settings),
         f"state/{JOURNAL}": _file(settings.state_dir / JOURNAL),
         f"state/{TABLES}": _file(settings.state_dir / TABLES),
-        # What the disk refused, hence mostly not there.
+        # Exists only while the disk refuses writes.
         **{
             f"state/spare/{name}": _file(path)
             for name in (JOURNAL, TABLES)
@@ -182,9 +182,9 @@ def _machine() -> dict[str, Source]:
 def _program(*argv: str, tolerated: tuple[int, ...] = (0,)) -> Source:
     async def run() -> str:
         done = await run_command(argv, seconds=PROGRAM_SECONDS)
-        said = done.stdout + (f"\n*** standard error:\n{done.stderr}" if done.stderr.strip() else "")
+        output = done.stdout + (f"\n*** standard error:\n{done.stderr}" if done.stderr.strip() else "")
         ended = "" if done.returncode in tolerated else f"\n*** exit code {done.returncode}\n"
-        return f"$ {' '.join(argv)}\n{said}{ended}"
+        return f"$ {' '.join(argv)}\n{output}{ended}"
 
     return run
 
@@ -218,7 +218,7 @@ async def _kernel(settings: Settings) -> str:
 
 
 def versions() -> str:
-    """Return what runs here: ourselves, Python, its libraries that we use, the kernel."""
+    """Return the versions of this program, Python, the libraries and the kernel."""
     from importlib.metadata import PackageNotFoundError, version
 
     lines = [f"openperouter {VERSION}", f"python {sys.version}", f"kernel {' '.join(platform.uname())}"]
@@ -226,7 +226,7 @@ def versions() -> str:
         try:
             lines.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            lines.append(f"{name}: not known")
+            lines.append(f"{name}: unknown")
     return "\n".join(lines) + "\n"
 
 

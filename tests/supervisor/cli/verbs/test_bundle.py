@@ -98,7 +98,7 @@ def test_no_planted_secret_is_anywhere_in_it(
     assert "neighbor 192.0.2.9 password ********" in texts["frr/running.conf"]
 
 
-def test_it_holds_what_a_developer_asks_for(babbling: Path, tmp_path: Path) -> None:
+def test_it_has_what_a_developer_needs(babbling: Path, tmp_path: Path) -> None:
     path = tmp_path / "report.tar.gz"
     bundle(babbling, "--output", str(path))
     texts = unpacked(path)
@@ -129,15 +129,16 @@ def test_it_holds_what_a_developer_asks_for(babbling: Path, tmp_path: Path) -> N
     assert "toswitch1" in texts["desired.yaml"]
 
 
-def test_what_is_not_there_is_recorded_and_named(
+def test_unavailable_items_are_counted_and_their_reason_is_in_the_manifest(
     babbling: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.tar.gz"
     assert bundle(babbling, "--output", str(path)) == 0
-    assert "status.json" in capsys.readouterr().err
     entries = {entry["name"]: entry["error"] for entry in json.loads(unpacked(path)["manifest.json"])["pieces"]}
     assert "not running" in entries["status.json"]
     assert entries["journal.txt"] == ""
+    failed = sum(bool(error) for error in entries.values())
+    assert f"{failed} of {len(entries) + 1} items unavailable (see manifest.json)" in capsys.readouterr().err
 
 
 def test_an_existing_file_is_not_overwritten(babbling: Path, tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_an_existing_file_is_not_overwritten(babbling: Path, tmp_path: Path) -> 
     assert path.read_text() == "precious"
 
 
-def test_without_a_name_it_comes_here_named_after_the_node(
+def test_the_default_name_is_in_this_directory_and_has_the_nodes_name(
     babbling: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -158,6 +159,6 @@ def test_without_a_name_it_comes_here_named_after_the_node(
     assert path.name.endswith(".tar.gz")
 
 
-def test_others_than_root_are_told_so(babbling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_may_run_it(babbling: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert bundle(babbling) == 77

@@ -30,7 +30,7 @@ def test_it_holds_every_piece_below_one_directory_for_its_owner_only(tmp_path: P
 
 
 @pytest.mark.parametrize("trap", ["file", "link"])
-def test_what_is_there_is_not_touched(tmp_path: Path, trap: str) -> None:
+def test_an_existing_file_is_not_touched(tmp_path: Path, trap: str) -> None:
     path, victim = tmp_path / "b.tar.gz", tmp_path / "victim"
     victim.write_text("precious")
     if trap == "link":
@@ -52,6 +52,6 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
+def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="No such file"):
         write_bundle(tmp_path / "none" / "b.tar.gz", PIECES, "bundle")

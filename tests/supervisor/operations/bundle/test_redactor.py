@@ -104,12 +104,12 @@ def test_of_two_secrets_the_longer_one_counts() -> None:
     assert Redactor(["hunter", "hunter2hunter"]).clean("x hunter2hunter y") == "x ******** y"
 
 
-def test_it_shows_nothing_of_what_it_knows() -> None:
+def test_its_repr_shows_no_secret() -> None:
     assert SECRET not in repr(Redactor([SECRET]))
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=6, max_size=40), st.text(max_size=60))
 def test_no_printable_secret_survives_anywhere(secret: str, around: str) -> None:
     shown = Redactor([secret]).clean(f"{around}{secret}{around}\nline {secret}\n")
-    # Stars are what a secret becomes, so one of stars only is nothing that could be told from them.
+    # Stars are what a secret becomes, so a secret of stars cannot be distinguished from them.
     assert secret.strip("*") == "" or secret not in shown.replace("********", "\x00")
