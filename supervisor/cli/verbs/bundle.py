@@ -26,8 +26,8 @@ def add_parser(verbs: Any) -> None:
         "bundle",
         help="collect everything for a bug report in one archive, without secrets",
         description="Collect status, configuration, desired state, FRR's and the kernel's view, the journal, versions "
-        "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every text, by "
-        "their value and by the words before them; addresses and names stay. Unavailable items leave their error in "
+        "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every text, "
+        "by their value and by the words before them; addresses and names stay. Unavailable items leave their error in "
         "the archive. Changes nothing. Exits with 0 when the archive is written.",
     )
     add_settings(parser)
