@@ -39,7 +39,7 @@ help:
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
-	@echo 'make format          let ruff mend what it can'
+	@echo 'make format          let ruff fix what it can'
 	@echo 'make install         lay the program out below DESTDIR'
 	@echo 'make clean           remove what was built here; clean-cache: the guest as well'
 
@@ -87,7 +87,7 @@ test-cluster: .venv/.ready api-servers
 api-servers: host-cluster
 	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
 
-# Each run goes on when an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
+# Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
 # uses one core for minutes, so it works beside the others and its output comes when it is done. API servers that have to be
 # built first take what the others leave of the machine, and are waited for before their tests.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster

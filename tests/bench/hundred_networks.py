@@ -102,9 +102,9 @@ class Bench:
             time.sleep(0.5)
 
     def _has(self, count: int) -> bool:
-        told = status(self.node)
-        ours = [vni for vni in told["vnis"] if vni["vrf"].startswith("bench")]
-        return bool(told["ready"]) and len(ours) == count and all(vni["ok"] for vni in ours)
+        found = status(self.node)
+        ours = [vni for vni in found["vnis"] if vni["vrf"].startswith("bench")]
+        return bool(found["ready"]) and len(ours) == count and all(vni["ok"] for vni in ours)
 
     def _applications(self) -> int:
         wanted = f"MESSAGE_ID={message_ids.FRR_VERIFIED}"

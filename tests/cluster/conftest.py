@@ -123,7 +123,7 @@ async def crds(server: ClusterServer, pool: Pool) -> list[str]:
 
 @pytest.fixture
 async def namespace(server: ClusterServer, pool: Pool, request: pytest.FixtureRequest) -> str:
-    """Return the name of a namespace that nobody else uses."""
+    """Return the name of a namespace that no other test uses."""
     pool.namespaces += 1
     name = f"{namespace_name(request.node.originalname)}-{pool.namespaces}"
     async with kube(server.admin) as client:

@@ -1,6 +1,6 @@
 """Objects by hand, good and bad, from the field tables, the validation rules and the test groups of the reference.
 
-``GOOD`` and ``BAD`` hold specs by kind; each bad one differs from a good one in one respect, which its name tells.
+``GOOD`` and ``BAD`` hold specs by kind; each bad one differs from a good one in one respect, which its name says.
 """
 
 from __future__ import annotations

@@ -71,11 +71,11 @@ class Judge:
         body = {"apiVersion": API_VERSION, "kind": kind.value, "metadata": {"name": "judged"}, "spec": spec}
         path = f"/apis/{API_VERSION}/namespaces/default/{PLURALS[kind]}"
         answer = self._http.post(path, params=_STRICT_DRY_RUN, content=json.dumps(body))
-        told = answer.json()
+        answered = answer.json()
         if answer.status_code == 201:
-            return Verdict(told["spec"])
-        assert _REFUSALS.get(answer.status_code, "\0") in told["message"], (answer.status_code, told)
-        return Verdict(None, told["message"])
+            return Verdict(answered["spec"])
+        assert _REFUSALS.get(answer.status_code, "\0") in answered["message"], (answer.status_code, answered)
+        return Verdict(None, answered["message"])
 
     def table(self, path: str) -> list[dict[str, Any]]:
         """Return the rows that ``kubectl get -o wide`` shows of a list, each by the names of its columns."""
@@ -99,7 +99,7 @@ class Judge:
 
 
 def as_data(value: Any) -> Any:
-    """Return a model as JSON data: what is set and what has a default, secrets told."""
+    """Return a model as JSON data: what is set and what has a default, secrets in clear text."""
     if isinstance(value, Secret):
         return value.reveal()
     if isinstance(value, tuple):

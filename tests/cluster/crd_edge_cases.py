@@ -65,7 +65,7 @@ def near_misses(draw: DrawFn, seeds: list[Any], schema: Schema) -> Any:
     spec = copy.deepcopy(draw(st.sampled_from(seeds)))
     changes = _Changes(draw, _donations(seeds, schema))
     for _ in range(draw(st.integers(0, 4))):
-        changes.mend(draw(st.sampled_from([Place([spec], 0, schema, whole=True), *places(spec, schema)])))
+        changes.repair(draw(st.sampled_from([Place([spec], 0, schema, whole=True), *places(spec, schema)])))
     for _ in range(draw(st.sampled_from([1, 0, 1, 2, 0, 3]))):
         changes.damage(draw(st.sampled_from([Place([spec], 0, schema, whole=True), *places(spec, schema)])))
     return spec
@@ -87,7 +87,7 @@ class _Changes:
     draw: DrawFn
     donations: dict[int, list[Any]]
 
-    def mend(self, place: Place) -> None:
+    def repair(self, place: Place) -> None:
         """Put something good there: as a rule the spec stays a good one."""
         if isinstance(place.value, dict) and place.schema.get("properties"):
             key = self.draw(st.sampled_from(sorted(place.schema["properties"])))

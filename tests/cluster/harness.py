@@ -50,7 +50,7 @@ both_versions = pytest.mark.parametrize("server", [release.minor for release in 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the audit log tells it; ``resource`` is ``nodes`` or, of a subresource, ``underlays/status``."""
+    """One request as the audit log has it; ``resource`` is ``nodes`` or, of a subresource, ``underlays/status``."""
 
     verb: str
     resource: str
@@ -73,7 +73,7 @@ class ClusterServer(ApiServer):
         return ApiCredentials(server=self.url, source="admin", ca=self.ca, token=Secret(self.admin_token))
 
     def credentials(self, user: str, groups: Iterable[str] = ()) -> ApiCredentials:
-        """Return a user's credentials, a client certificate; nobody has to make the user known first.
+        """Return a user's credentials, a client certificate; no user object is needed.
 
         A node is ``credentials("system:node:NAME", ["system:nodes"])``.
         """

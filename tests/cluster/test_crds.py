@@ -93,10 +93,10 @@ async def test_every_rule_refuses_something(server: ClusterServer, crds: list[st
     """Each rule in CEL is the reason why one of the bad objects is refused: none is there for nothing."""
     assert crds
     with Judge(server) as judge:
-        told = "\n".join(judge.server(kind, spec).why for kind, specs in BAD.items() for spec in specs.values())
+        shown = "\n".join(judge.server(kind, spec).why for kind, specs in BAD.items() for spec in specs.values())
     written = {rule["message"] for kind in Kind for rule in rules(schema_of(kind)) if "oldSelf" not in rule["rule"]}
     assert len(written) > 20
-    assert not {message for message in written if message not in told}
+    assert not {message for message in written if message not in shown}
 
 
 def schema_of(kind: Kind) -> Json:
@@ -242,7 +242,7 @@ async def until_served(client: KubeClient, namespace: str, spec: Json, *, accept
 @both_versions
 @pytest.mark.parametrize("kind", Kind)
 async def test_a_resource_s_conditions_have_several_writers(client: KubeClient, namespace: str, kind: Kind) -> None:
-    """The status is a resource of its own, and conditions are told apart by their type."""
+    """The status is a resource of its own, and conditions are distinguished by their type."""
     await created(client, kind, namespace, GOOD[kind][0])
     place = f"{path(PLURALS[kind], namespace)}/one/status"
     for manager, type_ in (("a", READY), ("b", DEGRADED)):

@@ -130,7 +130,7 @@ def test_texts_are_judged_alike(judge: Judge, field: str) -> None:
         verdicts.add(judge.both(kind, spec(text)))
 
     alike()
-    assert verdicts == {True, False}, "the strategy tells nothing"
+    assert verdicts == {True, False}, "the strategy proves nothing"
 
 
 SMALL_NETWORKS = st.builds(
@@ -175,7 +175,7 @@ def test_entries_beside_one_another_are_judged_alike(judge: Judge, name: str) ->
         verdicts.add(judge.both(kind, spec))
 
     alike()
-    assert verdicts == {True, False}, "the strategy tells nothing"
+    assert verdicts == {True, False}, "the strategy proves nothing"
 
 
 @both_versions
@@ -213,7 +213,7 @@ def test_exception_whole_number_with_a_point(judge: Judge) -> None:
 
 @both_versions
 def test_exception_unknown_key_without_a_value(judge: Judge) -> None:
-    """A strict client is told; for the model, which reads YAML files as well, null is the same as not written."""
+    """A strict client gets an error; for the model, which reads YAML files as well, null is the same as not written."""
     spec = l3vni() | {"unknown": None}
     assert "unknown" in judge.server(Kind.L3VNI, spec).why
     assert judge.model(Kind.L3VNI, spec).accepted

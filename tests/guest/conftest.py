@@ -35,7 +35,7 @@ _REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything here, and leave it out where nobody asked for a guest: building one needs root and a mirror."""
+    """Mark everything here, and leave it out where no guest was requested: building one needs root and a mirror."""
     for item in items:
         if "guest" not in item.path.parts:
             continue
@@ -84,7 +84,7 @@ def fresh(installed: Machine, request: pytest.FixtureRequest) -> Iterator[Machin
 def node(configured: Machine, request: pytest.FixtureRequest) -> Iterator[Machine]:
     """The running node; evidence is collected when the test that uses it fails.
 
-    A node that died in an earlier test is started again: that test has failed, those after it shall tell of themselves.
+    A node that died in an earlier test is started again: that test has failed, those after it are judged by themselves.
     """
     if configured.died:
         configured.start()

@@ -16,7 +16,7 @@ from demo.checks import CHECKS, LEAF, Check
 from guestvm.machine import Machine
 
 from .commands import CONFIGS, active, eventually, property_of, status
-from .try_session import NEW, NOBODY, UNDERLAY, cut_off
+from .try_session import NEW, UNDERLAY, UNUSED_ADDRESS, cut_off
 
 KUBELET = """\
 [Unit]
@@ -88,7 +88,7 @@ def rebooted(configured: Machine) -> Iterator[Rebooted]:
     configured.remote.run("systemctl enable --quiet kubelet.service")
     configured.remote.run(f"rm -rf {NEW} && cp -a {CONFIGS} {NEW}")
     cut_off(configured, "--detach --timeout 3600")
-    assert NOBODY in configured.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    assert UNUSED_ADDRESS in configured.remote.run("vtysh -N perouter -c 'show running-config'").stdout
     configured.restart()
     eventually(lambda: active(configured), "the router is ready after the boot", seconds=300)
     configured.remote.run("/usr/local/libexec/fabric/attach")

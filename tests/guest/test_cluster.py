@@ -58,8 +58,8 @@ def member(joined: Machine, node: Machine) -> Machine:
 
 def api(node: Machine) -> dict[str, object]:
     """Return what the node says of the API server."""
-    told = status(node).get("api")
-    return told if isinstance(told, dict) else {}
+    found = status(node).get("api")
+    return found if isinstance(found, dict) else {}
 
 
 def pings(node: Machine, count: int = 5) -> bool:
@@ -74,7 +74,7 @@ def test_the_way_to_the_server_leads_through_the_fabric(member: Machine, cluster
     index = str(status(member)["node_index"])
     eventually(
         lambda: cluster.node()["metadata"].get("annotations", {}).get(INDEX_ANNOTATION) == index,
-        "the Node tells its index",
+        "the Node has its index",
         seconds=SECONDS,
     )
 
@@ -98,7 +98,7 @@ def test_a_network_from_the_api_works_beside_those_of_the_files(member: Machine,
 def test_the_server_goes_away_and_nothing_is_lost(member: Machine, cluster: Cluster) -> None:
     with no_ping_lost(member, FAR, netns="near-220"):
         cluster.server.stop()
-        eventually(lambda: api(member).get("live") is False, "the node knows that the server is away", seconds=SECONDS)
+        eventually(lambda: api(member).get("live") is False, "the server is unreachable", seconds=SECONDS)
         assert has_link(member, "vni220")
         cluster.server.start()
         eventually(lambda: api(member).get("live") is True, "the server is watched again", seconds=SECONDS)

@@ -16,11 +16,11 @@ def test_an_event_is_explained_below_its_line(node: Machine) -> None:
     write(node, TYPO, "l3vnis: [\n")
     try:
         reload(node, check=False)
-        told = node.remote.run(f"{JOURNAL} -x --since=-5min").stdout
+        shown = node.remote.run(f"{JOURNAL} -x --since=-5min").stdout
     finally:
         node.remote.run(f"rm {TYPO}")
         reload(node)
-    _, _, explained = told.partition("openpe_typo.yaml:")
+    _, _, explained = shown.partition("openpe_typo.yaml:")
     assert "Subject: A configuration file has a problem" in explained
     assert "keeps its last good content in force" in explained
     assert "man:openperouter-files(5)" in explained

@@ -22,7 +22,7 @@ def wired(node: Machine) -> bool:
     return node.remote.run("ip -n leaf link show dev tonode", check=False).returncode == 0
 
 
-def tells(node: Machine, what: str) -> bool:
+def reports(node: Machine, what: str) -> bool:
     """Say whether the daemon's status has these words anywhere."""
     return what in json.dumps(status(node))
 
@@ -30,14 +30,14 @@ def tells(node: Machine, what: str) -> bool:
 def test_a_deleted_namespace_is_missed_and_the_named_fix_brings_it_back(node: Machine) -> None:
     node.remote.run("ip netns delete perouter")
     try:
-        eventually(lambda: tells(node, "netns perouter missing"), "the daemon misses the namespace")
+        eventually(lambda: reports(node, "netns perouter missing"), "the daemon misses the namespace")
         # FRR keeps it alive, and the NIC in it.
         assert wired(node)
         [missed] = [found for found in findings(node) if found["topic"] == "netns"]
         assert missed["level"] == "error"
         node.remote.run(missed["fix"].split("; a virtual")[0], seconds=120)
-        eventually(lambda: not wired(node), "nobody keeps the old namespace")
-        eventually(lambda: tells(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
+        eventually(lambda: not wired(node), "no process keeps the old namespace")
+        eventually(lambda: reports(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
     finally:
         if node.remote.run("ip netns exec perouter true", check=False).returncode != 0:
             node.remote.run("systemctl restart frr@perouter", seconds=120)

@@ -21,7 +21,7 @@ NIC = "toswitch1"
 _SECONDS = 300
 PLANTED = f"{CONFIGS}/openpe_planted.yaml"
 RAW, SPELLED, FILED, LOGGED = "planted-raw-secret", "planted-yaml-secret", "planted-file-secret", "planted-log-secret"
-#: With it strangers make the kernel take their connections for known ones (ip-sysctl.rst).
+#: With it other hosts make the kernel accept their connections as known ones (ip-sysctl.rst).
 KERNELS, SYSCTL = "01020304-05060708-090a0b0c-0d0e0f10", "net.ipv4.tcp_fastopen_key"
 #: Stands for whatever is in files that no bundle may have.
 NEVER = "xylophone"

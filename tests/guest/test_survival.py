@@ -30,10 +30,10 @@ def restarted(node: Machine, times: int) -> bool:
 def seconds_before_restart(node: Machine) -> float:
     """Return how long systemd will wait before it starts the supervisor again."""
     unit = "/org/freedesktop/systemd1/unit/openperouter_2eservice"
-    told = node.remote.run(
+    output = node.remote.run(
         f"busctl get-property org.freedesktop.systemd1 {unit} org.freedesktop.systemd1.Service RestartUSecNext"
     ).stdout
-    return int(told.split()[1]) / 1_000_000
+    return int(output.split()[1]) / 1_000_000
 
 
 def test_killing_the_supervisor_loses_no_packet(node: Machine) -> None:

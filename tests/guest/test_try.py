@@ -29,7 +29,7 @@ def new(node: Machine) -> Iterator[Machine]:
 
 
 def on_trial(node: Machine) -> bool:
-    """Say whether the daemon tells of a trial."""
+    """Whether the daemon reports a trial."""
     return any("trial" in problem["message"] for problem in status(node).get("problems", ()))
 
 
@@ -76,7 +76,7 @@ def test_what_cuts_the_node_off_is_reverted_although_the_supervisor_was_killed(n
     killed = property_of(new, "MainPID")
     new.remote.run("systemctl kill --kill-whom=main --signal=KILL openperouter")
     eventually(lambda: property_of(new, "MainPID") not in {killed, "0"}, "the supervisor is back")
-    eventually(lambda: on_trial(new), "the next supervisor goes on with the trial")
+    eventually(lambda: on_trial(new), "the next supervisor continues the trial")
     assert not EVPN(new).ok
     eventually(lambda: EVPN(new).ok, "the session to the fabric is back by itself", seconds=SECONDS + 120)
     eventually(lambda: ping(FABRIC_HOST_V4)(new).ok, "the fabric answers")

@@ -9,13 +9,13 @@ from .commands import eventually
 
 NEW = "/run/new-configs"
 UNDERLAY = "openpe_underlay.yaml"
-#: Nobody has this address: the session to the fabric goes and cannot come back.
-NOBODY = "192.168.11.77"
+#: No host has this address: the session to the fabric goes down and stays down.
+UNUSED_ADDRESS = "192.168.11.77"
 EVPN = session("perouter", "show bgp l2vpn evpn summary", LEAF)
 
 
 def cut_off(node: Machine, options: str) -> None:
-    """Try, from :data:`NEW`, an underlay whose only neighbour is nobody; return once its session is gone."""
-    node.remote.run(f"sed -i s/{LEAF}/{NOBODY}/ {NEW}/{UNDERLAY}")
+    """Try, from :data:`NEW`, an underlay whose only neighbour does not exist; return once its session is gone."""
+    node.remote.run(f"sed -i s/{LEAF}/{UNUSED_ADDRESS}/ {NEW}/{UNDERLAY}")
     node.remote.run(f"openperouter try {options} {NEW}/{UNDERLAY}", check=False, seconds=300)
     eventually(lambda: not EVPN(node).ok, "the session to the fabric is gone")

@@ -11,7 +11,7 @@ chroot "$tree" systemctl disable frr.service
 
 chroot "$tree" systemctl enable systemd-networkd.service
 
-# Nothing periodic may wake up in the middle of a measurement; nobody sits at the console.
+# Nothing periodic may wake up in the middle of a measurement; no one uses the console.
 chroot "$tree" systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer logrotate.timer \
     e2scrub_all.timer e2scrub_reap.service systemd-networkd-wait-online.service getty@tty1.service serial-getty@ttyS0.service \
     systemd-pstore.service

@@ -46,7 +46,7 @@ class Counts:
 def read_run(directory: Path, run: str) -> Counts:
     """Return one run's counts."""
     try:
-        # Our own test runner's file, nobody else's input.
+        # Our own test runner's file, no foreign input.
         suites = list(ElementTree.parse(directory / f"{run}.xml").iter("testsuite"))  # noqa: S314
         status = int((directory / f"{run}.status").read_text())
     except (OSError, ValueError, ElementTree.ParseError):

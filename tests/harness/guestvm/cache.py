@@ -1,4 +1,4 @@
-"""Where built things are kept, and how two builders never spoil each other's work.
+"""Where built things are kept, and how two builders never break each other's work.
 
 Everything lives below ``$OPENPEROUTER_CACHE`` (default ``/var/cache/openperouter-dev``) and may be deleted at any time
 when nothing runs. A thing is built under a temporary name, by one process at a time, and renamed when complete: what

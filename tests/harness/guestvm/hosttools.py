@@ -1,6 +1,6 @@
 """Which programs of the host the guest needs, and which Debian package brings each.
 
-A missing program is found before any work starts, and the message names the package: nobody should have to guess from
+A missing program is found before any work starts, and the message names the package: no one should have to guess from
 ``No such file or directory`` in the middle of a build.
 """
 

@@ -82,11 +82,11 @@ class Machine:
 
     @property
     def died(self) -> bool:
-        """Whether QEMU ended without being told to."""
+        """Whether QEMU ended without a command to."""
         return self._qemu is not None and self._qemu.poll() is not None
 
     def obituary(self) -> str:
-        """Return how QEMU ended without being told to, with its last words and the kernel's; nothing while it runs."""
+        """Return how QEMU ended unexpectedly, with the end of its log and the kernel's; nothing while it runs."""
         if self._qemu is None:
             return ""
         try:
@@ -134,7 +134,7 @@ class Machine:
         self.start()
 
     def discard(self) -> None:
-        """Pull the plug and delete the disk: for a guest that nobody needs any more. Idempotent."""
+        """Pull the plug and delete the disk: for a guest that is not needed any more. Idempotent."""
         self._pull_the_plug()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._alive.close()
@@ -163,10 +163,10 @@ class Machine:
             *("-m", self._memory, "-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
             *("-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.show_status=no"),
-            # The overlay is thrown away: nobody needs it to be safe on the host's disk.
+            # The overlay is thrown away: it need not be safe on the host's disk.
             *("-drive", f"file={self._overlay},if=virtio,format=qcow2,cache=unsafe"),
             # Restricted to the forwarded shell: else QEMU itself answers a ping that takes the default route while the
-            # fabric's route is away, with a reply that ping cannot digest.
+            # fabric's route is missing, with a reply that ping cannot digest.
             *("-netdev", f"user,id=management,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
             *("-device", f"virtio-net-pci,netdev=management,mac={_MANAGEMENT_MAC},romfile="),
             *(self._uplink_nic() if self._uplink else ()),

@@ -1,7 +1,7 @@
 """A directory tree with an installed Debian 13: the node's software, and what User-Mode Linux boots for kernel tests.
 
 The tree's name is the digest of everything it is made from, so a changed recipe makes a new tree and an unchanged one
-costs nothing. The tree is read-only for everybody: make a copy, or an image, to change something.
+costs nothing. The tree is read-only: make a copy, or an image, to change something.
 """
 
 from __future__ import annotations

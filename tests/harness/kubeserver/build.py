@@ -78,7 +78,7 @@ PROGRAMS: Final = (api_server(NEWEST), CONTROLLERS, api_server(OLDEST))
 def ensure(programs: Sequence[Program] = PROGRAMS) -> list[Path]:
     """Return where they are, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
 
-    Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build goes on where it
+    Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build continues where it
     was and the programs share what they have in common; then they go, because nothing needs them again.
     """
     paths = [path for program in programs if (path := program.built())]
@@ -145,6 +145,6 @@ def module_file(upstream: str, version: str) -> str:
 def _check(program: Path, release: Release) -> None:
     """Raise unless the program runs here and says what it should be."""
     asked = [str(program), "--version"]
-    told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
-    if told.stdout.strip() != f"Kubernetes v{release.version}":
-        raise ClusterError(f"{program} says: {told.stdout.strip()[:200]} {told.stderr.strip()[:500]}")
+    output = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
+    if output.stdout.strip() != f"Kubernetes v{release.version}":
+        raise ClusterError(f"{program} says: {output.stdout.strip()[:200]} {output.stderr.strip()[:500]}")

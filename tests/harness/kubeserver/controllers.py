@@ -24,7 +24,7 @@ def running(server: ApiServer, *names: str) -> Iterator[None]:
         "kubeconfig": server.admin_kubeconfig(),
         "controllers": ",".join(names),
         "leader-elect": "false",
-        # Nobody asks it anything.
+        # Nothing queries it.
         "secure-port": 0,
     }
     command = [str(program), *(f"--{name}={value}" for name, value in options.items())]

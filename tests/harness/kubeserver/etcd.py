@@ -62,8 +62,8 @@ def _run(command: list[str], directory: Path) -> str:
 
 
 def _checked(program: Path) -> Path:
-    told = _run([str(program), "--version"], Path(os.sep))
-    found = re.search(r"etcd Version: (\d+)\.(\d+)", told)
+    output = _run([str(program), "--version"], Path(os.sep))
+    found = re.search(r"etcd Version: (\d+)\.(\d+)", output)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST:
-        raise ClusterError(f"{program} says {told[:100]!r}; needed is {'.'.join(map(str, _OLDEST))} or newer")
+        raise ClusterError(f"{program} says {output[:100]!r}; needed is {'.'.join(map(str, _OLDEST))} or newer")
     return program

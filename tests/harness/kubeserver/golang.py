@@ -1,7 +1,7 @@
 """The Go compiler of this machine.
 
 From 1.21 on Go fetches the newer Go that a module asks for by itself. An older one can fetch it, since it is a module,
-but has to be told, and does not know that the files in it are programs. Where modules come from is the machine's
+but needs the address, and does not know that the files in it are programs. Where modules come from is the machine's
 business (``go env GOPROXY``): nothing here names a place.
 """
 
@@ -25,7 +25,7 @@ from .errors import ClusterError, NoGoError
 #: The first version that fetches others by itself, and the first that checks what it fetches.
 SUFFICIENT: Final = (1, 21)
 OLDEST: Final = (1, 13)
-#: What an older one is told to fetch: no older than what Kubernetes' go.mod asks for.
+#: What an older one fetches: no older than what Kubernetes' go.mod asks for.
 TOOLCHAIN: Final = "1.26.0"
 #: Where Go's own archive is unpacked to by its instructions: not always in PATH.
 _ARCHIVE: Final = Path("/usr/local/go/bin/go")
@@ -107,8 +107,8 @@ def packaged_version() -> tuple[int, int] | None:
     if shutil.which("apt-cache") is None:
         return None
     asked = ["apt-cache", "policy", _PACKAGE]
-    told = subprocess.run(asked, capture_output=True, text=True, timeout=_QUICK_SECONDS, check=False).stdout
-    found = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", told)
+    output = subprocess.run(asked, capture_output=True, text=True, timeout=_QUICK_SECONDS, check=False).stdout
+    found = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else None
 
 
@@ -152,12 +152,12 @@ def _version(program: Path) -> tuple[int, int] | None:
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     asked = [str(program), "version"]
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             asked, capture_output=True, text=True, timeout=_QUICK_SECONDS, check=False, env=environment, cwd="/"
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"\bgo(\d+)\.(\d+)", told)
+    found = re.search(r"\bgo(\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else None
 
 

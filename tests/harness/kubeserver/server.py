@@ -34,7 +34,7 @@ from .pki import Authority, Pair
 READY_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.1
 _PREFIX: Final = "kubeserver-"
-#: Below Linux' range of ports for outgoing connections: while the server is stopped, nobody gets its port by chance.
+#: Below Linux' range of ports for outgoing connections, so none of these takes a stopped server's port by chance.
 _PORTS: Final = range(20000, 32000)
 _AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -101,7 +101,7 @@ class ApiServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def client_certificate(self, user: str, groups: Iterable[str] = ()) -> Pair:
-        """Return the certificate of a user who is in these groups; nobody has to make the user known first."""
+        """Return the certificate of a user who is in these groups; no user object is needed."""
         self._names += 1
         return self.authority.client(f"client-{self._names}", user, groups)
 
@@ -173,7 +173,7 @@ class ApiServer:
             *("--listen-client-urls", clients, "--advertise-client-urls", clients),
             *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
             *("--initial-cluster", f"default={peers}", "--logger", "zap", "--log-level", "warn"),
-            # The data are thrown away: nobody needs them to survive the machine.
+            # The data are thrown away: they need not survive the machine.
             "--unsafe-no-fsync",
         ]
 
@@ -187,7 +187,7 @@ class ApiServer:
             "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
             "bind-address": "127.0.0.1",
             "secure-port": self.port,
-            # Nobody looks the server up in the cluster: no address of this machine has to be found for it.
+            # No client looks the server up in the cluster, so it needs no address of this machine.
             "advertise-address": "192.0.2.1",
             "endpoint-reconciler-type": "none",
             "tls-cert-file": serving.certificate,
@@ -232,7 +232,7 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports of the loopback that nobody has, all different."""
+    """Return ports of the loopback that are free, all different."""
     with contextlib.ExitStack() as stack:
         ports: list[int] = []
         while len(ports) < count:
