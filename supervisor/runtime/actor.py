@@ -8,9 +8,9 @@ progress deadline is frozen: the tree cancels and restarts it, and the watchdog 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 import trio
 
@@ -79,10 +79,3 @@ class ActorContext:
         finally:
             self.mode, self.activity, self.activity_deadline = saved
             self.progress()
-
-
-class ActorBody(Protocol):
-    """What a child spec's factory starts: one incarnation of an actor."""
-
-    def __call__(self, context: ActorContext, /) -> Awaitable[None]:
-        """Run until cancelled, or fail."""

@@ -8,7 +8,6 @@ and cycles make deadlocks. The supervisor owns every channel; an actor holds onl
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, Generic, TypeVar
 
 import trio
@@ -101,42 +100,3 @@ async def wait_any(*readers: LatestReader[Any]) -> None:
 
         for reader in readers:
             nursery.start_soon(wake, reader)
-
-
-class Mailbox(Generic[T]):
-    """A named, bounded queue of events; survives its reader's restarts because the supervisor keeps both ends open."""
-
-    def __init__(self, name: str, capacity: int) -> None:
-        if capacity < 1 or capacity == math.inf:
-            raise ValueError(f"mailbox {name}: capacity must be a positive, finite number, not {capacity}")
-        self.name = name
-        self.capacity = capacity
-        self.peak = 0
-        self._send, self._receive = trio.open_memory_channel[T](capacity)
-
-    def offer(self, event: T) -> bool:
-        """Queue an event without waiting; return False, and drop nothing that is queued, when the box is full."""
-        try:
-            self._send.send_nowait(event)
-        except trio.WouldBlock:
-            return False
-        self.peak = max(self.peak, self.depth)
-        return True
-
-    async def put(self, event: T) -> None:
-        """Queue an event, waiting for room."""
-        await self._send.send(event)
-        self.peak = max(self.peak, self.depth)
-
-    async def receive(self) -> T:
-        """Wait for the next event."""
-        return await self._receive.receive()
-
-    @property
-    def depth(self) -> int:
-        """Events now queued."""
-        return self._receive.statistics().current_buffer_used
-
-
-#: Either kind of channel, for the wiring graph.
-Channel = Latest[object] | Mailbox[object]

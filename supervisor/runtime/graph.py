@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from .channel import Latest
 from .child import AnyChannel, ChildSpec
 
 
@@ -78,7 +77,7 @@ def _check_names(channels: Iterable[AnyChannel]) -> None:
 def _check_channel(graph: Graph, channel: AnyChannel) -> None:
     writers = graph.writers[channel.name]
     outside = channel.name in graph.external
-    if isinstance(channel, Latest) and len(writers) + outside > 1:
+    if len(writers) + outside > 1:
         raise GraphError(
             f"{channel.name} has more than one writer: {', '.join([*writers, *['(outside)'][: int(outside)]])}"
         )

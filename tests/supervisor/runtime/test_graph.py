@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from supervisor.runtime.actor import ActorContext
-from supervisor.runtime.channel import Latest, Mailbox
+from supervisor.runtime.channel import Latest
 from supervisor.runtime.child import AnyChannel, ChildSpec
 from supervisor.runtime.graph import GraphError, check
 
@@ -67,12 +67,6 @@ def test_two_writers_of_one_state_are_refused(one: Latest[int]) -> None:
 def test_a_child_must_not_write_what_is_fed_from_outside(one: Latest[int]) -> None:
     with pytest.raises(GraphError, match=r"more than one writer: a, \(outside\)"):
         check([child("a", writes=(one,))], external=(one,))
-
-
-async def test_two_writers_of_a_mailbox_are_fine() -> None:
-    box: Mailbox[int] = Mailbox("box", 3)
-    graph = check([child("a", writes=(box,)), child("b", writes=(box,)), child("c", reads=(box,))])
-    assert graph.writers["box"] == ("a", "b")
 
 
 def test_a_channel_that_nobody_writes_is_refused(one: Latest[int]) -> None:

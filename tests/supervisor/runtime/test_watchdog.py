@@ -33,7 +33,7 @@ class Dog:
         replace(FROZEN, progress_age=59),
         replace(FROZEN, critical=False),
         replace(OVERDUE, activity_remaining=100.0, progress_age=1e9),
-        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF, ChildState.FINISHED)),
+        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
     ],
 )
 def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_well(status: ChildStatus) -> None:
