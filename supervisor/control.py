@@ -30,8 +30,9 @@ from config.status import Status
 
 from .logs import message_ids
 from .logs.logger import get_logger
+from .process.signals import request_reload
 from .runtime.actor import ActorContext
-from .runtime.channel import Latest
+from .runtime.channel import Latest, LatestReader
 
 log = get_logger("control")
 
@@ -47,20 +48,17 @@ SOCKET_MODE: Final = 0o660
 #: ``getsockopt(2)`` number of the peer's supplementary groups, which Python does not name (asm-generic/socket.h).
 SO_PEERGROUPS: Final = 59
 
-RequestReload = Callable[[], int]
-
 
 class BadRequestError(Exception):
     """The client's request cannot be served; the text goes back to it."""
 
 
-async def run(ctx: ActorContext, *, path: Path, status: Latest[Status], request_reload: RequestReload) -> None:
+async def run(ctx: ActorContext, *, path: Path, status: LatestReader[Status], reload: Latest[int]) -> None:
     """Serve the control socket at ``path`` indefinitely.
 
-    ``request_reload`` asks for a reload, exactly as SIGHUP does, and returns the id of the request. Raises ``OSError``
-    when the socket cannot be made.
+    ``reload`` takes requests exactly as SIGHUP makes them. Raises ``OSError`` when the socket cannot be made.
     """
-    server = _Server(status, request_reload)
+    server = _Server(status, reload)
     with _listening(path) as listener:
         ctx.started()
         with ctx.idle():
@@ -98,9 +96,9 @@ def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[
 class _Server:
     """What all connections share."""
 
-    def __init__(self, status: Latest[Status], request_reload: RequestReload) -> None:
+    def __init__(self, status: LatestReader[Status], reload: Latest[int]) -> None:
         self._status = status
-        self._request_reload = request_reload
+        self._reload_requests = reload
         self._connections = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
@@ -149,12 +147,12 @@ class _Server:
             await _send_line(stream, _status_line(status))
 
     async def _watch(self, stream: trio.SocketStream) -> None:
-        reader = self._status.reader()
+        reader = self._status.another()
         while True:
             await _send_line(stream, _status_line(await reader.receive()))
 
     async def _reload(self, stream: trio.SocketStream, seconds: float) -> None:
-        reload_id = self._request_reload()
+        reload_id = request_reload(self._reload_requests)
         log.info("reload requested over the control socket", reload_id=reload_id)
         await _send(stream, {"event": "requested", "reload_id": reload_id})
         with trio.move_on_after(seconds):
@@ -166,7 +164,7 @@ class _Server:
 
     async def _decided(self, stream: trio.SocketStream, reload_id: int) -> dict[str, object]:
         """Stream progress until the request is decided; return the verdict."""
-        reader, before = self._status.reader(), self._status.peek()
+        reader, before = self._status.another(), self._status.peek()
         shown = before.summary if before else ""
         while True:
             status = await reader.receive()

@@ -1,9 +1,9 @@
 """Typed channels that outlive the actors at their ends.
 
-Two kinds exist, on purpose. :class:`Latest` is a conflating cell for *state*: a slow reader skips intermediate values
-but never the last one, and a restarted reader sees the current value at once, so no producer has to re-send after a
-consumer's crash. :class:`Mailbox` is a bounded queue for real *events*. There is no request-reply: replies make cycles,
-and cycles make deadlocks. The supervisor owns every channel; an actor holds only ends of it.
+Every channel is a :class:`Latest`: a conflating cell for *state*. A slow reader skips intermediate values but never the
+last one, and a restarted reader sees the current value at once, so no producer has to send again after a consumer's
+crash. There is no request-reply: replies make cycles, and cycles make deadlocks. The composition root owns every
+channel; an actor holds only the ends that its ``Ports`` gave it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 
 T = TypeVar("T")
 
-#: Marks a cell that nobody has written yet; None is a legal value.
+#: Marks a cell that was never written; None is a legal value.
 _EMPTY: Final = object()
 
 
@@ -60,6 +60,10 @@ class LatestReader(Generic[T]):
         self._cell = cell
         self._seen = 0
 
+    def another(self) -> LatestReader[T]:
+        """Return a reading end of the same channel that has seen nothing yet."""
+        return LatestReader(self._cell)
+
     @property
     def pending(self) -> bool:
         """Whether :meth:`receive` would return at once."""
@@ -74,6 +78,10 @@ class LatestReader(Generic[T]):
         await trio.lowlevel.checkpoint_if_cancelled()
         self._seen = await self._cell.wait_newer(self._seen)
         return self._cell.peek()  # type: ignore[return-value]
+
+    def peek(self) -> T | None:
+        """Return the current value without consuming it, or None when nothing was ever written."""
+        return self._cell.peek()
 
     async def wait_pending(self) -> None:
         """Wait until :attr:`pending` holds, without consuming the value."""

@@ -5,32 +5,41 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from .actor import ActorContext, Fact, Mode
-from .channel import Latest
+from .graph import Edge, Ports
 
-#: A channel of any content.
-AnyChannel = Latest[Any]
+#: Runs an actor, until it is cancelled or fails.
+Body = Callable[[ActorContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """One child. Times in seconds.
 
-    ``run`` starts one run of its actor. A ``critical`` child that cannot live ends the tree. ``start_timeout`` bounds
+    ``connect`` takes the channel ends that the child needs and returns its body. It is called for each run, so that a
+    restarted child reads every channel from its newest value on, and must ask for the same ends each time. A
+    ``critical`` child that cannot live ends the tree. ``start_timeout`` bounds
     the time until ``context.started()``; ``progress_deadline`` the time without progress while neither idle nor
     working; ``shutdown_timeout`` how long a stop waits for the unit of work in hand before it cancels.
     """
 
     name: str
-    run: Callable[[ActorContext], Awaitable[None]]
+    connect: Callable[[Ports], Body]
     critical: bool = False
     start_timeout: float = 30.0
     progress_deadline: float = 60.0
     shutdown_timeout: float = 5.0
-    reads: tuple[AnyChannel, ...] = ()
-    writes: tuple[AnyChannel, ...] = ()
+
+    def body(self) -> Body:
+        """Return the body for one run, with channel ends of its own."""
+        return self.connect(Ports(self.name))
+
+    def edges(self) -> list[Edge]:
+        """Return what the child does with which channel."""
+        ports = Ports(self.name)
+        self.connect(ports)
+        return ports.edges
 
 
 class ChildState(StrEnum):

@@ -76,7 +76,7 @@ class ChildRun:
         """Run the body and keep its error."""
         try:
             with self._scope:
-                await self.spec.run(self.context)
+                await self.spec.body()(self.context)
         except* (Exception, SystemExit) as error:  # noqa: BLE001 - containing any error of a child is the point
             self.error = error.exceptions[0] if len(error.exceptions) == 1 else error
         finally:

@@ -28,11 +28,11 @@ class Daemon:
 
     path: Path
     status: Latest[Status] = field(default_factory=lambda: Latest[Status]("status"))
-    reloads: int = 0
+    reload: Latest[int] = field(default_factory=lambda: Latest[int]("reload"))
 
-    def request_reload(self) -> int:
-        self.reloads += 1
-        return self.reloads
+    @property
+    def reloads(self) -> int:
+        return self.reload.version
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_unix_socket(str(self.path))
@@ -78,7 +78,7 @@ async def served(path: Path) -> AsyncIterator[Daemon]:
 
 
 async def start(context: ActorContext, daemon: Daemon) -> None:
-    await control.run(context, path=daemon.path, status=daemon.status, request_reload=daemon.request_reload)
+    await control.run(context, path=daemon.path, status=daemon.status.reader(), reload=daemon.reload)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def failing(diary: Diary, error: BaseException, *, times: int = 10**9, after: fl
 
 
 def spec(name: str, run: Body, **rest: object) -> ChildSpec:
-    return ChildSpec(name, run, **rest)  # type: ignore[arg-type]  # checked where it is defined
+    return ChildSpec(name, lambda _ports: run, **rest)  # type: ignore[arg-type]  # checked where it is defined
 
 
 @dataclass
