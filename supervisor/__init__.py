@@ -1,6 +1,6 @@
-"""The runtime that keeps actors alive, and the way into the program.
+"""The runtime that keeps actors running, and the entry points of the program.
 
-Two kinds of modules live here. The *runtime* (``actor``, ``channel``, ``tree``, ``policy``, ``watchdog``, ``notify``,
-``signals``, ``logs`` and their helpers) knows nothing about routers: it imports neither ``config`` nor ``actors``.
-The *way in* (``wiring``, ``control``, ``cli``) composes the runtime with the actors and is imported by nobody.
+``runtime``, ``process`` and ``logs`` know nothing of routers: they import neither ``config`` nor ``actors``. ``wiring``
+composes them with the actors, ``main`` runs the result as a daemon, ``control`` serves its socket, ``operations`` has
+what the command line does beside the daemon, and ``cli`` is that command line.
 """

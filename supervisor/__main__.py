@@ -1,4 +1,4 @@
-"""Lets ``python -m supervisor`` be ``openperouter``."""
+"""``python -m supervisor`` is ``openperouter``."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""The control socket: how the command line asks the running daemon, and the only way in besides signals.
+"""The control socket, through which the command line uses the running daemon; besides signals the only way in.
 
-A client sends one JSON object on one line and gets JSON objects, one a line, until the server closes:
+A client sends one JSON object on one line and receives JSON objects, one per line, until the server closes:
 
     {"verb": "status"}                  {"status": {...}}
     {"verb": "watch"}                   {"status": {...}} now and at each change, until the client leaves
@@ -8,8 +8,9 @@ A client sends one JSON object on one line and gets JSON objects, one a line, un
     anything else                       {"error": "..."}
 
 Promises: the socket is never reachable for anyone but root and its group, not even between its creation and its first
-use; a client that floods, stalls, lies or leaves costs a bounded amount of memory and time and disturbs nobody else; a
-verdict on a reload speaks of that very request. Only plain status values pass through here, so no secret can.
+use; a client that floods, stalls, sends garbage or disconnects costs a bounded amount of memory and time and does not
+disturb others; the outcome of a reload is that of the very request. Only plain status values pass through here, so no
+secret can.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ from config.status import Status
 
 from .logs import message_ids
 from .logs.logger import get_logger
+from .process.signals import request_reload
 from .runtime.actor import ActorContext
-from .runtime.channel import Latest
+from .runtime.channel import Latest, LatestReader
 
 log = get_logger("control")
 
-#: The longest request has three short members; anything beyond this is not ours.
+#: The longest request has three short members.
 MAX_REQUEST_BYTES: Final = 4096
-#: Time for a client to say what it wants, and to take one answer; local programs need milliseconds.
+#: Time for a client to send its request, and to read one answer; local programs need milliseconds.
 CLIENT_SECONDS: Final = 10.0
 MAX_CONNECTIONS: Final = 16
 DEFAULT_RELOAD_SECONDS: Final = 60.0
@@ -47,30 +49,27 @@ SOCKET_MODE: Final = 0o660
 #: ``getsockopt(2)`` number of the peer's supplementary groups, which Python does not name (asm-generic/socket.h).
 SO_PEERGROUPS: Final = 59
 
-RequestReload = Callable[[], int]
-
 
 class BadRequestError(Exception):
-    """The client's request cannot be served; the text goes back to it."""
+    """The client's request cannot be served; the text is sent back."""
 
 
-async def run(ctx: ActorContext, *, path: Path, status: Latest[Status], request_reload: RequestReload) -> None:
+async def run(ctx: ActorContext, *, path: Path, status: LatestReader[Status], reload: Latest[int]) -> None:
     """Serve the control socket at ``path`` indefinitely.
 
-    ``request_reload`` asks for a reload, exactly as SIGHUP does, and returns the id of the request. Raises ``OSError``
-    when the socket cannot be made.
+    ``reload`` takes requests exactly as SIGHUP makes them. Raises ``OSError`` when the socket cannot be made.
     """
-    server = _Server(status, request_reload)
+    server = _Server(status, reload)
     with _listening(path) as listener:
         ctx.started()
         with ctx.idle():
             await trio.serve_listeners(server.handle, [listener])
 
 
-def verdict(status: Status, reload_id: int) -> dict[str, object] | None:
+def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
     """Return the outcome of a reload request as an event, or None while it is not decided.
 
-    A reload is about the files: what a tenant wrote to the API and cannot be in force does not fail it.
+    A reload is about the files: a tenant's resource in the API that cannot be in force does not fail it.
     """
     reload = status.reload
     errors = (problem for problem in status.problems if problem.severity == "error")
@@ -98,19 +97,19 @@ def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[
 class _Server:
     """What all connections share."""
 
-    def __init__(self, status: Latest[Status], request_reload: RequestReload) -> None:
+    def __init__(self, status: LatestReader[Status], reload: Latest[int]) -> None:
         self._status = status
-        self._request_reload = request_reload
+        self._reload_requests = reload
         self._connections = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
-        """Serve one client; whatever it does ends here."""
+        """Serve one client; no error of its connection leaves this method."""
         self._connections += 1
         try:
             async with stream:
                 await self._serve(stream)
         except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            log.debug("a client left or stalled")
+            log.debug("a client disconnected or stalled")
         finally:
             self._connections -= 1
 
@@ -129,7 +128,7 @@ class _Server:
             raise BadRequestError(f"more than {MAX_CONNECTIONS} clients are connected; try again later")
 
     def _choose(self, stream: trio.SocketStream, request: Mapping[str, object]) -> Callable[[], Awaitable[None]]:
-        """Return what answers a request; raise :class:`BadRequestError` for one that nobody answers."""
+        """Return what serves a request; raise :class:`BadRequestError` for one of an unknown verb."""
         match request.get("verb"):
             case "status":
                 return partial(self._send_status, stream)
@@ -149,12 +148,12 @@ class _Server:
             await _send_line(stream, _status_line(status))
 
     async def _watch(self, stream: trio.SocketStream) -> None:
-        reader = self._status.reader()
+        reader = self._status.another()
         while True:
             await _send_line(stream, _status_line(await reader.receive()))
 
     async def _reload(self, stream: trio.SocketStream, seconds: float) -> None:
-        reload_id = self._request_reload()
+        reload_id = request_reload(self._reload_requests)
         log.info("reload requested over the control socket", reload_id=reload_id)
         await _send(stream, {"event": "requested", "reload_id": reload_id})
         with trio.move_on_after(seconds):
@@ -165,12 +164,12 @@ class _Server:
         await _send(stream, late | {"timeout": True})
 
     async def _decided(self, stream: trio.SocketStream, reload_id: int) -> dict[str, object]:
-        """Stream progress until the request is decided; return the verdict."""
-        reader, before = self._status.reader(), self._status.peek()
+        """Stream progress until the request is decided; return its outcome."""
+        reader, before = self._status.another(), self._status.peek()
         shown = before.summary if before else ""
         while True:
             status = await reader.receive()
-            outcome = verdict(status, reload_id)
+            outcome = reload_outcome(status, reload_id)
             if outcome is not None:
                 return outcome
             if status.summary != shown:
@@ -228,7 +227,7 @@ def _seconds(request: Mapping[str, object]) -> float:
 
 
 async def _while_connected(stream: trio.SocketStream, answer: Callable[[], Awaitable[None]]) -> None:
-    """Run a long answer, given up once the client closes its end or sends more than its one request."""
+    """Run a long answer, cancelled once the client disconnects or sends more than its one request."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_wait_closed, stream, nursery.cancel_scope)
         await answer()
@@ -244,7 +243,7 @@ async def _wait_closed(stream: trio.SocketStream, scope: trio.CancelScope) -> No
 def _check_peer(stream: trio.SocketStream) -> None:
     """Refuse a peer that is neither root, nor this process's user, nor in its group.
 
-    The file's mode already says so; this also covers a descriptor that was opened before a change of mode.
+    The file's mode already does; this also covers a descriptor that was opened before a change of mode.
     """
     _, uid, gid = struct.unpack("3i", stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if not may_connect(uid, {gid, *_peer_groups(stream)}):
@@ -271,7 +270,7 @@ def _listening(path: Path) -> Iterator[trio.SocketListener]:
     """Make the socket under a temporary name with its final mode, then put it in place of whatever is there.
 
     The mode of the unbound socket is the mode of the file (Linux, net/unix/af_unix.c), so there is no moment with a
-    wider one. A socket left behind by a dead daemon is replaced: that no other daemon lives is the lock's business.
+    wider one. A socket left behind by a dead daemon is replaced: the instance lock excludes a running one.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

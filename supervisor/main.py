@@ -1,9 +1,14 @@
-"""The daemon's life: settings, lock, log, signals, the tree, and an exit code that says why it ended."""
+"""The daemon from start to end.
+
+It loads its settings, takes the lock of the single instance, handles signals, runs the tree of children until that
+ends, and reports why it ended: in the log, to systemd and as the process's exit code.
+"""
 
 from __future__ import annotations
 
 import faulthandler
 import sys
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -19,7 +24,7 @@ from .process.signals import handle_signals
 from .runtime.faults import EXIT_CONFIG, EXIT_OK, Fault
 from .runtime.tree import Ending
 from .version import VERSION
-from .wiring import Tree
+from .wiring import Daemon
 
 log = get_logger("supervisor")
 
@@ -35,7 +40,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
     configure(log_level or settings.log_level)
     notifier = Notifier()
     if not usable(problems):
-        return finish(notifier, Ending(EXIT_CONFIG, "the settings are not usable"))
+        return finish(notifier, Ending(EXIT_CONFIG, "the settings are invalid"))
     try:
         with single_instance(settings.run_dir):
             return finish(notifier, trio.run(live, settings, settings_file, notifier))
@@ -51,31 +56,26 @@ def usable(problems: tuple[Problem, ...]) -> bool:
 
 
 async def live(settings: Settings, settings_file: Path, notifier: Notifier) -> Ending:
-    """Run the tree until it ends; ``settings`` are what ``settings_file`` says."""
-    tree = Tree(settings, settings_file=settings_file, version=VERSION, notifier=notifier)
+    """Run the tree until it ends; ``settings`` were read from ``settings_file``."""
+    daemon = Daemon(settings, settings_file=settings_file, notifier=notifier)
 
     def stop() -> None:
         notifier.stopping()
-        tree.stop()
+        daemon.supervisor.stop()
 
     log.info("starting", version=VERSION, configs=settings.configs_dir, netns=settings.netns)
     async with trio.open_nursery() as nursery:
-
-        async def receive_signals(*, task_status: trio.TaskStatus[None]) -> None:
-            await handle_signals(stop=stop, reload=tree.channels.reload, task_status=task_status)
-
-        await nursery.start(receive_signals)
-        nursery.start_soon(tree.follow_children)
-        ending = await tree.supervisor.run()
+        await nursery.start(partial(handle_signals, stop=stop, reload=daemon.channels.reload))
+        ending = await daemon.supervisor.run()
         nursery.cancel_scope.cancel()
     return ending
 
 
 def finish(notifier: Notifier, ending: Ending) -> int:
-    """Say why the process ends, to the log and to systemd; return its exit code."""
+    """Report why the process ends, to the log and to systemd; return its exit code."""
     notifier.stopping()
     if ending.exit_code == EXIT_OK:
-        log.info("stopped; forwarding goes on", message_id=message_ids.STOPPED, reason=ending.reason)
+        log.info("stopped; forwarding continues", message_id=message_ids.STOPPED, reason=ending.reason)
     else:
         log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
         notifier.status(ending.reason)

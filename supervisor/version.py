@@ -1,4 +1,4 @@
-"""The program's version: the one place that says it."""
+"""The program's version; the build reads it from here."""
 
 from typing import Final
 

@@ -1,16 +1,18 @@
 """The composition root: every channel is made here, and every child is listed here, in start order.
 
-Read :func:`children` from top to bottom and you have the whole machine. Channels outlive the children at their ends;
-the graph that they form is checked before anything starts.
+Read :meth:`Daemon.children` and the three lists that it joins from top to bottom and you have the whole machine. A
+child's entry takes the channel ends that it needs from ``ports`` and binds them to its actor's ``run``; the graph of
+all ends is checked before anything starts. Channels outlive the children at their ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from actors.api_mirror import actor as mirror
+from actors.api_mirror import actor as api_mirror
 from actors.api_wait import actor as api_wait
 from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
@@ -20,7 +22,7 @@ from actors.netlink import actor as netlink
 from actors.netlink.interface_addresses import interface_addresses
 from actors.report import actor as report
 from actors.static_config import actor as static_config
-from actors.status_writer import actor as announce
+from actors.status_writer import actor as status_writer
 from actors.systemd import actor as systemd
 from config.api import ApiAccess, ApiSnapshot
 from config.desired import DesiredState
@@ -30,21 +32,23 @@ from config.status import ActorStatus, Status
 
 from . import control
 from .process.sd_notify import Notifier
-from .process.signals import request_reload
-from .runtime import graph, watchdog
-from .runtime.actor import ActorContext
+from .runtime import watchdog
 from .runtime.channel import Latest
-from .runtime.child import AnyChannel, ChildSpec, ChildStatus
+from .runtime.child import ChildSpec, ChildStatus
+from .runtime.graph import Graph
 from .runtime.tree import Supervisor
+from .version import VERSION
 
 #: Seconds in which a child must end its unit of work when it is stopped; applying a large change may take this long,
 #: and cutting it short costs nothing but a second run, since every plan can be resumed.
-WORK_SECONDS = 20.0
+WORK_SECONDS: Final = 20.0
+#: The only way in for an operator besides signals: ``openperouter reload`` closes the loop from status to files.
+COMMANDS: Final = frozenset({("control", "reload")})
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """All channels. ``reload`` and ``children`` are fed from outside the tree: by signals and by the tree itself."""
+    """All channels but the supervisor's own. ``reload`` counts requests, by signal and over the control socket."""
 
     reload: Latest[int] = field(default_factory=lambda: Latest("reload"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
@@ -55,282 +59,212 @@ class Channels:
     kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
     health: Latest[HealthReport] = field(default_factory=lambda: Latest("health"))
     status: Latest[Status] = field(default_factory=lambda: Latest("status"))
-    children: Latest[int] = field(default_factory=lambda: Latest("children"))
 
 
-class Tree:
-    """The assembled program: channels, children and the supervisor that keeps them."""
+class Daemon:
+    """The assembled program: channels, children, their graph, and the supervisor that keeps them running."""
 
-    def __init__(self, settings: Settings, *, settings_file: Path, version: str, notifier: Notifier) -> None:
+    def __init__(self, settings: Settings, *, settings_file: Path, notifier: Notifier) -> None:
+        self.settings = settings
+        self.settings_file = settings_file
+        self.notifier = notifier
         self.channels = Channels()
-        self.stopping = False
-        handshake = systemd.Handshake()
-        specs = children(
-            settings,
-            self.channels,
-            settings_file=settings_file,
-            version=version,
-            notifier=notifier,
-            handshake=handshake,
-            snapshot=self.snapshot,
-            stopping=lambda: self.stopping,
-        )
-        outside: tuple[AnyChannel, ...] = (self.channels.reload, self.channels.children)
-        self.graph = graph.check(specs, external=outside)
+        specs = self.children()
         self.supervisor = Supervisor(specs)
+        edges = [edge for spec in specs for edge in spec.edges()]
+        # Signals request reloads too, and the supervisor itself reports its children.
+        self.graph = Graph(edges, outside=(self.channels.reload, self.supervisor.statuses))
+        self.graph.check(commands=COMMANDS)
 
-    def snapshot(self) -> tuple[ChildStatus, ...]:
-        """Return every child's status now."""
-        return self.supervisor.snapshot()
+    def children(self) -> list[ChildSpec]:
+        """List the children in start order, consumers first; they stop in reverse."""
+        return [*self._outward_children(), *self._router_children(), *self._cluster_children(), self._file_reader()]
 
-    def stop(self) -> None:
-        """Ask for an orderly end; asked again, work in hand is no longer waited for."""
-        self.stopping = True
-        self.supervisor.stop()
-
-    async def follow_children(self) -> None:
-        """Tick ``channels.children`` at every change of a child's state, indefinitely."""
-        changes = self.supervisor.statuses.reader()
-        tick = 0
-        while True:
-            await changes.receive()
-            tick += 1
-            self.channels.children.set(tick)
-
-
-def children(
-    settings: Settings,
-    channels: Channels,
-    *,
-    settings_file: Path,
-    version: str,
-    notifier: Notifier,
-    handshake: systemd.Handshake,
-    snapshot: Callable[[], tuple[ChildStatus, ...]],
-    stopping: Callable[[], bool],
-) -> list[ChildSpec]:
-    """List the children in start order; they stop in reverse."""
-
-    async def run_desired(ctx: ActorContext) -> None:
-        await desired.run(
-            ctx,
-            settings=settings,
-            snapshots=channels.static.reader(),
-            api=channels.api.reader(),
-            out=channels.desired,
-        )
-
-    async def run_frr(ctx: ActorContext) -> None:
-        await frr.run(ctx, settings=settings, desired=channels.desired.reader(), out=channels.frr)
-
-    async def run_netlink(ctx: ActorContext) -> None:
-        await netlink.run(ctx, settings=settings, frr=channels.frr.reader(), out=channels.kernel)
-
-    async def run_health(ctx: ActorContext) -> None:
-        await health.run(
-            ctx,
-            settings=settings,
-            desired=channels.desired.reader(),
-            frr=channels.frr.reader(),
-            kernel=channels.kernel.reader(),
-            out=channels.health,
-        )
-
-    async def run_report(ctx: ActorContext) -> None:
-        await report.run(
-            ctx,
-            settings=settings,
-            version=version,
-            snapshots=channels.static.reader(),
-            desired=channels.desired.reader(),
-            frr=channels.frr.reader(),
-            kernel=channels.kernel.reader(),
-            health=channels.health.reader(),
-            access=channels.access.reader(),
-            api=channels.api.reader(),
-            children=lambda: tuple(actor_status(child) for child in snapshot()),
-            children_changed=channels.children.reader(),
-            stopping=stopping,
-            out=channels.status,
-        )
-
-    return [
-        *outward_children(settings, channels, notifier=notifier, handshake=handshake, snapshot=snapshot),
-        # Puts everything known into one status, for systemd, the socket and the state file.
-        ChildSpec(
-            "report",
-            run_report,
-            critical=True,
-            reads=(
-                channels.static,
-                channels.desired,
-                channels.frr,
-                channels.kernel,
-                channels.health,
-                channels.access,
-                channels.api,
-                channels.children,
+    def _outward_children(self) -> list[ChildSpec]:
+        """List the children that serve systemd and the command line, and the one that composes the status for both."""
+        settings, channels = self.settings, self.channels
+        handshake = systemd.Handshake()
+        return [
+            # Notifies systemd's watchdog while every critical child below makes progress. First, to cover a slow start.
+            ChildSpec(
+                "watchdog",
+                lambda _: partial(
+                    watchdog.run,
+                    notify=self.notifier.watchdog,
+                    snapshot=self.supervisor.snapshot,
+                    period=watchdog.current_period(),
+                ),
+                critical=True,
             ),
-            writes=(channels.status,),
-        ),
-        # Asks FRR what it is really doing. Reads only.
-        ChildSpec(
-            "health",
-            run_health,
-            critical=True,
-            reads=(channels.desired, channels.frr, channels.kernel),
-            writes=(channels.health,),
-        ),
-        # Makes links, addresses, routes and sysctls what they should be, after FRR.
-        ChildSpec(
-            "netlink",
-            run_netlink,
-            critical=True,
-            shutdown_timeout=WORK_SECONDS,
-            reads=(channels.frr,),
-            writes=(channels.kernel,),
-        ),
-        # Makes FRR's running configuration what it should be, before the kernel.
-        ChildSpec(
-            "frr",
-            run_frr,
-            critical=True,
-            shutdown_timeout=WORK_SECONDS,
-            reads=(channels.desired,),
-            writes=(channels.frr,),
-        ),
-        # Validates and resolves what users wrote, in files and in the API, into one desired state.
-        ChildSpec(
-            "desired", run_desired, critical=True, reads=(channels.static, channels.api), writes=(channels.desired,)
-        ),
-        *cluster_children(settings, channels),
-        # Reads and watches the files. Last, so that whatever it sets in motion finds everybody listening.
-        reader_of_files(settings, settings_file, channels),
-    ]
-
-
-def reader_of_files(settings: Settings, settings_file: Path, channels: Channels) -> ChildSpec:
-    """Describe the child that reads and watches the files."""
-
-    async def run_static_config(ctx: ActorContext) -> None:
-        await static_config.run(
-            ctx,
-            settings=settings,
-            settings_file=settings_file,
-            reload=channels.reload.reader(),
-            out=channels.static,
-            addresses=lambda name: interface_addresses(name, settings.netns),
-        )
-
-    return ChildSpec(
-        "static_config", run_static_config, critical=True, reads=(channels.reload,), writes=(channels.static,)
-    )
-
-
-def outward_children(
-    settings: Settings,
-    channels: Channels,
-    *,
-    notifier: Notifier,
-    handshake: systemd.Handshake,
-    snapshot: Callable[[], tuple[ChildStatus, ...]],
-) -> list[ChildSpec]:
-    """List the children that speak to systemd and to the command line."""
-
-    async def run_systemd(ctx: ActorContext) -> None:
-        await systemd.run(
-            ctx,
-            notifier=notifier,
-            handshake=handshake,
-            status=channels.status.reader(),
-            reload=channels.reload.reader(),
-        )
-
-    async def run_control(ctx: ActorContext) -> None:
-        await control.run(
-            ctx,
-            path=settings.run_dir / "control.sock",
-            status=channels.status,
-            request_reload=lambda: request_reload(channels.reload),
-        )
-
-    async def run_watchdog(ctx: ActorContext) -> None:
-        await watchdog.run(ctx, notifier=notifier, snapshot=snapshot, period=watchdog.current_period())
-
-    return [
-        # Pets systemd only while every critical child below is well. First, so that a slow start is covered too.
-        ChildSpec("watchdog", run_watchdog, critical=True),
-        # Answers the command line. Losing it costs a view, never a packet.
-        ChildSpec("control", run_control, reads=(channels.status,)),
-        # Speaks sd_notify: READY, RELOADING, STATUS.
-        ChildSpec("systemd", run_systemd, critical=True, reads=(channels.status, channels.reload)),
-    ]
-
-
-def cluster_children(settings: Settings, channels: Channels) -> list[ChildSpec]:
-    """List the children that talk to the API server, in start order.
-
-    None is critical: without the cluster the router goes on, and so does the attempt to join it.
-    """
-
-    async def run_api_wait(ctx: ActorContext) -> None:
-        await api_wait.run(ctx, settings=settings, out=channels.access)
-
-    async def run_crd_watch(ctx: ActorContext) -> None:
-        await crd_watch.run(
-            ctx,
-            settings=settings,
-            access=channels.access.reader(),
-            snapshots=channels.static.reader(),
-            out=channels.api,
-        )
-
-    async def run_mirror(ctx: ActorContext) -> None:
-        await mirror.run(
-            ctx,
-            settings=settings,
-            access=channels.access.reader(),
-            snapshots=channels.static.reader(),
-            api=channels.api.reader(),
-        )
-
-    async def run_announce(ctx: ActorContext) -> None:
-        await announce.run(
-            ctx,
-            settings=settings,
-            access=channels.access.reader(),
-            api=channels.api.reader(),
-            desired=channels.desired.reader(),
-            frr=channels.frr.reader(),
-            kernel=channels.kernel.reader(),
-            health=channels.health.reader(),
-        )
-
-    return [
-        # Tells the cluster what became of its resources.
-        ChildSpec(
-            "announce",
-            run_announce,
-            reads=(
-                channels.access,
-                channels.api,
-                channels.desired,
-                channels.frr,
-                channels.kernel,
-                channels.health,
+            # Serves the command line. Without it there is no view of the router and no reload command; forwarding is
+            # not affected.
+            ChildSpec(
+                "control",
+                lambda ports: partial(
+                    control.run,
+                    path=settings.run_dir / "control.sock",
+                    status=ports.reads(channels.status),
+                    reload=ports.commands(channels.reload),
+                ),
             ),
-        ),
-        # Shows what comes from files as custom resources.
-        ChildSpec("mirror", run_mirror, reads=(channels.access, channels.static, channels.api)),
-        # Follows the custom resources, the Node and the passwords that concern this node.
-        ChildSpec("crd_watch", run_crd_watch, reads=(channels.access, channels.static), writes=(channels.api,)),
-        # Finds the way to the API server: credentials that come, go and change.
-        ChildSpec("api_wait", run_api_wait, writes=(channels.access,)),
-    ]
+            # Reports READY, RELOADING and STATUS to systemd.
+            ChildSpec(
+                "systemd",
+                lambda ports: partial(
+                    systemd.run,
+                    notifier=self.notifier,
+                    handshake=handshake,
+                    status=ports.reads(channels.status),
+                    reload=ports.reads(channels.reload),
+                ),
+                critical=True,
+            ),
+            # Composes one status from all that is known, for systemd, the control socket and the state file.
+            ChildSpec(
+                "report",
+                lambda ports: partial(
+                    report.run,
+                    settings=settings,
+                    version=VERSION,
+                    snapshots=ports.reads(channels.static),
+                    desired=ports.reads(channels.desired),
+                    frr=ports.reads(channels.frr),
+                    kernel=ports.reads(channels.kernel),
+                    health=ports.reads(channels.health),
+                    access=ports.reads(channels.access),
+                    api=ports.reads(channels.api),
+                    children=lambda: tuple(actor_status(child) for child in self.supervisor.snapshot()),
+                    children_changed=ports.reads(self.supervisor.statuses),
+                    stopping=lambda: self.supervisor.stopping,
+                    out=ports.writes(channels.status),
+                ),
+                critical=True,
+            ),
+        ]
+
+    def _router_children(self) -> list[ChildSpec]:
+        """List the children that configure the router and verify it."""
+        settings, channels = self.settings, self.channels
+        return [
+            # Polls FRR for sessions and VNIs and reports what works. Changes nothing.
+            ChildSpec(
+                "health",
+                lambda ports: partial(
+                    health.run,
+                    settings=settings,
+                    desired=ports.reads(channels.desired),
+                    frr=ports.reads(channels.frr),
+                    kernel=ports.reads(channels.kernel),
+                    out=ports.writes(channels.health),
+                ),
+                critical=True,
+            ),
+            # Configures links, addresses, routes and sysctls as desired, after FRR.
+            ChildSpec(
+                "netlink",
+                lambda ports: partial(
+                    netlink.run,
+                    settings=settings,
+                    frr=ports.reads(channels.frr),
+                    out=ports.writes(channels.kernel),
+                ),
+                critical=True,
+                shutdown_timeout=WORK_SECONDS,
+            ),
+            # Configures FRR as desired, before the kernel.
+            ChildSpec(
+                "frr",
+                lambda ports: partial(
+                    frr.run,
+                    settings=settings,
+                    desired=ports.reads(channels.desired),
+                    out=ports.writes(channels.frr),
+                ),
+                critical=True,
+                shutdown_timeout=WORK_SECONDS,
+            ),
+            # Validates and resolves the resources from files and from the API into one desired state.
+            ChildSpec(
+                "desired",
+                lambda ports: partial(
+                    desired.run,
+                    settings=settings,
+                    snapshots=ports.reads(channels.static),
+                    api=ports.reads(channels.api),
+                    out=ports.writes(channels.desired),
+                ),
+                critical=True,
+            ),
+        ]
+
+    def _cluster_children(self) -> list[ChildSpec]:
+        """List the children that use the API server.
+
+        None is critical: without the cluster the router continues, and so does the attempt to reach it.
+        """
+        settings, channels = self.settings, self.channels
+        return [
+            # Writes this node's status, conditions and Events to the API.
+            ChildSpec(
+                "status_writer",
+                lambda ports: partial(
+                    status_writer.run,
+                    settings=settings,
+                    access=ports.reads(channels.access),
+                    api=ports.reads(channels.api),
+                    desired=ports.reads(channels.desired),
+                    frr=ports.reads(channels.frr),
+                    kernel=ports.reads(channels.kernel),
+                    health=ports.reads(channels.health),
+                ),
+            ),
+            # Mirrors the resources from files to the API as custom resources.
+            ChildSpec(
+                "mirror",
+                lambda ports: partial(
+                    api_mirror.run,
+                    settings=settings,
+                    access=ports.reads(channels.access),
+                    snapshots=ports.reads(channels.static),
+                    api=ports.reads(channels.api),
+                ),
+            ),
+            # Watches the custom resources, the Node and the Secrets that concern this node.
+            ChildSpec(
+                "crd_watch",
+                lambda ports: partial(
+                    crd_watch.run,
+                    settings=settings,
+                    access=ports.reads(channels.access),
+                    snapshots=ports.reads(channels.static),
+                    out=ports.writes(channels.api),
+                ),
+            ),
+            # Finds credentials that an API server accepts, and follows their changes.
+            ChildSpec(
+                "api_wait",
+                lambda ports: partial(api_wait.run, settings=settings, out=ports.writes(channels.access)),
+            ),
+        ]
+
+    def _file_reader(self) -> ChildSpec:
+        # Reads and watches the files. Last, so that every consumer runs before the first configuration is published.
+        return ChildSpec(
+            "static_config",
+            lambda ports: partial(
+                static_config.run,
+                settings=self.settings,
+                settings_file=self.settings_file,
+                reload=ports.reads(self.channels.reload),
+                out=ports.writes(self.channels.static),
+                addresses=lambda name: interface_addresses(name, self.settings.netns),
+            ),
+            critical=True,
+        )
 
 
 def actor_status(child: ChildStatus) -> ActorStatus:
-    """Return a child's snapshot in the words of the status model, which knows nothing of the runtime."""
+    """Return a child's snapshot as the status model has it, which does not depend on the runtime."""
     return ActorStatus(
         name=child.name,
         state=child.state.value,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -46,7 +46,7 @@ async def run(
     access: LatestReader[ApiAccess],
     api: LatestReader[ApiSnapshot],
     children: Callable[[], tuple[ActorStatus, ...]],
-    children_changed: LatestReader[int],
+    children_changed: LatestReader[Any],
     out: Latest[Status],
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:

@@ -1,1 +1,1 @@
-"""Tell systemd the truth: READY when the configuration is applied and verified, RELOADING meanwhile, STATUS always."""
+"""Reports the router's status to systemd: READY once it is applied and verified, RELOADING meanwhile, STATUS always."""

@@ -1,56 +1,42 @@
-"""Translate the router's status into systemd's protocol.
+"""Translate the router's status into systemd's notification protocol (sd_notify(3)).
+
+In come the status and the reload requests; out go READY, RELOADING, STATUS and extensions of the start timeout.
 
 READY=1 is sent once, when the first configuration is applied and verified, never because a server answered. Until then
-the start timeout is extended for as long as this actor is scheduled, because waiting for a NIC or for FRR is
-not a failed start; a process that hangs stops extending and is killed. Patience has an end all the same: a node whose
-NIC never comes must still get its kubelet, and be told why it has no network. Then READY=1 ends the start, the status
-says that nothing is in force yet, and the work goes on; being killed and started again would bring no NIC.
+the start timeout is extended for as long as this actor is scheduled, because waiting for a NIC or for FRR is not a
+failed start; a process that hangs stops extending and is killed. After five minutes READY=1 is sent all the same: a
+node whose NIC never appears must still start its kubelet, which reports why it has no network. The status line then
+starts with "late", and the daemon keeps trying; being killed and started again would bring no NIC.
 
-A reload is announced when it is requested and completed when its outcome is known, good or bad: systemd waits for that
-answer.
+A reload is announced when it is requested and completed when its outcome is known, good or bad: systemd waits for it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Final
 
 import trio
 
 from config.status import Status
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.sd_notify import Notifier
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader, wait_any
 
 log = get_logger("systemd")
 
-#: Seconds between two extensions of the start timeout, and what each asks for: three may be lost before systemd acts.
-EXTEND_EVERY_SECONDS = 10.0
-EXTEND_BY_SECONDS = 40.0
-#: How long those that are ordered after the unit wait for a configuration that is not in force. The unit's comment, its
-#: manual page and docs/operations.md say so in minutes.
-PATIENCE_SECONDS = 300.0
-
-
-class Notifier(Protocol):
-    """The part of sd_notify that this actor speaks; ``supervisor.process.sd_notify`` has the real one."""
-
-    def ready(self) -> None:
-        """Say that start or reload is complete."""
-
-    def reloading(self) -> None:
-        """Say that a reload has begun."""
-
-    def status(self, text: str) -> None:
-        """Show one line in ``systemctl status``."""
-
-    def extend_timeout(self, seconds: float) -> None:
-        """Ask for more time to start."""
+#: Seconds between two extensions of the start timeout, and what each adds: three may be lost before systemd acts.
+EXTEND_EVERY_SECONDS: Final = 10.0
+EXTEND_BY_SECONDS: Final = 40.0
+#: How long units that are ordered after this one wait for a configuration that is not in force. The unit's comment, its
+#: manual page and docs/operations.md have it in minutes.
+PATIENCE_SECONDS: Final = 300.0
 
 
 class Handshake:
-    """What has been told to systemd so far. One object outlives this actor's incarnations, as systemd's memory does."""
+    """What was sent to systemd so far. One object outlives this actor's runs, as systemd's memory does."""
 
     def __init__(self) -> None:
         #: When this actor ran first, on trio's clock; infinite before.
@@ -67,7 +53,7 @@ class Handshake:
 
     @property
     def patient(self) -> bool:
-        """Whether others may be kept waiting for this start."""
+        """Whether other units may still be kept waiting for this start."""
         return trio.current_time() - self.began < PATIENCE_SECONDS
 
 
@@ -86,24 +72,20 @@ async def run(
     while True:
         with ctx.idle(), trio.move_on_after(EXTEND_EVERY_SECONDS):
             await wait_any(status, reload)
-        announce(handshake, notifier, reload.take())
+        _announce_reload(handshake, notifier, reload.take())
         current = status.take() or current
         if current is not None:
-            notifier.status(line(handshake, current))
-            answer(handshake, notifier, current)
+            in_time = current.ready or handshake.verified or handshake.patient
+            notifier.status(current.summary if in_time else f"late: {current.summary}")
+            _end_start(handshake, notifier, current)
+            _end_reload(handshake, notifier, current)
         if not handshake.ready_sent and handshake.patient:
             notifier.extend_timeout(EXTEND_BY_SECONDS)
         ctx.progress()
 
 
-def line(handshake: Handshake, status: Status) -> str:
-    """Return the status line; it names as late what is not in force although nobody waits for it any longer."""
-    in_time = status.ready or handshake.verified or handshake.patient
-    return status.summary if in_time else f"late: {status.summary}"
-
-
-def announce(handshake: Handshake, notifier: Notifier, requested: int | None) -> None:
-    """Tell systemd of a reload request; before READY there is nothing that systemd would wait for."""
+def _announce_reload(handshake: Handshake, notifier: Notifier, requested: int | None) -> None:
+    """Announce a reload request; before READY there is nothing that systemd would wait for."""
     if requested is None or requested <= handshake.reload_announced:
         return
     handshake.reload_announced = requested
@@ -113,36 +95,29 @@ def announce(handshake: Handshake, notifier: Notifier, requested: int | None) ->
         handshake.reload_answered = requested
 
 
-def answer(handshake: Handshake, notifier: Notifier, status: Status) -> None:
-    """End the start with READY, for one reason or the other, or an announced reload that has its outcome."""
-    if status.ready and not handshake.verified:
-        handshake.verified = True
-        end_start(handshake, notifier)
-        log.info("ready", message_id=message_ids.READY, summary=status.summary)
-    elif not handshake.ready_sent and not handshake.patient:
-        end_start(handshake, notifier)
-        log.warning("late: others need not wait any longer", message_id=message_ids.LATE, summary=status.summary)
-    outcome = max(status.reload.verified, status.reload.failed)
-    if handshake.reloading and outcome >= handshake.reload_announced:
-        handshake.reload_answered = handshake.reload_announced
-        notifier.ready()
-        log.info(
-            "reload complete",
-            message_id=message_ids.RELOADED,
-            reload=handshake.reload_announced,
-            result=reload_result(status),
-        )
-
-
-def end_start(handshake: Handshake, notifier: Notifier) -> None:
-    """Send READY, unless the start is over."""
-    if not handshake.ready_sent:
+def _end_start(handshake: Handshake, notifier: Notifier, status: Status) -> None:
+    """Send READY, once, when the configuration is in force or has taken too long."""
+    newly_verified = status.ready and not handshake.verified
+    late = not status.ready and not handshake.ready_sent and not handshake.patient
+    if (newly_verified or late) and not handshake.ready_sent:
         handshake.ready_sent = True
         notifier.ready()
+    if newly_verified:
+        handshake.verified = True
+        log.info("ready", message_id=message_ids.READY, summary=status.summary)
+    elif late:
+        message = f"not ready after {PATIENCE_SECONDS / 60:.0f} minutes; releasing units that wait"
+        log.warning(message, message_id=message_ids.LATE, summary=status.summary)
 
 
-def reload_result(status: Status) -> str:
-    """Return one word, or the reason, for the log."""
-    if status.reload.failed > status.reload.verified:
-        return f"failed: {status.reload.reason}"
-    return "degraded" if status.phase == "degraded" else "verified"
+def _end_reload(handshake: Handshake, notifier: Notifier, status: Status) -> None:
+    """Complete an announced reload once its outcome is known."""
+    reload = status.reload
+    if handshake.reloading and max(reload.verified, reload.failed) >= handshake.reload_announced:
+        handshake.reload_answered = handshake.reload_announced
+        notifier.ready()
+        result = "degraded" if status.phase == "degraded" else "verified"
+        if reload.failed > reload.verified:
+            result = f"failed: {reload.reason}"
+        message_id = message_ids.RELOADED
+        log.info("reload complete", message_id=message_id, reload=handshake.reload_announced, result=result)

@@ -1,8 +1,8 @@
-"""Log lines with fields: for the journal, for a terminal, for a pipe.
+"""Log lines with fields, for the journal, a terminal or a pipe.
 
-One line per change of state; doing nothing logs nothing at INFO. The standard library does the work, so that libraries'
-warnings come out the same way. Logging never blocks on a reader that is gone and never raises: a daemon does not die
-because nobody listens.
+One line per change of state; while nothing changes, nothing is logged at INFO. The standard library's logging carries
+the lines, so that libraries' warnings come out the same way. Logging never blocks and never raises: a missing or slow
+reader of the log must not end the daemon.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN_VALUE: Final = re.compile(r"[^\s\"'=\x00-\x1f\x7f]+")
 class Log:
     """One actor's log. Fields are shown as ``key=value`` and become journal fields; one of None is left out.
 
-    ``message_id`` is not shown: it names the kind of event for the journal's catalogue.
+    ``message_id`` is not shown: it names the kind of event in the journal's catalogue.
     """
 
     def __init__(self, actor: str) -> None:
@@ -35,7 +35,7 @@ class Log:
         self._logger = logging.getLogger(f"{_ROOT}.{actor}")
 
     def debug(self, message: str, /, **fields: object) -> None:
-        """Log what only a developer asks for."""
+        """Log what only a developer needs."""
         self._write(logging.DEBUG, message, fields)
 
     def info(self, message: str, /, **fields: object) -> None:
@@ -69,15 +69,15 @@ class Log:
 
 
 def get_logger(actor: str) -> Log:
-    """Return the log of an actor, or of a part of the program that acts like one."""
+    """Return the log of an actor or of another part of the program."""
     return Log(actor)
 
 
 def configure(level: str) -> None:
     """Send all logging to the journal or to standard error. Call again to change the level.
 
-    Raises :class:`ValueError` for a level other than ``debug``, ``info``, ``warning`` or ``error``. Libraries are heard
-    from WARNING on.
+    Raises :class:`ValueError` for a level other than ``debug``, ``info``, ``warning`` or ``error``. Libraries
+    log from WARNING on.
     """
     if level not in ("debug", "info", "warning", "error"):
         raise ValueError(f"log level {level!r} is none of debug, info, warning, error")
@@ -110,7 +110,7 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Say that a line could not be written, in words that need no formatting."""
+        """Report a line that could not be formatted, in a text that needs no formatting."""
         text = f"{record.name}: a log line could not be formatted: {record.args!r}"
         self._sink.write(_SYSLOG_PRIORITY[logging.ERROR], text, text, {})
 

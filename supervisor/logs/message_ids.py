@@ -1,4 +1,4 @@
-"""Message IDs of the events that an administrator should know: ``journalctl -x`` explains each and says what to do.
+"""Message IDs of the events that matter to an administrator: ``journalctl -x`` explains each and advises.
 
 The explanations are in ``packaging/catalog/openperouter.catalog``; a test compares both. An ID keeps its meaning.
 """

@@ -17,10 +17,10 @@ from typing import Final, Protocol
 #: The descriptor, not ``sys.stderr``, which may be replaced, buffered or None.
 STDERR = 2
 
-#: Most bytes that ``poll`` promises room for in a pipe (PIPE_BUF of Linux, pipe(7)).
+#: The most that fits into a pipe that ``poll`` reports writable (PIPE_BUF of Linux, pipe(7)).
 _PIECE: Final = 4096
 
-#: What the journal calls us.
+#: This program's name in the journal.
 IDENTIFIER: Final = "openperouter"
 
 
@@ -32,12 +32,12 @@ class Sink(Protocol):
 
 
 def stderr_is_terminal() -> bool:
-    """Whether somebody reads standard error on a terminal."""
+    """Whether standard error is a terminal."""
     return os.isatty(STDERR)
 
 
 def stderr_is_journal() -> bool:
-    """Whether standard error leads to the journal: systemd says so in ``JOURNAL_STREAM`` (``device:inode``)."""
+    """Whether standard error leads to the journal: systemd identifies it in ``JOURNAL_STREAM`` (``device:inode``)."""
     try:
         status = os.fstat(STDERR)
     except OSError:

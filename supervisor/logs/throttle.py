@@ -1,7 +1,7 @@
-"""Warnings that repeat for hours, said a few times.
+"""Rate limit for warnings that repeat for hours.
 
-An actor that retries must not fill the journal, and must not fall silent either: the limiter keeps the first, thins out
-the rest, and says when it is over.
+An actor that retries must not fill the journal, and must not fall silent either: the limiter logs the first warning,
+thins out the repeats, and logs the recovery.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .logger import Log
 #: First distance between repeated warnings, and the largest, in seconds.
 REPEAT_FIRST_SECONDS: Final = 60.0
 REPEAT_LONGEST_SECONDS: Final = 3600.0
-#: Different texts told apart in one episode: a text with a counter in it must not make the limiter useless.
+#: Texts that count as different in one episode: one with a counter in it must not defeat the limiter.
 REPEAT_TEXTS: Final = 16
 
 
 @dataclass(slots=True)
 class _Repeat:
-    """One text's history in an episode: ``due`` is when it may be said again."""
+    """One text's history in an episode: ``due`` is when it may be logged again."""
 
     due: float
     gap: float
@@ -37,10 +37,10 @@ class _Episode:
 
 
 class RepeatLimiter:
-    """Says once what fails over and over, then at growing distance, then that it is over.
+    """Logs a repeating failure at first, then at growing intervals, then its end.
 
     A ``subject`` is what is failing. Its first warning and each new text are logged at once, the same text again only
-    after one minute, then two, four, up to an hour, with the number of times that it was held back.
+    after one minute, then two, four, up to an hour, with the number of repeats in between.
     """
 
     def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class RepeatLimiter:
         self._episodes: dict[str, _Episode] = {}
 
     def failing(self, subject: str, message: str, /, **fields: object) -> bool:
-        """Note one more failure of a subject; return whether it was logged."""
+        """Count one more failure of a subject; return whether it was logged."""
         now = self._clock()
         episode = self._episodes.setdefault(subject, _Episode(now))
         episode.count += 1
@@ -70,7 +70,7 @@ class RepeatLimiter:
         return True
 
     def recovered(self, subject: str, message: str, /, **fields: object) -> bool:
-        """Say that a subject's failures are over; silent, and False, when it was not failing."""
+        """Log that a subject's failures are over; return False, and log nothing, when it was not failing."""
         episode = self._episodes.pop(subject, None)
         if episode is None:
             return False

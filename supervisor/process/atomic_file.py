@@ -1,7 +1,7 @@
 """Files that are replaced whole or not at all.
 
-Whoever reads ``path``, at any moment and after any crash, finds the complete old or the complete new content. The new
-file has its final mode and owner before its first byte is written: a secret is never readable by others, not even
+A reader of ``path`` finds the complete old or the complete new content, at any moment and after any crash. The new file
+has its final mode and owner before its first byte is written, so a secret is never readable by others, not even
 briefly.
 """
 
@@ -51,8 +51,8 @@ def remove_stale(path: Path) -> None:
             if entry.name == f"{prefix}{middle}{_SUFFIX}" and _is_token(middle):
                 entry.unlink(missing_ok=True)
     except OSError as error:
-        # They are in nobody's way: each has a name of its own.
-        message = "cannot remove what an interrupted write left behind"
+        # They do no harm: each has a name of its own.
+        message = "cannot remove the temporary file of an interrupted write"
         log.warning(message, message_id=message_ids.LEFTOVER, file=path, error=error)
 
 

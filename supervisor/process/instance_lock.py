@@ -1,7 +1,7 @@
 """One instance at a time.
 
 The lock is a ``flock`` on a file that stays: the kernel releases it with the process however that ends, so a file left
-by a killed instance is no obstacle. The file names its holder for whoever comes second.
+by a killed instance is no obstacle. The file holds its owner's process ID, which a second instance reports.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _open_locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # Somebody removed the file between opening and locking: that lock would exclude nobody.
+        # The file was removed between opening and locking: a lock on it would exclude no other instance.
         os.close(descriptor)
 
 

@@ -1,8 +1,8 @@
-"""Talking to systemd (sd_notify(3)) through the ``sdnotify`` library.
+"""Notifications to systemd (sd_notify(3)) through the ``sdnotify`` library.
 
-Promises what the library does not: never blocks on a full socket, never raises, and a datagram that systemd waits for
-(READY, RELOADING, STOPPING) is kept and sent again with the next one when it could not be delivered. Without
-``NOTIFY_SOCKET`` nothing happens at all.
+More than the library: it never blocks on a full socket and never raises, and a datagram that systemd waits for (READY,
+RELOADING, STOPPING) is kept and sent again with the next one when it could not be delivered. Without ``NOTIFY_SOCKET``
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT: Final = 16
 
 
 class Notifier:
-    """One connection to systemd's notification socket, made again when it broke."""
+    """One connection to systemd's notification socket, opened again when it broke."""
 
     def __init__(self) -> None:
         self._connection: SystemdNotifier | None = None
@@ -31,16 +31,16 @@ class Notifier:
         self.enabled = bool(os.environ.get("NOTIFY_SOCKET"))
 
     def ready(self) -> None:
-        """Say that start or reload is complete."""
+        """Report that start or reload is complete."""
         self._insist("READY=1")
 
     def reloading(self) -> None:
-        """Say that a reload has begun; :meth:`ready` must follow. systemd fails a reload without the time stamp."""
+        """Report that a reload has begun; :meth:`ready` must follow. systemd fails a reload without the time stamp."""
         microseconds = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._insist(f"RELOADING=1\nMONOTONIC_USEC={microseconds}")
 
     def stopping(self) -> None:
-        """Say that the process is about to end."""
+        """Report that the process is about to end."""
         self._insist("STOPPING=1")
 
     def status(self, text: str) -> None:
@@ -51,11 +51,11 @@ class Notifier:
             self._status = line
 
     def watchdog(self) -> None:
-        """Say that the process is alive."""
+        """Notify the watchdog."""
         self._send("WATCHDOG=1")
 
     def extend_timeout(self, seconds: float) -> None:
-        """Ask for at least ``seconds`` more, from now, for the start or stop in progress."""
+        """Extend the start or stop in progress to at least ``seconds`` from now."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def failing(self, exit_status: int, *, errno: int | None = None) -> None:
@@ -74,7 +74,7 @@ class Notifier:
         return True
 
     def _send(self, message: str) -> bool:
-        """Send a message behind those that wait; return whether it was delivered. A lost one is not kept."""
+        """Send a message after those that wait; return whether it was delivered. An undelivered one is not kept."""
         return self._flush() and self._deliver(message)
 
     def _deliver(self, message: str) -> bool:

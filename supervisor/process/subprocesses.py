@@ -1,7 +1,7 @@
-"""Running other people's programs without ever being held up by them.
+"""Running external programs with a deadline.
 
-Each command runs in its own session. Beyond its deadline, or when the caller is cancelled, the whole process group is
-killed, grandchildren included, so that nothing goes on writing behind our back. Output is bounded.
+Each command runs in its own session. Past its deadline, or when the caller is cancelled, the whole process group is
+killed, grandchildren included, so that no part of it keeps writing. Output is bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 from ..runtime.faults import DependencyFault
 
-#: Most output of one stream that is kept, in bytes; a program that says more is out of its mind and is killed.
+#: Most output of one stream, in bytes; a program that writes more is killed.
 MAX_OUTPUT: Final = 64 * 1024 * 1024
 
 #: How long a killed process may take to disappear, in seconds, before it is left to init: one that sleeps in the kernel
@@ -40,7 +40,7 @@ class CommandMissing(DependencyFault):
 
 
 class CommandTimeout(DependencyFault):
-    """The program was killed because it did not end in time; ``stdout`` and ``stderr`` hold what it said until then."""
+    """The program was killed because it did not end in time; ``stdout`` and ``stderr`` hold its output until then."""
 
     def __init__(self, argv: tuple[str, ...], seconds: float, stdout: str, stderr: str) -> None:
         super().__init__(f"{argv[0]} did not end within {seconds:g} s and was killed")
@@ -98,7 +98,7 @@ async def _start(command: tuple[str, ...], stdin: str | None, env: Mapping[str, 
 
 
 async def _converse(process: trio.Process, stdin: str | None, output: bytearray, errors: bytearray) -> bool:
-    """Feed and listen to a process; return whether it has ended, which is False only for one that says too much."""
+    """Exchange input and output with a process; return whether it has ended: False if it writes too much."""
     async with trio.open_nursery() as nursery:
         if stdin is not None:
             nursery.start_soon(_feed, process, stdin.encode())
@@ -106,7 +106,7 @@ async def _converse(process: trio.Process, stdin: str | None, output: bytearray,
         nursery.start_soon(_collect, process.stderr, errors)
     if max(len(output), len(errors)) > MAX_OUTPUT:
         return False
-    # Only now: while the leader is not waited for its id cannot be reused, so killing the group hits nobody else.
+    # Only now: while the leader is not waited for its id cannot be reused, so killing the group hits no other process.
     await process.wait()
     return True
 
@@ -118,7 +118,7 @@ async def _feed(process: trio.Process, data: bytes) -> None:
         try:
             await process.stdin.send_all(data)
         except trio.BrokenResourceError:
-            # It did not want to read everything, which is its right: the exit code tells.
+            # A program need not read all of its input: its exit code says whether it succeeded.
             return
 
 

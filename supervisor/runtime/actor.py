@@ -1,16 +1,16 @@
-"""What an actor is: an async function that gets a context and its channel ends.
+"""An actor is an async function that takes a context and its channel ends.
 
-The context is the actor's only link to the supervisor. Through it the actor says that it has started, that it makes
-progress, that it is idle (waiting for input, for however long) or inside a long call with a declared deadline,
-and which facts describe it. An actor that is neither idle nor working and makes no progress for longer than its
-progress deadline is frozen: the tree cancels and restarts it, and the watchdog stops being petted meanwhile.
+The context is the actor's only link to the supervisor. Through it the actor reports that it has started, that it makes
+progress, that it is idle (waiting for input, for however long) or inside a long call with a declared deadline, and
+facts for ``openperouter status``. An actor that is neither idle nor working and makes no progress for longer than its
+progress deadline is frozen: the tree cancels and restarts it, and systemd's watchdog is not notified meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Literal
 
 import trio
 
@@ -21,7 +21,7 @@ Fact = str | int | float | bool | None
 
 
 class ActorContext:
-    """One incarnation's reports to the supervisor."""
+    """What one run of an actor reports to the supervisor."""
 
     def __init__(self, name: str, incarnation: int = 1, *, on_started: Callable[[], None] = lambda: None) -> None:
         self.name = name
@@ -35,14 +35,14 @@ class ActorContext:
         self._on_started = on_started
 
     def started(self) -> None:
-        """Say that initialisation is complete. Idempotent; a child that never says so fails its start timeout."""
+        """Report that initialisation is complete. Idempotent; without it the actor fails its start timeout."""
         if not self.has_started:
             self.has_started = True
             self.progress()
             self._on_started()
 
     def progress(self) -> None:
-        """Say that a unit of work was just completed."""
+        """Report that a unit of work was completed."""
         self.last_progress = trio.current_time()
 
     def note(self, **facts: Fact) -> None:
@@ -68,7 +68,7 @@ class ActorContext:
     def working(self, what: str, seconds: float) -> Iterator[trio.CancelScope]:
         """Wrap a declared long call: cancelled with :class:`trio.TooSlowError` after ``seconds``.
 
-        Meanwhile the actor counts as making progress, so the watchdog stays petted until exactly that deadline.
+        Meanwhile the actor counts as making progress, and systemd's watchdog is notified.
         """
         saved = (self.mode, self.activity, self.activity_deadline)
         self.mode, self.activity, self.activity_deadline = "working", what, trio.current_time() + seconds
@@ -79,10 +79,3 @@ class ActorContext:
         finally:
             self.mode, self.activity, self.activity_deadline = saved
             self.progress()
-
-
-class ActorBody(Protocol):
-    """What a child spec's factory starts: one incarnation of an actor."""
-
-    def __call__(self, context: ActorContext, /) -> Awaitable[None]:
-        """Run until cancelled, or fail."""

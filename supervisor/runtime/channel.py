@@ -1,21 +1,20 @@
 """Typed channels that outlive the actors at their ends.
 
-Two kinds exist, on purpose. :class:`Latest` is a conflating cell for *state*: a slow reader skips intermediate values
-but never the last one, and a restarted reader sees the current value at once, so no producer has to re-send after a
-consumer's crash. :class:`Mailbox` is a bounded queue for real *events*. There is no request-reply: replies make cycles,
-and cycles make deadlocks. The supervisor owns every channel; an actor holds only ends of it.
+Every channel is a :class:`Latest`: a conflating cell for *state*. A slow reader skips intermediate values but never the
+last one, and a restarted reader sees the current value at once, so no producer has to send again after a consumer's
+crash. There is no request-reply: replies make cycles, and cycles make deadlocks. The composition root owns every
+channel; an actor holds only the ends that its ``Ports`` gave it.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, Generic, TypeVar
 
 import trio
 
 T = TypeVar("T")
 
-#: Marks a cell that nobody has written yet; None is a legal value.
+#: Marks a cell that was never written; None is a legal value.
 _EMPTY: Final = object()
 
 
@@ -61,6 +60,10 @@ class LatestReader(Generic[T]):
         self._cell = cell
         self._seen = 0
 
+    def another(self) -> LatestReader[T]:
+        """Return a reading end of the same channel that has seen nothing yet."""
+        return LatestReader(self._cell)
+
     @property
     def pending(self) -> bool:
         """Whether :meth:`receive` would return at once."""
@@ -75,6 +78,10 @@ class LatestReader(Generic[T]):
         await trio.lowlevel.checkpoint_if_cancelled()
         self._seen = await self._cell.wait_newer(self._seen)
         return self._cell.peek()  # type: ignore[return-value]
+
+    def peek(self) -> T | None:
+        """Return the current value without consuming it, or None when nothing was ever written."""
+        return self._cell.peek()
 
     async def wait_pending(self) -> None:
         """Wait until :attr:`pending` holds, without consuming the value."""
@@ -101,42 +108,3 @@ async def wait_any(*readers: LatestReader[Any]) -> None:
 
         for reader in readers:
             nursery.start_soon(wake, reader)
-
-
-class Mailbox(Generic[T]):
-    """A named, bounded queue of events; survives its reader's restarts because the supervisor keeps both ends open."""
-
-    def __init__(self, name: str, capacity: int) -> None:
-        if capacity < 1 or capacity == math.inf:
-            raise ValueError(f"mailbox {name}: capacity must be a positive, finite number, not {capacity}")
-        self.name = name
-        self.capacity = capacity
-        self.peak = 0
-        self._send, self._receive = trio.open_memory_channel[T](capacity)
-
-    def offer(self, event: T) -> bool:
-        """Queue an event without waiting; return False, and drop nothing that is queued, when the box is full."""
-        try:
-            self._send.send_nowait(event)
-        except trio.WouldBlock:
-            return False
-        self.peak = max(self.peak, self.depth)
-        return True
-
-    async def put(self, event: T) -> None:
-        """Queue an event, waiting for room."""
-        await self._send.send(event)
-        self.peak = max(self.peak, self.depth)
-
-    async def receive(self) -> T:
-        """Wait for the next event."""
-        return await self._receive.receive()
-
-    @property
-    def depth(self) -> int:
-        """Events now queued."""
-        return self._receive.statistics().current_buffer_used
-
-
-#: Either kind of channel, for the wiring graph.
-Channel = Latest[object] | Mailbox[object]

@@ -1,64 +1,55 @@
-"""What the supervisor is told about a child, and what it tells about one.
-
-Both are plain frozen values: a spec is written down in the composition root, a status is a snapshot for who shows it.
-"""
+"""A child as two plain values: the spec that defines it, and the status that is a snapshot of it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from .actor import ActorContext, Fact, Mode
-from .channel import Latest, Mailbox
-from .restart_policy import Backoff, Intensity, Restart
+from .graph import Edge, Ports
 
-#: A channel of any content.
-AnyChannel = Latest[Any] | Mailbox[Any]
+#: Runs an actor, until it is cancelled or fails.
+Body = Callable[[ActorContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """One child. Times in seconds.
 
-    ``run`` starts one incarnation; whatever outlives it (channel ends that must not be read again, sockets) belongs to
-    the composition root. ``start_timeout`` bounds the time until ``context.started()``; ``progress_deadline`` the time
-    without progress while neither idle nor working; ``shutdown_timeout`` how long a stop waits for the unit of work in
-    hand before it cancels. Children of the same ``group`` form a rest_for_one group; ``reads`` and ``writes`` feed the
-    channel graph.
+    ``connect`` takes the channel ends that the child needs and returns its body. It is called for each run, so that a
+    restarted child reads every channel from its newest value on, and must ask for the same ends each time. A
+    ``critical`` child that cannot live ends the tree. ``start_timeout`` bounds
+    the time until ``context.started()``; ``progress_deadline`` the time without progress while neither idle nor
+    working; ``shutdown_timeout`` how long a stop waits for the unit of work in hand before it cancels.
     """
 
     name: str
-    run: Callable[[ActorContext], Awaitable[None]]
-    restart: Restart = Restart.PERMANENT
+    connect: Callable[[Ports], Body]
     critical: bool = False
-    backoff: Backoff = field(default_factory=Backoff)
-    intensity: Intensity = field(default_factory=Intensity)
     start_timeout: float = 30.0
     progress_deadline: float = 60.0
     shutdown_timeout: float = 5.0
-    group: str | None = None
-    reads: tuple[AnyChannel, ...] = ()
-    writes: tuple[AnyChannel, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.name or min(self.start_timeout, self.progress_deadline) <= 0 or self.shutdown_timeout < 0:
-            raise ValueError(f"child {self.name!r}: a name and positive times are needed")
+    def body(self) -> Body:
+        """Return the body for one run, with channel ends of its own."""
+        return self.connect(Ports(self.name))
+
+    def edges(self) -> list[Edge]:
+        """Return what the child does with which channel."""
+        ports = Ports(self.name)
+        self.connect(ports)
+        return ports.edges
 
 
 class ChildState(StrEnum):
-    """Where a child is in its life.
-
-    ``STOPPED`` also means: not yet started. ``FINISHED`` returned as it may, ``FAILED`` will not be restarted.
-    """
+    """Where a child is in its life. ``STOPPED`` also means not yet started; ``FAILED`` will not be restarted."""
 
     STOPPED = "stopped"
     STARTING = "starting"
     RUNNING = "running"
     BACKOFF = "backoff"
     STOPPING = "stopping"
-    FINISHED = "finished"
     FAILED = "failed"
 
 
@@ -66,9 +57,9 @@ class ChildState(StrEnum):
 class ChildStatus:
     """A snapshot of one child.
 
-    ``restarts`` counts all restarts and ``causes`` the ends that led to them; ``last_error`` is one bounded line.
-    ``progress_age`` and ``activity_remaining`` are seconds, the latter negative when a declared call is overdue.
-    ``stuck``: it was cancelled and has not ended in time.
+    ``incarnation`` is the number of its runs so far, ``last_error`` one bounded line. ``progress_age`` and
+    ``activity_remaining`` are seconds, the latter negative when a declared call is overdue. ``stuck``: it was cancelled
+    and has not ended in time.
     """
 
     name: str
@@ -76,7 +67,6 @@ class ChildStatus:
     critical: bool = False
     incarnation: int = 0
     restarts: int = 0
-    causes: dict[str, int] = field(default_factory=dict)
     last_error: str = ""
     progress_age: float = 0.0
     progress_deadline: float = 60.0

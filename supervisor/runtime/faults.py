@@ -1,7 +1,7 @@
 """The small, closed set of expected errors, so that a caller can act on the type alone.
 
-A fault is something that the world did to us. Whether trying again can help is a property of the kind (``retry``), and
-so is the exit code of a process that ends because of it (``exit_code``). Everything that is not a fault is a bug.
+A fault has its cause outside the program. Whether trying again can help is a property of its kind (``retry``), and so
+is the exit code of a process that ends because of it (``exit_code``). Every other exception is a bug.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXIT_CONFIG: Final = 78
 SUMMARY_LENGTH: Final = 300
 
 
-class Fault(Exception):  # noqa: N818 - a fault is not always an error of ours
+class Fault(Exception):  # noqa: N818 - it is not always an error of the program
     """An expected error. ``retry`` says whether the same attempt may succeed later without a user's help."""
 
     exit_code: ClassVar[int] = EXIT_BUG
@@ -28,14 +28,14 @@ class Fault(Exception):  # noqa: N818 - a fault is not always an error of ours
 
 
 class ConfigFault(Fault):
-    """What the user wrote cannot work: retrying is pointless until it is changed."""
+    """The configuration cannot work: retrying is pointless until it is changed."""
 
     exit_code = EXIT_CONFIG
     retry = False
 
 
 class DependencyFault(Fault):
-    """Something that we need is absent, hanging or refusing: FRR, the network namespace, the API server, a program."""
+    """FRR, the network namespace, the API server or a program is absent, hangs or refuses."""
 
     exit_code = EXIT_UNAVAILABLE
 
@@ -85,7 +85,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def summarize(error: BaseException) -> str:
-    """Return one bounded line for logs and status. Faults speak for themselves, bugs are prefixed with their type."""
+    """Return one bounded line for logs and status. Bugs are prefixed with their type."""
     text = "; ".join(dict.fromkeys(_one_line(leaf) for leaf in leaves(error)))
     return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1]}…"
 

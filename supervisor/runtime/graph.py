@@ -1,18 +1,30 @@
-"""The channel graph: who feeds whom, checked once before anything starts.
+"""The channel graph: which child feeds which, derived from the channel ends that the children hold.
 
-Data flows one way. A cycle could deadlock or oscillate, two writers of one state would fight, and a channel that nobody
-writes would leave its readers waiting indefinitely: each is a mistake in the composition root, found here.
+A child gets its channel ends from a :class:`Ports`, which records each as an edge, so the graph that is checked before
+anything starts is the wiring itself and not a description of it. There are three kinds of edge:
+
+* A child *reads* a channel.
+* A child *writes* a channel. A channel has one writer.
+* A child *commands* through a channel: it passes an operator's request into the tree.
+
+Data, which is what is read and written, flows one way: a cycle could deadlock or oscillate. A command may lead back to
+where its child's data comes from, because an operator decides in between, not a program. So that this stays the
+exception, the composition root declares each command, a child that commands writes no data, and nothing else of the
+tree writes to the channel that it commands through.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import Any, Literal, TypeVar
 
-from .channel import Latest
-from .child import AnyChannel, ChildSpec
+from .channel import Latest, LatestReader
+
+T = TypeVar("T")
+AnyChannel = Latest[Any]
+Kind = Literal["reads", "writes", "commands"]
 
 
 class GraphError(Exception):
@@ -20,79 +32,108 @@ class GraphError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
-    """Writers and readers by channel name, each in start order; ``external`` are channels fed from outside the tree."""
+class Edge:
+    """What one child does with one channel."""
 
-    channels: tuple[str, ...]
-    writers: Mapping[str, tuple[str, ...]]
-    readers: Mapping[str, tuple[str, ...]]
-    external: frozenset[str]
+    child: str
+    kind: Kind
+    channel: AnyChannel
+
+
+class Ports:
+    """Gives a child the ends of its channels, and records each in ``edges``."""
+
+    def __init__(self, child: str) -> None:
+        self.child = child
+        self.edges: list[Edge] = []
+
+    def reads(self, channel: Latest[T]) -> LatestReader[T]:
+        """Return a reading end that has seen nothing yet."""
+        self.edges.append(Edge(self.child, "reads", channel))
+        return channel.reader()
+
+    def writes(self, channel: Latest[T]) -> Latest[T]:
+        """Return the writing end: the cell itself, in which a restarted child finds what it wrote last."""
+        self.edges.append(Edge(self.child, "writes", channel))
+        return channel
+
+    def commands(self, channel: Latest[T]) -> Latest[T]:
+        """Return the writing end of a channel for an operator's requests."""
+        self.edges.append(Edge(self.child, "commands", channel))
+        return channel
+
+
+class Graph:
+    """All edges, in start order; ``outside`` are channels that something other than a child writes as well."""
+
+    def __init__(self, edges: Sequence[Edge], outside: Iterable[AnyChannel] = ()) -> None:
+        self.edges = edges
+        self.outside = tuple(outside)
+
+    def children(self, kind: Kind, channel: AnyChannel) -> list[str]:
+        """Return the children that do this with a channel."""
+        return [edge.child for edge in self.edges if edge.kind == kind and edge.channel is channel]
+
+    def channels(self) -> list[AnyChannel]:
+        """Return every channel once."""
+        return list(dict.fromkeys([*self.outside, *(edge.channel for edge in self.edges)]))
 
     def __str__(self) -> str:
-        return "\n".join(self._line(name) for name in self.channels)
+        return "\n".join(map(self._line, self.channels()))
 
-    def _line(self, name: str) -> str:
-        sources = [*self.writers[name], *(["(outside)"] if name in self.external else [])]
-        return f"{', '.join(sources)} -> [{name}] -> {', '.join(self.readers[name]) or '(nobody)'}"
+    def _line(self, channel: AnyChannel) -> str:
+        sources = [*self._writers(channel), *(f"{name} (command)" for name in self.children("commands", channel))]
+        readers = self.children("reads", channel)
+        return f"{', '.join(sources)} -> [{channel.name}] -> {', '.join(readers) or '(unread)'}"
 
+    def _writers(self, channel: AnyChannel) -> list[str]:
+        outside = ["(outside)"] if channel in self.outside else []
+        return [*outside, *self.children("writes", channel)]
 
-def check(specs: Sequence[ChildSpec], *, external: Iterable[AnyChannel] = ()) -> Graph:
-    """Return the graph of the specs' channels.
+    def check(self, *, commands: Collection[tuple[str, str]] = ()) -> None:
+        """Raise :class:`GraphError` for a mistake in the wiring.
 
-    Raises :class:`GraphError` for a cycle (naming it), two writers of one :class:`Latest`, a channel that is read but
-    written by nobody, and two channels of the same name. What writes those in ``external`` is no child.
-    """
-    outside = tuple(external)
-    graph = _build(specs, outside)
-    _check_names([*outside, *(channel for spec in specs for channel in (*spec.writes, *spec.reads))])
-    for channel in {id(channel): channel for spec in specs for channel in (*spec.writes, *spec.reads)}.values():
-        _check_channel(graph, channel)
-    _check_acyclic(specs)
-    return graph
+        Mistakes are a cycle of data (it is named), two writers of one channel, a channel that is read but never
+        written, two channels of one name, and commands other than ``commands``, pairs of a child and a channel's name.
+        """
+        errors = [*self._naming_errors(), *self._writing_errors(), *self._command_errors(commands), *self._cycles()]
+        if errors:
+            raise GraphError("; ".join(errors))
 
+    def _naming_errors(self) -> Iterator[str]:
+        names = [channel.name for channel in self.channels()]
+        yield from (f"two channels are called {name}" for name in sorted(set(names)) if names.count(name) > 1)
 
-def _build(specs: Sequence[ChildSpec], external: tuple[AnyChannel, ...]) -> Graph:
-    writers, readers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for spec in specs:
-        for channel in spec.writes:
-            writers[channel.name].append(spec.name)
-        for channel in spec.reads:
-            readers[channel.name].append(spec.name)
-    outside = [channel.name for channel in external]
-    names = tuple(dict.fromkeys([*outside, *writers, *readers]))
-    return Graph(
-        names,
-        {name: tuple(writers[name]) for name in names},
-        {name: tuple(readers[name]) for name in names},
-        frozenset(outside),
-    )
+    def _writing_errors(self) -> Iterator[str]:
+        for channel in self.channels():
+            writers, readers = self._writers(channel), self.children("reads", channel)
+            if len(writers) > 1:
+                yield f"{channel.name} has more than one writer: {', '.join(writers)}"
+            if readers and not writers and not self.children("commands", channel):
+                yield f"{channel.name} is read by {', '.join(readers)} but never written"
 
-
-def _check_names(channels: Iterable[AnyChannel]) -> None:
-    seen: dict[str, AnyChannel] = {}
-    for channel in channels:
-        if seen.setdefault(channel.name, channel) is not channel:
-            raise GraphError(f"two channels are called {channel.name}")
-
-
-def _check_channel(graph: Graph, channel: AnyChannel) -> None:
-    writers = graph.writers[channel.name]
-    outside = channel.name in graph.external
-    if isinstance(channel, Latest) and len(writers) + outside > 1:
-        raise GraphError(
-            f"{channel.name} has more than one writer: {', '.join([*writers, *['(outside)'][: int(outside)]])}"
+    def _command_errors(self, declared: Collection[tuple[str, str]]) -> Iterator[str]:
+        found = {(edge.child, edge.channel.name): edge for edge in self.edges if edge.kind == "commands"}
+        yield from (
+            f"{child} does not command through {name}" for child, name in declared if (child, name) not in found
         )
-    if graph.readers[channel.name] and not writers and not outside:
-        raise GraphError(f"{channel.name} is read by {', '.join(graph.readers[channel.name])} but written by nobody")
+        for (child, name), edge in found.items():
+            if (child, name) not in declared:
+                yield f"{child} commands through {name}, which is not declared"
+            for writer in self.children("writes", edge.channel):
+                yield f"{child} commands through {name}, which carries data of {writer}"
+            for other in self.edges:
+                if other.kind == "writes" and other.child == child:
+                    yield f"{child} commands through {name} and writes data to {other.channel.name}"
 
-
-def _check_acyclic(specs: Sequence[ChildSpec]) -> None:
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for spec in specs:
-        sorter.add(spec.name, *(f"[{channel.name}]" for channel in spec.reads))
-        for channel in spec.writes:
-            sorter.add(f"[{channel.name}]", spec.name)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        raise GraphError(f"data flows in a circle: {' -> '.join(error.args[1])}") from error
+    def _cycles(self) -> Iterator[str]:
+        sorter: TopologicalSorter[str] = TopologicalSorter()
+        for edge in self.edges:
+            if edge.kind == "reads":
+                sorter.add(edge.child, f"[{edge.channel.name}]")
+            elif edge.kind == "writes":
+                sorter.add(f"[{edge.channel.name}]", edge.child)
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            yield f"data flows in a circle: {' -> '.join(error.args[1])}"

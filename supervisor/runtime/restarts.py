@@ -1,15 +1,14 @@
-"""Keeping one unit alive: a child of its own (one_for_one), or a group in which order matters (rest_for_one).
+"""The loop that keeps one child running: start, watch, back off, start again.
 
-A keeper looks at its members and does the most urgent thing, again and again: first it handles the lowest member that
-has ended, then it starts the lowest member that should run. So a member that dies while another is being started,
-stopped or waited for needs no special case.
+A run ends because the child failed or returned, or because the loop cancelled it: it did not start in time, or it made
+no progress for too long. Whatever the reason, the next run starts after a delay that grows with the failures in a row
+and is forgotten after a healthy minute. The loop ends only when a critical child cannot live, which ends the tree.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 
@@ -17,72 +16,57 @@ from ..logs import message_ids
 from ..logs.logger import get_logger
 from ..logs.throttle import RepeatLimiter
 from .child import ChildSpec, ChildState, ChildStatus
+from .child_run import UNWIND_SECONDS, ChangeSignal, ChildRun
 from .faults import is_bug, summarize
-from .incarnation import Bell, Incarnation
-from .restart_policy import Cause, Restart, Verdict, decide
+from .restart_policy import HEALTHY_SECONDS, RESTART_BACKOFF, Cause, must_end
 
 log = get_logger("supervisor")
 
-#: Failure times kept per child: more than any sensible intensity counts.
-_KEPT_FAILURES = 100
+#: Shortest distance between two inspections, in seconds: rounding must not make a busy loop.
+_SHORTEST_NAP = 0.001
 
 
 class Child:
-    """The mutable memory of one child across its incarnations. Changed by its keeper only."""
+    """One child across its runs.
 
-    def __init__(self, spec: ChildSpec) -> None:
+    ``publish`` is called after each change of state, ``escalate`` with the error and its text when the tree must end.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        *,
+        chance: Callable[[], float],
+        publish: Callable[[], None],
+        escalate: Callable[[str, BaseException | None, str], None],
+    ) -> None:
         self.spec = spec
         self.state = ChildState.STOPPED
-        self.incarnation: Incarnation | None = None
-        self.number = 0
-        self.restarts = 0
-        self.causes: Counter[str] = Counter()
-        self.last_error = ""
-        self.failures: deque[float] = deque(maxlen=_KEPT_FAILURES)
-        self.in_a_row = 0
-        self.not_before = -math.inf
-        #: The child after this one in the list may be started: this one was, or has failed once.
-        self.settled = False
-
-    @property
-    def name(self) -> str:
-        """The spec's name."""
-        return self.spec.name
-
-    @property
-    def live(self) -> bool:
-        """Whether an incarnation exists whose end was not handled yet."""
-        return self.incarnation is not None
-
-    @property
-    def ended(self) -> bool:
-        """Whether an incarnation has ended and waits to be handled."""
-        return self.incarnation is not None and self.incarnation.ended
-
-    @property
-    def wanted(self) -> bool:
-        """Whether it should be started, now or after its backoff."""
-        return not self.live and self.state in (ChildState.STOPPED, ChildState.BACKOFF)
-
-    def healthy_at(self) -> float:
-        """Return when its failures are forgotten if it keeps running; infinite when there are none."""
-        if self.state is not ChildState.RUNNING or not self.in_a_row or self.incarnation is None:
-            return math.inf
-        return (self.incarnation.started_at or 0.0) + self.spec.backoff.reset_after
+        self.run: ChildRun | None = None
+        #: Wakes those that wait for something about this child.
+        self.changed = ChangeSignal()
+        #: Set when the next child in the list may start: this one has started, or has failed once and is not critical.
+        self.settled = trio.Event()
+        self._runs = 0
+        self._last_error = ""
+        self._failures_in_a_row = 0
+        self._chance = chance
+        self._publish = publish
+        self._escalate = escalate
+        self._limiter = RepeatLimiter(log, clock=trio.current_time)
 
     def status(self, now: float) -> ChildStatus:
         """Return a snapshot."""
-        run = self.incarnation
+        run = self.run
         context = run.context if run else None
         deadline = context.activity_deadline if context else None
         return ChildStatus(
-            name=self.name,
+            name=self.spec.name,
             state=ChildState.STOPPING if run and run.cancelled_at is not None else self.state,
             critical=self.spec.critical,
-            incarnation=self.number,
-            restarts=self.restarts,
-            causes=dict(self.causes),
-            last_error=self.last_error,
+            incarnation=self._runs,
+            restarts=max(self._runs - 1, 0),
+            last_error=self._last_error,
             progress_age=now - context.last_progress if context else 0.0,
             progress_deadline=self.spec.progress_deadline,
             mode=context.mode if context else "idle",
@@ -92,159 +76,130 @@ class Child:
             stuck=run.stuck(now) if run else False,
         )
 
-
-class Keeper:
-    """Keeps one unit's members running, indefinitely; their bodies run in the nursery that is given."""
-
-    def __init__(
-        self,
-        members: Sequence[Child],
-        *,
-        bell: Bell,
-        nursery: trio.Nursery,
-        limiter: RepeatLimiter,
-        chance: Callable[[], float],
-        may_start: Callable[[Child], bool],
-        changed: Callable[[], None],
-        escalate: Callable[[Child, BaseException | None, str], None],
-    ) -> None:
-        self._members = members
-        self._bell = bell
-        self._nursery = nursery
-        self._limiter = limiter
-        self._chance = chance
-        self._may_start = may_start
-        self._changed = changed
-        self._escalate = escalate
-
-    async def keep(self) -> None:
-        """Start the members and mend whatever happens to them."""
+    async def keep_running(self, nursery: trio.Nursery) -> None:
+        """Start the child in a nursery, again after each failure, until it fails for good."""
         while True:
-            ended = next((child for child in self._members if child.ended), None)
-            pending = next(
-                (child for child in self._members if child.wanted or child.state is ChildState.STARTING), None
-            )
-            if ended is not None:
-                await self._handle(ended)
-            elif pending is None:
-                await self._bell.until(self._any_ended)
-            elif pending.live:
-                await self._await_start(pending)
-            else:
-                await self._launch_in_time(pending)
+            run = self._launch(nursery)
+            await self._await_start(run)
+            await self._watch(run)
+            delay = self._handle_failure(run)
+            if delay is None:
+                return
+            await trio.sleep(delay)
 
-    def _any_ended(self) -> bool:
-        return any(child.ended for child in self._members)
+    async def stop(self, skip: Callable[[], bool]) -> bool:
+        """Stop the current run within its bounds, its unit of work finished unless ``skip`` holds.
 
-    def _set(self, child: Child, state: ChildState) -> None:
-        child.state = state
-        self._changed()
-
-    async def _launch_in_time(self, child: Child) -> None:
-        """Start a child if it is its turn and its backoff is over, else wait for that or for trouble."""
-        first = child.number == 0
-        if first and not self._may_start(child):
-            await self._bell.until(lambda: self._any_ended() or self._may_start(child))
-        elif trio.current_time() < child.not_before:
-            await self._bell.until(self._any_ended, at=child.not_before)
-        else:
-            child.number += 1
-            child.restarts += 0 if first else 1
-            child.incarnation = Incarnation(child.spec, child.number, self._bell)
-            self._nursery.start_soon(child.incarnation.run, name=child.name)
-            self._set(child, ChildState.STARTING)
-
-    async def _await_start(self, child: Child) -> None:
-        """Wait for the start handshake; past its time cancel the incarnation, whose end is handled like any other."""
-        run = child.incarnation
+        Return whether it has ended.
+        """
+        run = self.run
         if run is None:
+            return True
+        await run.finish_work(skip)
+        self._publish()
+        if not await run.wait_unwound():
+            return False
+        if run.error is not None:
+            message = f"{self.spec.name} failed while being stopped: {summarize(run.error)}"
+            log.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
+        self.run = None
+        self._set(ChildState.STOPPED)
+        return True
+
+    def _set(self, state: ChildState) -> None:
+        self.state = state
+        self._publish()
+
+    def _launch(self, nursery: trio.Nursery) -> ChildRun:
+        self._runs += 1
+        self.run = ChildRun(self.spec, self._runs, self.changed)
+        nursery.start_soon(self.run.run, name=self.spec.name)
+        self._set(ChildState.STARTING)
+        return self.run
+
+    async def _await_start(self, run: ChildRun) -> None:
+        """Wait until the actor has reported its start; cancel it when that takes too long."""
+        await self.changed.until(lambda: run.context.has_started or run.ended, at=run.start_by)
+        if run.ended:
             return
-        await self._bell.until(lambda: run.context.has_started or self._any_ended(), at=run.start_by)
-        if self._any_ended():
-            return
-        if run.context.has_started and run.cancelled_at is None:
-            run.started_at = trio.current_time()
-            child.settled = True
-            self._set(child, ChildState.RUNNING)
-            (log.debug if child.in_a_row else log.info)(f"{child.name} started", incarnation=child.number)
-        else:
+        if not run.context.has_started:
             run.cancel(Cause.START_TIMEOUT)
-            await self._bell.until(self._any_ended)
-
-    async def _handle(self, child: Child) -> None:
-        """Decide what follows from the end of a child's incarnation, and do it."""
-        run, child.incarnation = child.incarnation, None
-        if run is None:
             return
-        now = trio.current_time()
-        if run.cause is Cause.RETURNED and child.spec.restart is not Restart.PERMANENT:
-            child.settled = True
-            self._set(child, ChildState.FINISHED)
-            log.info(f"{child.name} finished")
-            return
-        text = _explain(child.spec, run)
-        self._note_failure(child, run, text, now)
-        exceeded = child.spec.intensity.exceeded(child.failures, child.in_a_row, now)
-        critical = child.spec.critical
-        verdict = decide(child.spec.restart, run.cause, critical=critical, exceeded=exceeded, error=run.error)
-        child.settled = child.settled or not critical or run.context.has_started
-        if verdict is Verdict.RESTART:
-            delay = child.spec.backoff.delay(child.in_a_row, self._chance())
-            child.not_before = now + delay
-            self._set(child, ChildState.BACKOFF)
-            self._log_failure(child, run, text, delay)
-            await self._stop_after(child)
-            return
-        self._set(child, ChildState.FAILED)
-        fields = {"cause": run.cause, "restarts": child.restarts}
-        log.error(f"{child.name} failed for good: {text}", message_id=message_ids.CHILD_FAILED_FOR_GOOD, **fields)
-        self._log_traceback(child, run)
-        if verdict is Verdict.ESCALATE:
-            self._escalate(child, run.error, text)
-            await trio.sleep_forever()
+        run.started_at = trio.current_time()
+        self.settled.set()
+        self._set(ChildState.RUNNING)
+        (log.debug if self._failures_in_a_row else log.info)(f"{self.spec.name} started", incarnation=run.number)
 
-    def _note_failure(self, child: Child, run: Incarnation, text: str, now: float) -> None:
-        if run.started_at is not None and now - run.started_at >= child.spec.backoff.reset_after:
-            child.in_a_row = 0
-        child.in_a_row += 1
-        child.failures.append(now)
-        child.causes[str(run.cause)] += 1
-        child.last_error = text
+    async def _watch(self, run: ChildRun) -> None:
+        """Wait for the end of a run, and do meanwhile what is due, exactly when it is due.
 
-    def _log_failure(self, child: Child, run: Incarnation, text: str, delay: float) -> None:
-        fields = {"cause": run.cause, "restarts": child.restarts, "restart_in": f"{delay:.1f}s"}
-        fields["message_id"] = message_ids.CHILD_FAILED
-        if self._limiter.failing(child.name, f"{child.name} failed: {text}", **fields):
-            self._log_traceback(child, run)
+        Not bounded: two runs at once would be worse than one that is stuck.
+        """
+        reported_stuck = False
+        while not run.ended:
+            now = trio.current_time()
+            if run.stuck(now) and not reported_stuck:
+                reported_stuck = True
+                self._report_stuck(run)
+            await self.changed.wait(at=max(self._inspect(run, now), now + _SHORTEST_NAP))
 
-    def _log_traceback(self, child: Child, run: Incarnation) -> None:
+    def _inspect(self, run: ChildRun, now: float) -> float:
+        """Forget the failures of a healthy run, cancel a frozen one; return when to look again if nothing changes."""
+        healthy_at = (run.started_at or now) + HEALTHY_SECONDS if self._failures_in_a_row else math.inf
+        if now >= healthy_at:
+            self._failures_in_a_row = 0
+            self._limiter.recovered(self.spec.name, f"{self.spec.name} is healthy again")
+            healthy_at = math.inf
+        if self.status(now).frozen:
+            run.cancel(Cause.FROZEN)
+        if run.cancelled_at is not None:
+            return math.inf if run.stuck(now) else run.cancelled_at + UNWIND_SECONDS
+        # One that is idle now may become busy at once and freeze: that far ahead nothing can be due.
+        context = run.context
+        since = {"busy": context.last_progress, "idle": now, "working": context.activity_deadline or now}[context.mode]
+        return min(since + self.spec.progress_deadline, healthy_at)
+
+    def _report_stuck(self, run: ChildRun) -> None:
+        text = "does not end although it was cancelled"
+        log.error(f"{self.spec.name} {text}", message_id=message_ids.CHILD_HANGS, incarnation=run.number)
+        if self.spec.critical:
+            self._escalate(self.spec.name, None, text)
+
+    def _handle_failure(self, run: ChildRun) -> float | None:
+        """Take note of the end of a run; return the delay before the next one, None when there is to be none."""
+        self.run = None
+        text = self._last_error = _explain(self.spec, run)
+        if run.started_at is not None and trio.current_time() - run.started_at >= HEALTHY_SECONDS:
+            self._failures_in_a_row = 0
+        self._failures_in_a_row += 1
+        fields = {"cause": run.cause, "restarts": self._runs - 1}
+        if must_end(run.error, critical=self.spec.critical, in_a_row=self._failures_in_a_row):
+            self._set(ChildState.FAILED)
+            message = f"{self.spec.name} failed for good: {text}"
+            log.error(message, message_id=message_ids.CHILD_FAILED_FOR_GOOD, **fields)
+            self._log_traceback(run)
+            self._escalate(self.spec.name, run.error, text)
+            return None
+        if run.context.has_started or not self.spec.critical:
+            self.settled.set()
+        delay = RESTART_BACKOFF.delay(self._failures_in_a_row, self._chance())
+        self._set(ChildState.BACKOFF)
+        fields |= {"restart_in": f"{delay:.1f}s", "message_id": message_ids.CHILD_FAILED}
+        if self._limiter.failing(self.spec.name, f"{self.spec.name} failed: {text}", **fields):
+            self._log_traceback(run)
+        return delay
+
+    def _log_traceback(self, run: ChildRun) -> None:
         if run.error is not None and is_bug(run.error):
-            log.bug(f"{child.name} has a bug", run.error, message_id=message_ids.BUG, incarnation=child.number)
-
-    async def _stop_after(self, child: Child) -> None:
-        """Stop the members after a failed one, the last first: the keeper starts them again once that one runs."""
-        tail = self._members[self._members.index(child) + 1 :]
-        for other in reversed(tail):
-            run = other.incarnation
-            if run is None:
-                continue
-            await run.finish_work(other.spec.shutdown_timeout)
-            # Not bounded, because two incarnations at once would be worse; the tree reports one that is stuck.
-            await self._bell.until(lambda: run.ended)  # noqa: B023 - awaited before the next turn
-            other.incarnation = None
-            if run.error is not None:
-                message = f"{other.name} failed while being stopped: {summarize(run.error)}"
-                log.warning(message, message_id=message_ids.CHILD_FAILED_STOPPING)
-            never = other.spec.restart is Restart.TEMPORARY
-            self._set(other, ChildState.FAILED if never else ChildState.STOPPED)
+            log.bug(f"{self.spec.name} has a bug", run.error, message_id=message_ids.BUG, incarnation=run.number)
 
 
-def _explain(spec: ChildSpec, run: Incarnation) -> str:
-    """Return one line that says how an incarnation failed."""
+def _explain(spec: ChildSpec, run: ChildRun) -> str:
+    """Return one line that says how a run failed."""
     detail = f": {summarize(run.error)}" if run.error else ""
     match run.cause:
         case Cause.RETURNED:
-            return "returned, which it never should"
+            return "returned although it must run until it is stopped"
         case Cause.START_TIMEOUT:
             return f"did not start within {spec.start_timeout:g} s{detail}"
         case Cause.FROZEN:

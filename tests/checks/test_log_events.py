@@ -13,10 +13,10 @@ from tests.actors.message_catalog import ENTRIES
 from .sources import Module, modules
 
 LEVELS = frozenset({"warning", "error", "exception", "bug"})
-#: What loggers and those who log for others are called, and with which methods they do.
+#: Names of loggers and of limiters, and their methods for warnings and errors.
 LOGGERS = {"log": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
 #: Functions that log without an event, and why.
-WITHOUT = {"supervisor/logs/throttle.py:failing": "whoever calls it names the event, and is looked at for that"}
+WITHOUT = {"supervisor/logs/throttle.py:failing": "its callers name the event, and are checked for it"}
 
 
 def functions(node: ast.AST, path: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -27,8 +27,8 @@ def functions(node: ast.AST, path: str = "") -> Iterator[tuple[str, ast.AST]]:
         yield from functions(child, inner)
 
 
-def speaks(node: ast.AST) -> bool:
-    """Say whether a node is the method of a logger that complains, called or not."""
+def is_complaint(node: ast.AST) -> bool:
+    """Whether a node is a logger's method for warnings and errors, called or not."""
     if not isinstance(node, ast.Attribute):
         return False
     owner = node.value
@@ -37,7 +37,7 @@ def speaks(node: ast.AST) -> bool:
 
 
 def unexplained(module: Module) -> Iterator[tuple[str, int]]:
-    """Yield function and line of each complaint in a module that names no event.
+    """Yield function and line of each warning or error in a module that names no event.
 
     Where the fields or the method are put together before the call, the function has to mention the event somewhere.
     """
@@ -45,7 +45,7 @@ def unexplained(module: Module) -> Iterator[tuple[str, int]]:
     mentions = {name for name, node in nodes if "message_id" in (getattr(node, "arg", ""), getattr(node, "value", ""))}
     calls = {id(node.func): node for _, node in nodes if isinstance(node, ast.Call)}
     for name, node in nodes:
-        if not speaks(node):
+        if not is_complaint(node):
             continue
         call = calls.get(id(node))
         given = [keyword.arg for keyword in call.keywords] if call is not None else [None]

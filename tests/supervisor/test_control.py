@@ -1,4 +1,4 @@
-"""The control socket: verbs, verdicts on reloads, and what a bad client cannot do."""
+"""The control socket: verbs, outcomes of reloads, and what a bad client cannot do."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Daemon:
 
     path: Path
     status: Latest[Status] = field(default_factory=lambda: Latest[Status]("status"))
-    reloads: int = 0
+    reload: Latest[int] = field(default_factory=lambda: Latest[int]("reload"))
 
-    def request_reload(self) -> int:
-        self.reloads += 1
-        return self.reloads
+    @property
+    def reloads(self) -> int:
+        return self.reload.version
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_unix_socket(str(self.path))
@@ -78,7 +78,7 @@ async def served(path: Path) -> AsyncIterator[Daemon]:
 
 
 async def start(context: ActorContext, daemon: Daemon) -> None:
-    await control.run(context, path=daemon.path, status=daemon.status, request_reload=daemon.request_reload)
+    await control.run(context, path=daemon.path, status=daemon.status.reader(), reload=daemon.reload)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ async def test_reload_fails_with_the_reason_when_the_configuration_is_refused(da
     ],
 )
 def test_a_reload_that_leaves_something_out_is_not_ok_and_names_it(status: Status) -> None:
-    outcome = control.verdict(status, 1)
+    outcome = control.reload_outcome(status, 1)
     assert outcome is not None
     assert outcome["ok"] is False
     assert outcome["problems"] == [str(item) for item in (*status.problems, *status.failures)]
@@ -163,7 +163,7 @@ def test_a_reload_that_leaves_something_out_is_not_ok_and_names_it(status: Statu
 
 def test_a_warning_does_not_fail_a_reload() -> None:
     warning = ProblemStatus(message="deprecated", severity="warning")
-    outcome = control.verdict(Status(reload=ReloadStatus(verified=4), problems=(warning,)), 3)
+    outcome = control.reload_outcome(Status(reload=ReloadStatus(verified=4), problems=(warning,)), 3)
     assert outcome is not None
     assert outcome["ok"] is True
 
@@ -171,17 +171,17 @@ def test_a_warning_does_not_fail_a_reload() -> None:
 def test_what_a_tenant_wrote_to_the_api_does_not_fail_a_reload() -> None:
     theirs = ProblemStatus(origin="tenants/blue@17", message="VNI 100 is taken", kind="L3VNI", name="blue")
     failed = FailureStatus(kind="L2VNI", name="green", message="no such bridge", origin="tenants/green@18")
-    outcome = control.verdict(Status(reload=ReloadStatus(verified=4), problems=(theirs,), failures=(failed,)), 3)
+    outcome = control.reload_outcome(Status(reload=ReloadStatus(verified=4), problems=(theirs,), failures=(failed,)), 3)
     assert outcome is not None
     assert (outcome["ok"], outcome["problems"]) == (True, [])
 
 
-def test_an_older_verdict_does_not_decide_a_newer_request() -> None:
-    assert control.verdict(Status(reload=ReloadStatus(verified=2, failed=1)), 3) is None
+def test_an_older_outcome_does_not_decide_a_newer_request() -> None:
+    assert control.reload_outcome(Status(reload=ReloadStatus(verified=2, failed=1)), 3) is None
 
 
 def test_a_reload_asked_of_a_stopping_daemon_fails() -> None:
-    outcome = control.verdict(Status(phase="stopping"), 1)
+    outcome = control.reload_outcome(Status(phase="stopping"), 1)
     assert outcome is not None
     assert outcome["reason"] == "the daemon is stopping"
 
@@ -274,7 +274,7 @@ def test_only_root_this_user_and_its_group_may_connect(uid: int, gids: set[int],
     assert control.may_connect(uid, gids) is allowed
 
 
-async def test_a_stranger_that_reaches_the_socket_is_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_of_another_user_is_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse: Callable[[int, set[int]], bool] = lambda _uid, _gids: False  # noqa: E731
     monkeypatch.setattr(control, "may_connect", refuse)
     assert await daemon.ask({"verb": "reload"}) == [{"error": "permission denied"}]

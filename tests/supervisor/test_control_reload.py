@@ -1,4 +1,4 @@
-"""What becomes of a reload when something of the configuration does not come up: from FRR's answers to the verdict."""
+"""The outcome of a reload when something of the configuration does not come up, derived from FRR's answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actors.report.status_builder import Inputs, Process, compose
 from config.desired import DesiredState
 from config.problems import Origin
 from config.status import Status
-from supervisor.control import verdict
+from supervisor.control import reload_outcome
 from tests.actors.health.examples import applied, desired, observed
 
 REQUEST = 3
@@ -39,12 +39,12 @@ def status_of(state: DesiredState, *, settling: bool) -> Status:
 @pytest.mark.parametrize("origin", [BY_FILE, BY_OBJECT])
 def test_a_reload_is_not_decided_before_a_vni_had_its_time(origin: Origin) -> None:
     status = status_of(requested(origin), settling=True)
-    assert (status.ready, verdict(status, REQUEST)) == (False, None)
+    assert (status.ready, reload_outcome(status, REQUEST)) == (False, None)
 
 
 def test_a_vni_of_a_file_that_does_not_come_up_ends_the_reload_with_its_reason() -> None:
     status = status_of(requested(BY_FILE), settling=False)
-    outcome = verdict(status, REQUEST)
+    outcome = reload_outcome(status, REQUEST)
     assert outcome is not None
     assert (outcome["ok"], outcome["reason"]) == (False, "1 problem(s) remain, everything else is in force")
     assert "bgpd's VRF red has not taken it up" in str(outcome["problems"])
@@ -53,6 +53,6 @@ def test_a_vni_of_a_file_that_does_not_come_up_ends_the_reload_with_its_reason()
 
 
 def test_a_vni_of_an_object_that_does_not_come_up_ends_the_reload_well() -> None:
-    outcome = verdict(status_of(requested(BY_OBJECT), settling=False), REQUEST)
+    outcome = reload_outcome(status_of(requested(BY_OBJECT), settling=False), REQUEST)
     assert outcome is not None
     assert (outcome["ok"], outcome["problems"]) == (True, [])

@@ -1,4 +1,4 @@
-"""How the daemon begins and ends, as seen by whoever started it."""
+"""How the daemon starts and ends, as seen from outside."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_unusable_settings_end_with_the_configuration_exit_code_and_name_the_pla
 ) -> None:
     settings_file.write_text("runDirr: /run/x\n")
     assert run_daemon(settings_file) == EXIT_CONFIG
-    said = capfd.readouterr().err
-    assert f"{settings_file}:1:1" in said
-    assert "runDir" in said
+    logged = capfd.readouterr().err
+    assert f"{settings_file}:1:1" in logged
+    assert "runDir" in logged
 
 
 def test_a_second_instance_is_refused_and_names_the_first(

@@ -1,42 +1,69 @@
-"""The composition root: one acyclic machine, and no secrets of its own."""
+"""The composition root: data flows one way, and each child gets what its actor needs."""
 
 from __future__ import annotations
 
+import inspect
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from config.settings import Settings
+from config.status import Status
 from supervisor.process.sd_notify import Notifier
+from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
-from supervisor.wiring import Tree, actor_status
+from supervisor.runtime.graph import GraphError
+from supervisor.wiring import COMMANDS, Daemon, actor_status
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def daemon(tmp_path: Path) -> Daemon:
     settings = Settings(run_dir=tmp_path / "run", state_dir=tmp_path / "state")
-    return Tree(settings, settings_file=tmp_path / "openperouter.yaml", version="0", notifier=Notifier())
+    return Daemon(settings, settings_file=tmp_path / "openperouter.yaml", notifier=Notifier())
 
 
-def test_data_flows_one_way_from_files_to_status(tree: Tree) -> None:
-    lines = str(tree.graph).splitlines()
+def test_data_flows_one_way_from_files_to_status(daemon: Daemon) -> None:
+    lines = str(daemon.graph).splitlines()
     assert "static_config -> [static] -> report, desired, mirror, crd_watch" in lines
-    assert "api_wait -> [access] -> report, announce, mirror, crd_watch" in lines
-    assert "crd_watch -> [api] -> report, desired, announce, mirror" in lines
-    assert "desired -> [desired] -> report, health, frr, announce" in lines
-    assert "frr -> [frr] -> report, health, netlink, announce" in lines
-    assert "netlink -> [kernel] -> report, health, announce" in lines
-    assert "health -> [health] -> report, announce" in lines
+    assert "api_wait -> [access] -> report, status_writer, mirror, crd_watch" in lines
+    assert "crd_watch -> [api] -> report, desired, status_writer, mirror" in lines
+    assert "desired -> [desired] -> report, health, frr, status_writer" in lines
+    assert "frr -> [frr] -> report, health, netlink, status_writer" in lines
+    assert "netlink -> [kernel] -> report, health, status_writer" in lines
+    assert "health -> [health] -> report, status_writer" in lines
     assert "report -> [status] -> control, systemd" in lines
+    assert "(outside) -> [children] -> report" in lines
 
 
-async def test_every_child_that_decides_about_the_router_is_critical(tree: Tree) -> None:
-    critical = {child.name for child in tree.snapshot() if child.critical}
+def test_the_reload_command_is_the_only_way_against_the_flow(daemon: Daemon) -> None:
+    assert "(outside), control (command) -> [reload] -> systemd, static_config" in str(daemon.graph).splitlines()
+    assert {("control", "reload")} == COMMANDS
+    with pytest.raises(GraphError, match="control commands through reload, which is not declared"):
+        daemon.graph.check(commands=())
+
+
+async def test_each_child_has_all_that_its_actor_needs(daemon: Daemon) -> None:
+    for spec in daemon.children():
+        inspect.signature(spec.body()).bind(ActorContext(spec.name))
+
+
+async def test_a_child_s_next_run_reads_its_channels_from_the_newest_value_on(daemon: Daemon) -> None:
+    [spec] = [spec for spec in daemon.children() if spec.name == "systemd"]
+    daemon.channels.status.set(Status(summary="ready"))
+    for _ in range(2):
+        body = spec.body()
+        assert isinstance(body, partial)
+        assert body.keywords["status"].take() == Status(summary="ready")
+
+
+async def test_every_child_that_decides_about_the_router_is_critical(daemon: Daemon) -> None:
+    critical = {child.name for child in daemon.supervisor.snapshot() if child.critical}
     assert critical == {"watchdog", "systemd", "report", "health", "netlink", "frr", "desired", "static_config"}
 
 
-async def test_readers_start_before_what_sets_them_in_motion(tree: Tree) -> None:
-    names = [child.name for child in tree.snapshot()]
+async def test_readers_start_before_what_sets_them_in_motion(daemon: Daemon) -> None:
+    names = [child.name for child in daemon.supervisor.snapshot()]
     assert names.index("netlink") < names.index("frr") < names.index("desired") < names.index("static_config")
 
 

@@ -1,4 +1,4 @@
-"""What systemd is told, and when."""
+"""What is reported to systemd, and when."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.systemd.actor import EXTEND_EVERY_SECONDS, PATIENCE_SECONDS, Handshake, run
 from config.status import ReloadStatus, Status
+from supervisor.process.sd_notify import Notifier
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 
 
-class Recorder:
-    """Stands in for sd_notify: keeps what was said, in order."""
+class Recorder(Notifier):
+    """Stands in for sd_notify: keeps what was sent, in order."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        super().__init__()
+        self.sent: list[str] = []
 
     def ready(self) -> None:
-        self.said.append("READY")
+        self.sent.append("READY")
 
     def reloading(self) -> None:
-        self.said.append("RELOADING")
+        self.sent.append("RELOADING")
 
     def status(self, text: str) -> None:
-        self.said.append(f"STATUS {text}")
+        self.sent.append(f"STATUS {text}")
 
     def extend_timeout(self, seconds: float) -> None:
-        self.said.append("EXTEND")
+        self.sent.append("EXTEND")
 
-    def heard(self, word: str) -> int:
-        return self.said.count(word)
+    def count(self, word: str) -> int:
+        return self.sent.count(word)
 
 
 class Scene:
@@ -53,7 +55,7 @@ class Scene:
             reload=self.reload.reader(),
         )
 
-    async def say(self, status: Status) -> None:
+    async def publish(self, status: Status) -> None:
         self.status.set(status)
         await wait_all_tasks_blocked()
 
@@ -69,12 +71,12 @@ READY = Status(summary="ready: 1 session up", ready=True, phase="running")
 async def test_ready_is_sent_once_and_only_when_the_status_is_ready(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
-    await scene.say(STARTING)
-    assert scene.notifier.heard("READY") == 0
-    await scene.say(READY)
-    await scene.say(replace(READY, summary="ready: 2 sessions up"))
-    assert scene.notifier.heard("READY") == 1
-    assert scene.notifier.said[-1] == "STATUS ready: 2 sessions up"
+    await scene.publish(STARTING)
+    assert scene.notifier.count("READY") == 0
+    await scene.publish(READY)
+    await scene.publish(replace(READY, summary="ready: 2 sessions up"))
+    assert scene.notifier.count("READY") == 1
+    assert scene.notifier.sent[-1] == "STATUS ready: 2 sessions up"
 
 
 async def test_the_start_timeout_is_extended_until_ready_and_no_longer(
@@ -83,29 +85,29 @@ async def test_the_start_timeout_is_extended_until_ready_and_no_longer(
     scene = Scene()
     nursery.start_soon(scene.play)
     await trio.sleep(EXTEND_EVERY_SECONDS * 5.5)
-    assert scene.notifier.heard("EXTEND") >= 5
+    assert scene.notifier.count("EXTEND") >= 5
     scene.status.set(READY)
     await trio.sleep(1)
-    count = scene.notifier.heard("EXTEND")
+    count = scene.notifier.count("EXTEND")
     await trio.sleep(EXTEND_EVERY_SECONDS * 5)
-    assert scene.notifier.heard("EXTEND") == count
+    assert scene.notifier.count("EXTEND") == count
 
 
-async def test_a_start_that_waits_for_ever_ends_in_a_status_that_says_so(
+async def test_a_start_that_takes_too_long_ends_with_a_late_status(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
     scene.status.set(STARTING)
     await trio.sleep(PATIENCE_SECONDS - 1)
-    assert scene.notifier.heard("READY") == 0
+    assert scene.notifier.count("READY") == 0
     await trio.sleep(1 + EXTEND_EVERY_SECONDS)
-    assert scene.notifier.heard("READY") == 1
-    assert scene.notifier.said[-2:] == ["STATUS late: waiting for FRR", "READY"]
-    count = scene.notifier.heard("EXTEND")
+    assert scene.notifier.count("READY") == 1
+    assert scene.notifier.sent[-2:] == ["STATUS late: waiting for FRR", "READY"]
+    count = scene.notifier.count("EXTEND")
     await trio.sleep(PATIENCE_SECONDS)
-    assert scene.notifier.heard("READY") == 1
-    assert scene.notifier.heard("EXTEND") == count
+    assert scene.notifier.count("READY") == 1
+    assert scene.notifier.count("EXTEND") == count
 
 
 async def test_what_comes_into_force_late_is_not_a_second_start(
@@ -117,11 +119,11 @@ async def test_what_comes_into_force_late_is_not_a_second_start(
     await trio.sleep(PATIENCE_SECONDS + EXTEND_EVERY_SECONDS)
     scene.status.set(READY)
     await trio.sleep(1)
-    assert scene.notifier.heard("STATUS ready: 1 session up") == 1
-    assert scene.notifier.heard("READY") == 1
+    assert scene.notifier.count("STATUS ready: 1 session up") == 1
+    assert scene.notifier.count("READY") == 1
 
 
-async def test_a_restarted_actor_has_no_more_patience_than_the_first(
+async def test_a_restarted_actor_does_not_wait_longer_than_the_first(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     scene = Scene()
@@ -130,64 +132,66 @@ async def test_a_restarted_actor_has_no_more_patience_than_the_first(
         await scene.play()
     nursery.start_soon(scene.play)
     await trio.sleep(1 + EXTEND_EVERY_SECONDS)
-    assert scene.notifier.heard("READY") == 1
+    assert scene.notifier.count("READY") == 1
 
 
-async def test_one_that_says_nothing_is_left_to_systemd(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_without_any_status_the_start_is_left_to_systemd(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
     await trio.sleep(2 * PATIENCE_SECONDS)
-    assert scene.notifier.heard("READY") == 0
-    assert scene.notifier.heard("EXTEND") <= PATIENCE_SECONDS / EXTEND_EVERY_SECONDS
+    assert scene.notifier.count("READY") == 0
+    assert scene.notifier.count("EXTEND") <= PATIENCE_SECONDS / EXTEND_EVERY_SECONDS
 
 
 async def test_a_reload_is_announced_and_answered_when_it_is_verified(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
-    await scene.say(READY)
+    await scene.publish(READY)
     await scene.request(1)
-    assert scene.notifier.heard("RELOADING") == 1
-    assert scene.notifier.heard("READY") == 1
-    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
-    assert scene.notifier.heard("READY") == 2
+    assert scene.notifier.count("RELOADING") == 1
+    assert scene.notifier.count("READY") == 1
+    await scene.publish(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.count("READY") == 2
 
 
 async def test_a_failed_reload_is_answered_too(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
-    await scene.say(READY)
+    await scene.publish(READY)
     await scene.request(1)
-    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, failed=1, reason="refused")))
-    assert scene.notifier.heard("READY") == 2
+    await scene.publish(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, failed=1, reason="refused")))
+    assert scene.notifier.count("READY") == 2
 
 
 async def test_a_status_of_before_the_reload_does_not_answer_it(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
-    await scene.say(READY)
+    await scene.publish(READY)
     await scene.request(2)
-    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
-    assert scene.notifier.heard("READY") == 1
+    await scene.publish(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.count("READY") == 1
 
 
 async def test_a_reload_before_ready_needs_no_announcement(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)
     await scene.request(1)
-    await scene.say(READY)
-    assert scene.notifier.heard("RELOADING") == 0
-    assert scene.notifier.heard("READY") == 1
+    await scene.publish(READY)
+    assert scene.notifier.count("RELOADING") == 0
+    assert scene.notifier.count("READY") == 1
 
 
 async def test_a_restarted_actor_does_not_send_ready_again_but_finishes_the_reload(nursery: trio.Nursery) -> None:
     scene = Scene()
     async with trio.open_nursery() as first:
         first.start_soon(scene.play)
-        await scene.say(READY)
+        await scene.publish(READY)
         await scene.request(1)
         first.cancel_scope.cancel()
     nursery.start_soon(scene.play)
     await wait_all_tasks_blocked()
-    assert scene.notifier.heard("RELOADING") == 1
-    await scene.say(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
-    assert scene.notifier.heard("READY") == 2
+    assert scene.notifier.count("RELOADING") == 1
+    await scene.publish(replace(READY, reload=ReloadStatus(requested=1, taken_in=1, verified=1)))
+    assert scene.notifier.count("READY") == 2

@@ -1,4 +1,4 @@
-"""Log lines carry fields, reach whoever listens, and never block or kill the daemon."""
+"""Log lines carry fields, reach the journal, a terminal or a pipe, and never block or end the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.logs import sinks
+from supervisor.logs import logger, sinks
 from supervisor.logs.logger import Log, configure, get_logger, journal_name
 
 Run = Callable[[], str]
@@ -88,7 +88,7 @@ def test_an_unknown_level_is_refused() -> None:
         configure("loud")
 
 
-def test_libraries_are_heard_from_warning_on(stderr_file: Path) -> None:
+def test_libraries_are_logged_from_warning_on(stderr_file: Path) -> None:
     configure("debug")
     logging.getLogger("pyroute2").info("chatter")
     logging.getLogger("pyroute2").warning("trouble")
@@ -138,7 +138,7 @@ def test_the_journal_without_its_library_gets_priorities_on_every_line(
     assert all(line.startswith("<3>") for line in lines[1:])
 
 
-def test_a_stale_journal_stream_is_not_believed(stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_journal_stream_is_ignored(stderr_file: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", "1:2")
     configure("info")
     log.info("hello")
@@ -212,22 +212,31 @@ def test_field_names_become_what_the_journal_accepts(key: str, name: str) -> Non
     assert len(journal_name(key * 100)) <= 64
 
 
-def test_a_closed_standard_error_kills_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def dropped() -> int:
+    """Return how many lines the installed sink has dropped."""
+    [handler] = [handler for handler in logging.getLogger().handlers if isinstance(handler, logger._Handler)]
+    assert isinstance(handler._sink, sinks.StderrSink)
+    return handler._sink.dropped
+
+
+def test_a_closed_standard_error_drops_lines(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(writing)
     monkeypatch.setattr(sinks, "STDERR", writing)
     configure("info")
-    log.error("nobody hears this")
+    log.error("dropped")
+    assert dropped() == 1
     os.close(reading)
 
 
-def test_a_broken_pipe_kills_nobody(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_pipe_drops_lines(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     monkeypatch.setattr(sinks, "STDERR", writing)
     configure("info")
     for _ in range(3):
-        log.error("nobody hears this")
+        log.error("dropped")
+    assert dropped() == 3
     os.close(writing)
 
 

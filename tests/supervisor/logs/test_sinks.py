@@ -1,4 +1,4 @@
-"""Sinks drop lines rather than wait, count them, and say so afterwards."""
+"""Sinks drop lines rather than wait, count them, and report the number afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fill(sink: StderrSink) -> int:
 
 
 @pytest.mark.timeout(20)
-def test_a_full_pipe_drops_lines_and_tells_how_many_when_there_is_room() -> None:
+def test_a_full_pipe_drops_lines_and_reports_how_many_when_there_is_room() -> None:
     reading, writing = os.pipe()
     sink = StderrSink(prefix_priority=True, descriptor=writing)
     assert fill(sink) > 10

@@ -1,4 +1,4 @@
-"""Repeated warnings are said first, then rarely, then once more at the end."""
+"""Repeated warnings are logged at first, then rarely, then once more at the end."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ def test_subjects_do_not_disturb_one_another(limiter: RepeatLimiter) -> None:
     assert limiter.failing("frr", "no answer")
 
 
-def test_the_end_is_said_once_with_the_count_and_the_duration(
-    limiter: RepeatLimiter, log: Recorder, clock: Clock
-) -> None:
+def test_the_end_is_logged_with_the_count_and_the_duration(limiter: RepeatLimiter, log: Recorder, clock: Clock) -> None:
     assert not limiter.recovered("api", "answers again")
     for _ in range(3):
         limiter.failing("api", "no answer")
@@ -87,7 +85,7 @@ def test_the_end_is_said_once_with_the_count_and_the_duration(
     assert log.lines[-1] == ("info", "answers again", {"failures": 3, "failing_seconds": 30})
 
 
-def test_a_new_episode_starts_afresh(limiter: RepeatLimiter) -> None:
+def test_a_new_episode_starts_from_zero(limiter: RepeatLimiter) -> None:
     limiter.failing("api", "no answer")
     limiter.recovered("api", "answers again")
     assert limiter.failing("api", "no answer")

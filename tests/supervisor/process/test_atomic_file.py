@@ -63,7 +63,7 @@ def test_mode_and_owner_are_final_before_the_first_byte(tmp_path: Path, monkeypa
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
-def test_the_file_can_belong_to_somebody_else(tmp_path: Path) -> None:
+def test_the_file_can_belong_to_another_user(tmp_path: Path) -> None:
     write_atomic(tmp_path / "frr.conf", "x", mode=0o640, owner=(65534, 65534))
     status = (tmp_path / "frr.conf").stat()
     assert (status.st_uid, status.st_gid) == (65534, 65534)

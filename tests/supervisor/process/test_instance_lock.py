@@ -41,7 +41,7 @@ def test_the_lock_file_names_its_holder(tmp_path: Path) -> None:
         assert path.read_text() == f"{os.getpid()}\n"
 
 
-def test_a_second_instance_is_refused_and_told_who_is_first(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_a_second_instance_is_refused_and_names_the_first(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(AlreadyRunningFault) as caught, single_instance(tmp_path):
         pass
     assert f"pid {holder.pid} (" in str(caught.value)

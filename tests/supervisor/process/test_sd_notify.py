@@ -1,4 +1,4 @@
-"""systemd hears the right datagrams; a missing, broken or full socket hurts nobody."""
+"""systemd receives the right datagrams; a missing, broken or full socket does no harm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Systemd:
         self.socket.bind(address)
         self.socket.setblocking(False)
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         datagrams = []
         while True:
             try:
@@ -48,7 +48,7 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
     notifier.stopping()
     notifier.failing(78)
     notifier.failing(71, errno=19)
-    assert systemd.heard() == [
+    assert systemd.received() == [
         "READY=1",
         "STATUS=routing 3 VNIs",
         "WATCHDOG=1",
@@ -62,7 +62,7 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
 def test_reloading_carries_the_monotonic_time_in_the_same_datagram(systemd: Systemd) -> None:
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     Notifier().reloading()
-    (datagram,) = systemd.heard()
+    (datagram,) = systemd.received()
     match = re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=(\d+)", datagram)
     assert match
     assert before <= int(match[1]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -72,14 +72,14 @@ def test_a_status_is_sent_only_when_it_changes(systemd: Systemd) -> None:
     notifier = Notifier()
     for text in ("a", "a", "b", "a"):
         notifier.status(text)
-    assert systemd.heard() == ["STATUS=a", "STATUS=b", "STATUS=a"]
+    assert systemd.received() == ["STATUS=a", "STATUS=b", "STATUS=a"]
 
 
 def test_a_status_is_one_bounded_line_of_utf_8(systemd: Systemd) -> None:
     notifier = Notifier()
     notifier.status("größer\nREADY=1\r\n  →")
     notifier.status("é" * 10_000)
-    first, second = systemd.heard()
+    first, second = systemd.received()
     assert first == "STATUS=größer READY=1 →"
     assert second == f"STATUS={'é' * (STATUS_LENGTH - 1)}…"
 
@@ -89,7 +89,7 @@ def test_an_abstract_socket_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
     end = Systemd(f"\0{name}")
     Notifier().ready()
-    assert end.heard() == ["READY=1"]
+    assert end.received() == ["READY=1"]
     end.socket.close()
 
 
@@ -103,7 +103,7 @@ def everything(notifier: Notifier) -> None:
     notifier.failing(1)
 
 
-@pytest.mark.parametrize("value", [None, "", "relative/nonsense", "/nonexistent/notify", "/" + "x" * 500])
+@pytest.mark.parametrize("value", [None, "", "relative/path", "/nonexistent/notify", "/" + "x" * 500])
 def test_without_a_usable_socket_nothing_happens(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     if value is None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
@@ -116,16 +116,16 @@ def test_without_a_usable_socket_nothing_happens(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.timeout(10)
-def test_a_full_socket_blocks_nobody_and_what_systemd_waits_for_is_sent_later(systemd: Systemd) -> None:
+def test_a_full_socket_does_not_block_and_what_systemd_waits_for_is_sent_later(systemd: Systemd) -> None:
     notifier = Notifier()
     for _ in range(10_000):
         notifier.watchdog()
     notifier.status("lost for now")
     notifier.ready()
     notifier.stopping()
-    assert "READY=1" not in systemd.heard()
+    assert "READY=1" not in systemd.received()
     notifier.status("lost for now")
-    assert systemd.heard() == ["READY=1", "STOPPING=1", "STATUS=lost for now"]
+    assert systemd.received() == ["READY=1", "STOPPING=1", "STATUS=lost for now"]
 
 
 def test_a_socket_that_came_back_is_found_again(systemd: Systemd, tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_a_socket_that_came_back_is_found_again(systemd: Systemd, tmp_path: Path
     notifier.ready()
     again = Systemd(str(tmp_path / "notify"))
     notifier.watchdog()
-    assert again.heard() == ["READY=1", "WATCHDOG=1"]
+    assert again.received() == ["READY=1", "WATCHDOG=1"]
     again.socket.close()

@@ -1,4 +1,4 @@
-"""Signals are taken one after another; real signals, sent to this process."""
+"""Signals are handled one after another; the tests send real ones to this process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from supervisor.process.signals import Started, handle_signals, request_reload
+from supervisor.process.signals import handle_signals, request_reload
 from supervisor.runtime.channel import Latest
 from supervisor.runtime.tree import Supervisor
 from tests.supervisor.runtime.trees import Diary, healthy, spec
@@ -20,11 +21,7 @@ from tests.supervisor.runtime.trees import Diary, healthy, spec
 @asynccontextmanager
 async def handling(stops: list[str], reload: Latest[int]) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
-
-        async def handle(*, task_status: Started) -> None:
-            await handle_signals(stop=lambda: stops.append("stop"), reload=reload, task_status=task_status)
-
-        await nursery.start(handle)
+        await nursery.start(partial(handle_signals, stop=lambda: stops.append("stop"), reload=reload))
         yield
         nursery.cancel_scope.cancel()
 
@@ -90,11 +87,7 @@ def test_requests_are_numbered_from_one() -> None:
 async def test_a_signal_stops_a_real_tree(autojump_clock: MockClock, diary: Diary) -> None:
     supervisor = Supervisor([spec("a", healthy(diary))])
     async with trio.open_nursery() as nursery:
-
-        async def handle(*, task_status: Started) -> None:
-            await handle_signals(stop=supervisor.stop, reload=Latest("reload"), task_status=task_status)
-
-        await nursery.start(handle)
+        await nursery.start(partial(handle_signals, stop=supervisor.stop, reload=Latest[int]("reload")))
         nursery.start_soon(lambda: trio.to_thread.run_sync(os.kill, os.getpid(), signal.SIGTERM))
         ending = await supervisor.run()
         nursery.cancel_scope.cancel()

@@ -28,7 +28,7 @@ def alive(pid: int) -> bool:
 async def until_dead(pid: int) -> None:
     """Wait for a killed process to go; the test's own timeout bounds it."""
     with trio.fail_after(10):
-        while alive(pid):  # noqa: ASYNC110 - the kernel gives no event for somebody else's child
+        while alive(pid):  # noqa: ASYNC110 - the kernel gives no event for another process's child
             await trio.sleep(0.01)
 
 

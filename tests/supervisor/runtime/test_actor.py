@@ -1,4 +1,4 @@
-"""A context records what its actor says, and restores what it said before."""
+"""A context records what its actor reports, and restores the state before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from supervisor.runtime.actor import ActorContext
 
 
-async def test_started_is_said_once_and_counts_as_progress(autojump_clock: MockClock) -> None:
+async def test_a_start_is_reported_once_and_counts_as_progress(autojump_clock: MockClock) -> None:
     calls: list[str] = []
     ctx = ActorContext("a", on_started=lambda: calls.append("started"))
     await trio.sleep(5)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from supervisor.runtime.channel import Latest, Mailbox, wait_any
+from supervisor.runtime.channel import Latest, wait_any
 
 
 async def test_a_new_reader_sees_the_current_value_at_once() -> None:
@@ -147,36 +144,3 @@ async def test_waiting_for_any_can_be_cancelled(autojump_clock: MockClock) -> No
     with trio.move_on_after(1) as scope:
         await wait_any(Latest[int]("one").reader(), Latest[int]("two").reader())
     assert scope.cancelled_caught
-
-
-async def test_a_full_mailbox_refuses_and_keeps_what_it_has() -> None:
-    box: Mailbox[int] = Mailbox("b", 2)
-    assert [box.offer(n) for n in range(3)] == [True, True, False]
-    assert (box.depth, box.peak) == (2, 2)
-    assert [await box.receive() for _ in range(2)] == [0, 1]
-    assert (box.depth, box.peak) == (0, 2)
-
-
-async def test_putting_into_a_full_mailbox_waits_for_room(autojump_clock: MockClock) -> None:
-    box: Mailbox[int] = Mailbox("b", 1)
-    await box.put(1)
-    with trio.move_on_after(1) as scope:
-        await box.put(2)
-    assert scope.cancelled_caught
-    assert await box.receive() == 1
-    await box.put(3)
-    assert await box.receive() == 3
-
-
-async def test_a_mailbox_survives_a_reader_that_died_waiting(autojump_clock: MockClock) -> None:
-    box: Mailbox[int] = Mailbox("b", 1)
-    with trio.move_on_after(1):
-        await box.receive()
-    assert box.offer(1)
-    assert await box.receive() == 1
-
-
-@pytest.mark.parametrize("capacity", [0, -1, math.inf])
-def test_a_mailbox_is_bounded(capacity: float) -> None:
-    with pytest.raises(ValueError, match="capacity"):
-        Mailbox("b", capacity)  # type: ignore[arg-type]  # the point

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
-from supervisor.runtime.restart_policy import Backoff, Cause, Intensity, Restart, Verdict, cause_of, decide, may_retry
+from supervisor.runtime.restart_policy import Backoff, Cause, cause_of, may_retry, must_end
 
-FAILURES = [Cause.FAULT, Cause.BUG, Cause.FROZEN, Cause.START_TIMEOUT]
 ERRORS = st.sampled_from(
     [None, KernelFault(), ConfigFault(), ValueError(), ExceptionGroup("", [ValueError(), ConfigFault()])]
 )
@@ -50,63 +49,29 @@ def test_the_default_delays_are_half_a_second_doubled_up_to_thirty_plus_or_minus
     assert [backoff.delay(n, 0.5) for n in range(1, 9)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert backoff.delay(1, 0) == 0.4
     assert backoff.delay(100, 0.999_999) == pytest.approx(36, abs=0.001)
-    assert backoff.reset_after == 60
+
+
+@pytest.mark.parametrize("wrong", [{"first": 0}, {"first": 31}, {"factor": 0.5}, {"jitter": 1}, {"jitter": -0.1}])
+def test_an_impossible_backoff_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="invalid"):
+        Backoff(**wrong)
+
+
+@given(ERRORS, st.integers(1, 10_000))
+def test_a_child_that_is_not_critical_never_ends_the_tree(error: BaseException | None, in_a_row: int) -> None:
+    assert not must_end(error, critical=False, in_a_row=in_a_row)
 
 
 @pytest.mark.parametrize(
-    "nonsense", [{"first": 0}, {"first": 31}, {"factor": 0.5}, {"jitter": 1}, {"jitter": -0.1}, {"reset_after": 0}]
+    "error", [None, KernelFault(), ValueError(), ExceptionGroup("", [KernelFault(), ValueError()])]
 )
-def test_a_nonsensical_backoff_is_refused(nonsense: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="nonsense"):
-        Backoff(**nonsense)
+def test_a_critical_child_may_need_five_restarts_in_a_row_and_no_more(error: BaseException | None) -> None:
+    assert [must_end(error, critical=True, in_a_row=n) for n in range(1, 8)] == [False] * 5 + [True] * 2
 
 
-def test_intensity_counts_only_within_its_period() -> None:
-    intensity = Intensity(restarts=2, period=60)
-    assert not intensity.exceeded([0, 10], 1, now=10)
-    assert intensity.exceeded([0, 10, 59], 1, now=59)
-    assert not intensity.exceeded([0, 10, 60], 1, now=60)
-
-
-def test_intensity_counts_failures_in_a_row_however_slow() -> None:
-    assert Intensity(restarts=2, period=60).exceeded([0, 1000, 2000], 3, now=2000)
-    assert not Intensity(restarts=2, period=60).exceeded([0, 1000, 2000], 2, now=2000)
-
-
-@given(st.sampled_from(FAILURES), ERRORS, st.booleans())
-def test_a_permanent_child_that_is_not_critical_is_always_restarted(
-    cause: Cause, error: BaseException | None, exceeded: bool
-) -> None:
-    assert decide(Restart.PERMANENT, cause, critical=False, exceeded=exceeded, error=error) is Verdict.RESTART
-
-
-@given(st.sampled_from([Restart.PERMANENT, Restart.TRANSIENT]), st.sampled_from(FAILURES))
-def test_a_critical_child_is_restarted_until_its_intensity_is_exceeded(restart: Restart, cause: Cause) -> None:
-    assert decide(restart, cause, critical=True) is Verdict.RESTART
-    assert decide(restart, cause, critical=True, exceeded=True) is Verdict.ESCALATE
-
-
-@given(st.sampled_from(list(Restart)))
-def test_a_fault_that_retrying_cannot_help_ends_the_tree_if_the_child_is_critical(restart: Restart) -> None:
+def test_a_fault_that_retrying_cannot_help_ends_the_tree_if_the_child_is_critical() -> None:
     error = ExceptionGroup("", [KernelFault(), ConfigFault()])
-    assert decide(restart, Cause.FAULT, critical=True, error=error) is Verdict.ESCALATE
-
-
-@given(st.booleans(), st.booleans())
-def test_returning_is_a_failure_for_a_permanent_child_only(critical: bool, exceeded: bool) -> None:
-    for restart in (Restart.TRANSIENT, Restart.TEMPORARY):
-        assert decide(restart, Cause.RETURNED, critical=critical, exceeded=exceeded) is Verdict.FINISH
-    assert decide(Restart.PERMANENT, Cause.RETURNED, critical=False) is Verdict.RESTART
-    assert decide(Restart.PERMANENT, Cause.RETURNED, critical=True, exceeded=True) is Verdict.ESCALATE
-
-
-@given(st.sampled_from([*FAILURES, Cause.RETURNED]), ERRORS, st.booleans(), st.booleans())
-def test_a_temporary_child_is_never_restarted(
-    cause: Cause, error: BaseException | None, critical: bool, exceeded: bool
-) -> None:
-    verdict = decide(Restart.TEMPORARY, cause, critical=critical, exceeded=exceeded, error=error)
-    assert verdict is not Verdict.RESTART
-    assert verdict is not Verdict.ESCALATE or critical
+    assert must_end(error, critical=True, in_a_row=1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""systemd is petted while the critical children are well, and only then."""
+"""systemd's watchdog is notified while the critical children work, and only then."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.runtime.watchdog import complaint, current_period, period_from, run
 
-WELL = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle", progress_deadline=60)
-FROZEN = replace(WELL, mode="busy", progress_age=61)
-OVERDUE = replace(WELL, mode="working", activity="frr-reload", activity_remaining=-61)
+WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle", progress_deadline=60)
+FROZEN = replace(WORKS, mode="busy", progress_age=61)
+OVERDUE = replace(WORKS, mode="working", activity="frr-reload", activity_remaining=-61)
 
 
 @dataclass
-class Dog:
-    pets: list[float] = field(default_factory=list)
+class Watchdog:
+    """Records when it was notified."""
 
-    def watchdog(self) -> None:
-        self.pets.append(trio.current_time())
+    notified: list[float] = field(default_factory=list)
+
+    def notify(self) -> None:
+        self.notified.append(trio.current_time())
 
 
 @pytest.mark.parametrize(
     "status",
     [
-        WELL,
-        replace(WELL, progress_age=1e9),
+        WORKS,
+        replace(WORKS, progress_age=1e9),
         replace(FROZEN, progress_age=59),
         replace(FROZEN, critical=False),
         replace(OVERDUE, activity_remaining=100.0, progress_age=1e9),
-        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF, ChildState.FINISHED)),
+        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
     ],
 )
-def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_well(status: ChildStatus) -> None:
+def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_fine(status: ChildStatus) -> None:
     assert complaint([status]) is None
 
 
@@ -45,65 +47,65 @@ def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_well(statu
     [
         (FROZEN, "frr made no progress for 61 s"),
         (OVERDUE, "frr is overdue in: frr-reload"),
-        (replace(WELL, stuck=True, state=ChildState.STOPPING), "frr does not end"),
-        (replace(WELL, state=ChildState.FAILED, last_error="no"), "frr failed: no"),
+        (replace(WORKS, stuck=True, state=ChildState.STOPPING), "frr does not end"),
+        (replace(WORKS, state=ChildState.FAILED, last_error="no"), "frr failed: no"),
     ],
 )
-def test_a_critical_child_that_is_not_well_is_named(status: ChildStatus, words: str) -> None:
-    assert words in (complaint([WELL, status]) or "")
+def test_a_critical_child_that_does_not_work_is_named(status: ChildStatus, words: str) -> None:
+    assert words in (complaint([WORKS, status]) or "")
 
 
-async def test_pets_come_at_once_and_then_every_quarter_of_the_period(autojump_clock: MockClock) -> None:
-    dog = Dog()
+async def test_notifications_come_at_once_and_then_every_quarter_of_the_period(autojump_clock: MockClock) -> None:
+    systemd = Watchdog()
     with trio.move_on_after(100):
-        await run(ActorContext("watchdog"), notifier=dog, snapshot=lambda: [WELL], period=60)
-    assert dog.pets == [0, 15, 30, 45, 60, 75, 90]
+        await run(ActorContext("watchdog"), notify=systemd.notify, snapshot=lambda: [WORKS], period=60)
+    assert systemd.notified == [0, 15, 30, 45, 60, 75, 90]
 
 
-async def test_petting_stops_while_a_child_is_frozen_and_says_so_once_each_way(
+async def test_notifications_stop_while_a_child_is_frozen_and_each_change_is_logged_once(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="openperouter")
-    dog = Dog()
+    systemd = Watchdog()
 
     def snapshot() -> list[ChildStatus]:
-        return [FROZEN if 20 < trio.current_time() < 70 else WELL]
+        return [FROZEN if 20 < trio.current_time() < 70 else WORKS]
 
     with trio.move_on_after(100):
-        await run(ActorContext("watchdog"), notifier=dog, snapshot=snapshot, period=60)
-    assert dog.pets == [0, 15, 75, 90]
+        await run(ActorContext("watchdog"), notify=systemd.notify, snapshot=snapshot, period=60)
+    assert systemd.notified == [0, 15, 75, 90]
     assert [record.getMessage() for record in caplog.records] == [
-        "not petting systemd's watchdog any more",
-        "petting systemd's watchdog again",
+        "no longer notifying systemd's watchdog",
+        "notifying systemd's watchdog again",
     ]
 
 
-async def test_a_pet_is_withheld_when_the_event_loop_was_late(mock_clock: MockClock) -> None:
-    dog = Dog()
+async def test_a_notification_is_withheld_when_the_event_loop_was_late(mock_clock: MockClock) -> None:
+    systemd = Watchdog()
     async with trio.open_nursery() as nursery:
 
-        async def pet() -> None:
-            await run(ActorContext("watchdog"), notifier=dog, snapshot=lambda: [WELL], period=60)
+        async def keep_notifying() -> None:
+            await run(ActorContext("watchdog"), notify=systemd.notify, snapshot=lambda: [WORKS], period=60)
 
-        nursery.start_soon(pet)
+        nursery.start_soon(keep_notifying)
         for seconds in (15, 29, 31, 15):
             await wait_all_tasks_blocked()
             mock_clock.jump(seconds)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert dog.pets == [0, 15, 44, 90]
+    assert systemd.notified == [0, 15, 44, 90]
 
 
-async def test_without_a_period_nothing_is_petted_and_the_child_is_idle(autojump_clock: MockClock) -> None:
-    dog, ctx = Dog(), ActorContext("watchdog")
+async def test_without_a_period_nothing_is_notified_and_the_child_is_idle(autojump_clock: MockClock) -> None:
+    systemd, ctx = Watchdog(), ActorContext("watchdog")
     async with trio.open_nursery() as nursery:
 
-        async def pet() -> None:
-            await run(ctx, notifier=dog, snapshot=lambda: [WELL], period=None)
+        async def keep_notifying() -> None:
+            await run(ctx, notify=systemd.notify, snapshot=lambda: [WORKS], period=None)
 
-        nursery.start_soon(pet)
+        nursery.start_soon(keep_notifying)
         await trio.sleep(1000)
-        assert (ctx.has_started, ctx.mode, dog.pets) == (True, "idle", [])
+        assert (ctx.has_started, ctx.mode, systemd.notified) == (True, "idle", [])
         nursery.cancel_scope.cancel()
 
 
@@ -118,7 +120,9 @@ async def test_without_a_period_nothing_is_petted_and_the_child_is_idle(autojump
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_the_period_is_what_systemd_asks_of_this_process(environment: dict[str, str], period: float | None) -> None:
+def test_the_period_is_the_one_that_systemd_sets_for_this_process(
+    environment: dict[str, str], period: float | None
+) -> None:
     assert period_from(environment, 7) == period
 
 

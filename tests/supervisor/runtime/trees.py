@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 import trio
 
 from supervisor.runtime.actor import ActorContext
-from supervisor.runtime.child import ChildSpec, ChildStatus
-from supervisor.runtime.restart_policy import Backoff
+from supervisor.runtime.child import ChildSpec, ChildState, ChildStatus
 from supervisor.runtime.tree import Ending, Supervisor
 
 Body = Callable[[ActorContext], Awaitable[None]]
-
-#: Without jitter, so that times can be stated.
-STEADY = Backoff(jitter=0.0)
 
 
 @dataclass
@@ -51,7 +47,7 @@ def healthy(diary: Diary) -> Body:
 
 
 def failing(diary: Diary, error: BaseException, *, times: int = 10**9, after: float = 0.0) -> Body:
-    """A body that starts, and fails in its first so many incarnations."""
+    """A body that starts, and fails in its first so many runs."""
 
     async def run(ctx: ActorContext) -> None:
         diary.note(ctx.name, "start")
@@ -65,8 +61,8 @@ def failing(diary: Diary, error: BaseException, *, times: int = 10**9, after: fl
     return run
 
 
-def spec(name: str, run: Body, *, backoff: Backoff = STEADY, **rest: object) -> ChildSpec:
-    return ChildSpec(name, run, backoff=backoff, **rest)  # type: ignore[arg-type]  # checked where it is defined
+def spec(name: str, run: Body, **rest: object) -> ChildSpec:
+    return ChildSpec(name, lambda _ports: run, **rest)  # type: ignore[arg-type]  # checked where it is defined
 
 
 @dataclass
@@ -78,6 +74,12 @@ class Running:
     def __getitem__(self, name: str) -> ChildStatus:
         return next(status for status in self.supervisor.snapshot() if status.name == name)
 
+    async def started(self) -> None:
+        """Wait until every child runs."""
+        statuses = self.supervisor.statuses.reader()
+        while any(status.state is not ChildState.RUNNING for status in self.supervisor.snapshot()):
+            await statuses.receive()
+
     async def end(self) -> Ending:
         while not self.endings:  # noqa: ASYNC110 - virtual time
             await trio.sleep(0.01)
@@ -86,7 +88,7 @@ class Running:
 
 @asynccontextmanager
 async def running(*specs: ChildSpec) -> AsyncIterator[Running]:
-    """Run a tree, and stop it at the end of the test."""
+    """Run a tree without jitter, so that times can be stated, and stop it at the end of the test."""
     abandoned: list[int] = []
     run = Running(Supervisor(specs, chance=lambda: 0.5, abandon=abandoned.append), abandoned)
 
