@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -59,6 +59,16 @@ SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
 )
 
 
+class Entry(NamedTuple):
+    """What a user needs to know of one key; ``default`` is Markdown, like the other texts."""
+
+    path: str
+    type: str
+    default: str
+    constraints: str
+    description: str
+
+
 def reference() -> str:
     """Return the whole document."""
     return "\n".join([INTRODUCTION, *(section(title, model) for title, model in SECTIONS)])
@@ -67,20 +77,25 @@ def reference() -> str:
 def section(title: str, model: type[BaseModel]) -> str:
     """Return one model's heading and table."""
     head = [f"## {title}", "", (model.__doc__ or "").strip().split("\n\n")[0].replace("``", "`"), ""]
-    table = ["| field | type | default | constraints | meaning |", "|---|---|---|---|---|", *rows(model, "")]
+    table = ["| field | type | default | constraints | meaning |", "|---|---|---|---|---|", *map(row, entries(model))]
     return "\n".join([*head, *table, ""])
 
 
-def rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    """Yield a row for each field, then those of the models inside it."""
+def row(entry: Entry) -> str:
+    """Return one line of a model's table."""
+    cells = (f"`{entry.path}`", entry.type, entry.default, entry.constraints, entry.description)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def entries(model: type[BaseModel], prefix: str = "") -> Iterator[Entry]:
+    """Yield an entry for each field, then those of the models inside it. The manual pages are made of them too."""
     for name, info in model.model_fields.items():
-        path = f"{prefix}{info.alias or name}"
         inner, repeated = nested(info.annotation)
-        shown = path + ("[]" if repeated else "")
-        cells = (f"`{shown}`", type_text(info), default_text(info), constraints(info), info.description or "")
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        path = f"{prefix}{info.alias or name}{'[]' if repeated else ''}"
+        kind = word(plain(info.annotation))
+        yield Entry(path, kind, default_text(info), constraints(info), info.description or "")
         if inner is not None:
-            yield from rows(inner, f"{shown}.")
+            yield from entries(inner, f"{path}.")
 
 
 def nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
@@ -104,11 +119,6 @@ def plain(annotation: Any) -> Any:
         rest = [one for one in get_args(annotation) if one is not type(None)]
         return plain(rest[0])
     return annotation
-
-
-def type_text(info: FieldInfo) -> str:
-    """Return a user's word for the type."""
-    return word(plain(info.annotation))
 
 
 WORDS: Final = {int: "integer", float: "number", str: "string", bool: "boolean", Path: "path"}

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from ..operations.exit_codes import CONFIG
 
@@ -32,11 +32,28 @@ def complain(message: str) -> None:
     print(f"openperouter: {message}", file=sys.stderr)
 
 
+class StoreFile(argparse.Action):
+    """Stores a path; the attribute makes the shell's completion, which shtab generates, offer files for it."""
+
+    complete: ClassVar = "file"
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        _option: str | None = None,
+    ) -> None:
+        """Store what :mod:`argparse` has made of the words."""
+        setattr(namespace, self.dest, values)
+
+
 def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argparse.SUPPRESS) -> None:
     """Add ``--settings``; on a verb it overrides the one before the verb."""
     parser.add_argument(
         "--settings",
         type=Path,
+        action=StoreFile,
         metavar="FILE",
         default=default,
         help=f"the daemon's settings, with conf.d beside it (default: {DEFAULT_SETTINGS})",

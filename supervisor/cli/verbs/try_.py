@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.control_client import NoAnswerError, NotRunningError, ask
 
-from ..options import CONTROL_SOCKET, CommandError, add_settings
+from ..options import CONTROL_SOCKET, CommandError, StoreFile, add_settings
 from ..terminal import Painter, wants_colour
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def add_parser(verbs: Any) -> None:
     action.add_argument("--confirm", action="store_true", help="keep what is on trial")
     action.add_argument("--revert", action="store_true", help="end the trial now")
     action.add_argument("--status", action="store_true", help="show the trial; exits with 1 when there is none")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a directory, or openpe_*.yaml files")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
+    )
     parser.set_defaults(function=run)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.operations import exit_codes
 
-from ..options import add_settings
+from ..options import StoreFile, add_settings
 from ..terminal import Painter, wants_colour
 
 
@@ -23,7 +23,9 @@ def add_parser(verbs: Any) -> None:
         "Exits with 0 when there are at most warnings, with 78 when there are errors.",
     )
     add_settings(parser)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to check instead of everything")
+    parser.add_argument(
+        "files", nargs="*", type=Path, action=StoreFile, metavar="FILE", help="files to check instead of everything"
+    )
     parser.set_defaults(function=run)
 
 
