@@ -1,35 +1,18 @@
-"""What all verbs share: the settings option, where the daemon's files are, and how to complain."""
+"""What all verbs share: the settings option, and how to print an error."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
+import time
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
-from ..operations.exit_codes import CONFIG
+from ..operations.paths import DEFAULT_SETTINGS
+from .terminal import duration
 
-DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
-#: That of ``config.settings``, which takes too long to import for a path that hardly anybody changes.
-DEFAULT_RUN_DIR: Final = Path("/run/openperouter")
-CONTROL_SOCKET: Final = "control.sock"
-STATE_FILE: Final = "state.json"
-#: Errs on the side of reading the settings properly, but not for the commented example that every installation has.
-_SETS_RUN_DIR: Final = re.compile(rb"^[^#\n]*run_?dir", re.IGNORECASE | re.MULTILINE)
-
-
-class CommandError(Exception):
-    """A command cannot do what it was asked; the text is for the user."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-def complain(message: str) -> None:
-    """Print one message to standard error, in the form that every tool has."""
-    print(f"openperouter: {message}", file=sys.stderr)
+if TYPE_CHECKING:
+    from ..operations.node_configuration import Configuration
 
 
 class StoreFile(argparse.Action):
@@ -44,7 +27,7 @@ class StoreFile(argparse.Action):
         values: object,
         _option: str | None = None,
     ) -> None:
-        """Store what :mod:`argparse` has made of the words."""
+        """Store the converted value."""
         setattr(namespace, self.dest, values)
 
 
@@ -60,28 +43,16 @@ def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argpa
     )
 
 
-def conf_d(settings_file: Path) -> Path:
-    """Return the directory of settings fragments."""
-    return settings_file.parent / "conf.d"
+def complain(message: str) -> None:
+    """Print one message to standard error, in the form that every tool uses."""
+    print(f"openperouter: {message}", file=sys.stderr)
 
 
-def run_dir(settings_file: Path) -> Path:
-    """Return the daemon's runtime directory without reading the settings where they cannot say anything about it.
-
-    Raises :class:`CommandError` when they do and are not usable.
-    """
-    fragments = sorted(conf_d(settings_file).glob("*.yaml")) if conf_d(settings_file).is_dir() else []
-    for path in (settings_file, *fragments):
-        if path.is_file() and _SETS_RUN_DIR.search(path.read_bytes()):
-            return _read_run_dir(settings_file)
-    return DEFAULT_RUN_DIR
-
-
-def _read_run_dir(settings_file: Path) -> Path:
-    from config.problems import errors
-    from config.settings import load_settings
-
-    settings, problems = load_settings(settings_file, conf_d(settings_file))
-    if errors(problems):
-        raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
-    return settings.run_dir
+def note_api(read: Configuration) -> None:
+    """Print to standard error what the API contributed to a configuration."""
+    if read.api is not None and read.api.snapshot is not None:
+        objects = len(read.api.snapshot.objects)
+        age = duration(time.time() - read.api.snapshot.synced_at)
+        complain(f"with {objects} saved API object{'' if objects == 1 else 's'}, {age} old")
+    elif read.api_unusable:
+        complain(f"without API objects: {read.api_unusable}")

@@ -29,10 +29,9 @@ from config.store.last_good import LastGood, LastGoodError, read_texts
 from config.syntax.files import UnreadableFileError, read_bounded
 from config.syntax.yaml_reader import MAX_BYTES
 
-from ..cli.options import CommandError, conf_d
-from ..cli.terminal import duration
 from ..runtime.faults import Fault
-from .exit_codes import CONFIG
+from .exit_codes import CONFIG, CommandError
+from .paths import conf_d
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +49,6 @@ class Configuration:
     desired: DesiredState | None = None
     api: ApiMemory | None = None
     api_unusable: str = ""
-
-    def told_of_api(self, now: float) -> str:
-        """Return one line on what the API contributed; empty when it contributed nothing."""
-        if self.api is None or self.api.snapshot is None:
-            return f"without the API's objects: {self.api_unusable}" if self.api_unusable else ""
-        objects = len(self.api.snapshot.objects)
-        age = duration(now - self.api.snapshot.synced_at)
-        return f"with {objects} remembered object{'' if objects == 1 else 's'} of the API, as of {age} ago"
 
 
 def load_usable_settings(settings_file: Path) -> Settings:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import conf_d
 
-from ..options import CommandError, StoreFile, add_settings, complain, conf_d
+from ..options import StoreFile, add_settings, complain
 
 if TYPE_CHECKING:
     from config.settings import Settings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
 
-from ..options import CommandError, add_settings, complain
+from ..options import add_settings, complain, note_api
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
@@ -36,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = load_usable_settings(arguments.settings)
     read = read_all(arguments.settings, remembered=True)
-    if told := read.told_of_api(time.time()):
-        complain(told)
+    note_api(read)
     for problem in read.problems:
         complain(str(problem))
     if read.desired is None:

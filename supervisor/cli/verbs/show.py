@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
 
-from ..options import CommandError, add_settings, complain
+from ..options import add_settings, complain, note_api
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
@@ -64,8 +64,7 @@ def _desired(arguments: argparse.Namespace) -> DesiredState:
     from supervisor.operations.node_configuration import read_all
 
     read = read_all(arguments.settings, remembered=True)
-    if told := read.told_of_api(time.time()):
-        complain(told)
+    note_api(read)
     if read.desired is None:
         for problem in read.problems:
             complain(str(problem))

@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import conf_d
 
-from ..options import CommandError, add_settings, complain, conf_d
+from ..options import add_settings, complain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,6 @@ from actors.lib.frr.vtysh import Vtysh
 from actors.netlink.preview import observe_kernel
 from actors.netlink.state_files import JOURNAL, TABLES
 from config.settings import Settings
-from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
 from supervisor.cli.terminal import Painter
 from supervisor.cli.verbs.doctor import as_json, in_lines
 from supervisor.process.subprocesses import run_command
@@ -28,6 +27,7 @@ from ..control_client import ask
 from ..doctor import examine, probe
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
+from ..paths import CONTROL_SOCKET, STATE_FILE
 from .collector import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that what it said until then is kept.

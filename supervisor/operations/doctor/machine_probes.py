@@ -14,12 +14,12 @@ from pathlib import Path
 
 from actors.lib.kube.credentials import kubeconfig_path
 from actors.netlink.planning.observed import NIC_GROUP
+from actors.static_config.trial import SAVED
 from config.settings import Settings
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 
 from ..teardown import empty_namespace
-from ..trial.try_commit import SAVED
 from .facts import ClockFacts, DiskFact, FileFact, ManagersFacts, UnitFact
 
 #: Time for a program that asks the local system something, in seconds.

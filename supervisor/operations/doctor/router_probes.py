@@ -12,10 +12,10 @@ from actors.netlink.wire.namespace_socket import NamespaceEnd
 from actors.netlink.wire.namespace_thread import NamespaceMissing
 from config.settings import Settings
 from config.status import Status, StatusFormatError
-from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
 
 from ..control_client import NoAnswerError, NotRunningError, ask
 from ..node_configuration import read_all
+from ..paths import CONTROL_SOCKET, STATE_FILE
 from .facts import ConfigurationFacts, DaemonFacts, NetworkFacts
 
 SYSCTLS = Path("/proc/sys/net/ipv4/conf")
