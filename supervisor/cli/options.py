@@ -1,18 +1,20 @@
-"""What all verbs share: the settings option, and how to print an error."""
+"""What several verbs share: the settings option, error messages, and reading the desired state."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..operations.exit_codes import CONFIG, CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from .terminal import duration
 
 if TYPE_CHECKING:
-    from ..operations.node_configuration import Configuration
+    from config.desired import DesiredState
 
 
 class StoreFile(argparse.Action):
@@ -43,16 +45,39 @@ def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argpa
     )
 
 
+def add_verb(
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], *, summary: str, description: str, **options: Any
+) -> argparse.ArgumentParser:
+    """Add a verb that takes ``--settings`` to the command line; return its parser for further options."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=summary, description=description, **options)
+    add_settings(parser)
+    parser.set_defaults(function=run)
+    return parser
+
+
 def complain(message: str) -> None:
     """Print one message to standard error, in the form that every tool uses."""
     print(f"openperouter: {message}", file=sys.stderr)
 
 
-def note_api(read: Configuration) -> None:
-    """Print to standard error what the API contributed to a configuration."""
+def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredState:
+    """Return the desired state that files and saved API objects result in; print what the API contributed.
+
+    Problems are printed as well, without ``all_problems`` only if there is no usable underlay: :class:`CommandError`.
+    """
+    from config.problems import errors
+
+    from ..operations.node_configuration import read_all
+
+    read = read_all(settings_file, remembered=True)
     if read.api is not None and read.api.snapshot is not None:
         objects = len(read.api.snapshot.objects)
         age = duration(time.time() - read.api.snapshot.synced_at)
         complain(f"with {objects} saved API object{'' if objects == 1 else 's'}, {age} old")
     elif read.api_unusable:
         complain(f"without API objects: {read.api_unusable}")
+    for problem in read.problems if all_problems or read.desired is None else ():
+        complain(str(problem))
+    if read.desired is None:
+        raise CommandError(f"no usable configuration: {errors(read.problems)[0]}", CONFIG)
+    return read.desired

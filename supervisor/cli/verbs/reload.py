@@ -8,21 +8,22 @@ from typing import Any, Final
 from supervisor.operations import control_client, exit_codes
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
-from ..options import add_settings, complain
+from ..options import add_verb, complain
 
 DEFAULT_SECONDS: Final = 60.0
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "reload",
-        help="make the daemon read its files again and wait for the outcome",
+        run,
+        summary="make the daemon read its files again and wait for the outcome",
         description="Ask the running daemon to read all configuration files again, and wait until the result is "
         "applied and verified. Exits with 0 when everything configured is in force, with 1 and the reasons when it is "
         "not, and with 4 when there is no outcome in time (the daemon then continues by itself).",
     )
-    add_settings(parser)
     parser.add_argument(
         "--timeout",
         type=float,
@@ -30,7 +31,6 @@ def add_parser(verbs: Any) -> None:
         metavar="SECONDS",
         help=f"how long to wait for the outcome (default: {DEFAULT_SECONDS:g}, at most 600)",
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ..options import add_settings, complain
+from ..options import add_verb, complain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +27,11 @@ _SYSTEMCTL_SECONDS = 10.0
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "teardown",
-        help="take the router down and give its NICs back",
+        run,
+        summary="take the router down and give its NICs back",
         description="Take the router down: remove its configuration from FRR, its devices from the kernel, and give "
         "its NICs back to the host with the addresses, MTU and routes that they had. Refuses while the daemon "
         "runs ('systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
@@ -38,14 +40,12 @@ def add_parser(verbs: Any) -> None:
         "the network namespace may still have something, 71 when the kernel refused something, 75 while the daemon "
         "runs.",
     )
-    add_settings(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--netns",
         action="store_true",
         help="stop FRR and delete the network namespace as well, unless others' devices are in it",
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

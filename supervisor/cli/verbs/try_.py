@@ -16,7 +16,7 @@ from supervisor.operations.control_client import NotRunningError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET
 
-from ..options import StoreFile, add_settings
+from ..options import StoreFile, add_verb
 from ..terminal import print_line, print_problems
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ DESCRIPTION: Final = (
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        "try", help="try a configuration: it is reverted unless you confirm it", description=DESCRIPTION
-    )
-    add_settings(parser)
+    summary = "try a configuration: it is reverted unless you confirm it"
+    parser = add_verb(verbs, "try", run, summary=summary, description=DESCRIPTION)
     parser.add_argument(
         "--timeout",
         type=float,
@@ -68,7 +66,6 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,25 +8,25 @@ from typing import Any
 
 from supervisor.operations import exit_codes
 
-from ..options import StoreFile, add_settings
+from ..options import StoreFile, add_verb
 from ..terminal import print_line, print_problems
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "validate",
-        help="check the configuration, or some files of it",
+        run,
+        summary="check the configuration, or some files of it",
         description="Check the whole configuration (settings, node configuration, router configuration), or only the "
         "given files together, without changing anything. The API objects that the daemon has saved are taken into "
         "account, since files and objects may conflict with and refer to one another. Prints every problem as "
-        "FILE:LINE:COLUMN. Exits with 0 when there are no errors, warnings aside, and with 78 when there are.",
+        "FILE:LINE:COLUMN. Exits with 0 when there are at most warnings, with 78 when there are errors.",
     )
-    add_settings(parser)
     parser.add_argument(
         "files", nargs="*", type=Path, action=StoreFile, metavar="FILE", help="files to check instead of everything"
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
