@@ -75,6 +75,13 @@ class Candidate:
 
 def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     """Read what the user named. Raises :class:`CommandError` for what cannot be a router configuration."""
+    try:
+        return _gather(settings, paths)
+    except UnreadableFileError as error:
+        raise CommandError(str(error), CONFIG) from None
+
+
+def _gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     current = _read_router_files(settings.configs_dir)
     if any(_directory_of(path).resolve() == settings.configs_dir.resolve() for path in paths):
         raise CommandError(f"{settings.configs_dir} is what is in force; try a copy of it", USAGE)
@@ -134,11 +141,7 @@ def _router_file(path: Path) -> Path:
 
 
 def _read_router_files(directory: Path) -> dict[str, Source]:
-    try:
-        names = [name for name in list_directory(directory) if _is_router_file(name)]
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
-    return {name: _read(directory / name) for name in names}
+    return {name: _read(directory / name) for name in list_directory(directory) if _is_router_file(name)}
 
 
 def _read(path: Path) -> Source:
@@ -149,22 +152,17 @@ def _read(path: Path) -> Source:
         raise CommandError(f"{path}: does not exist", CONFIG) from None
     except UnicodeDecodeError:
         raise CommandError(f"{path}: is not UTF-8 text", CONFIG) from None
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
 
 
 def _check_secrets(given: Path, configs_dir: Path) -> None:
     """Refuse a directory whose password files differ: they take effect by themselves and cannot be tried."""
-    try:
-        for name in list_directory(given / SECRETS_DIRECTORY):
-            if _secret(configs_dir, name) != _secret(given, name):
-                raise CommandError(
-                    f"{given / SECRETS_DIRECTORY / name} differs from the one in {configs_dir / SECRETS_DIRECTORY}, "
-                    "but password files cannot be tried: put the new password there under a new name first",
-                    USAGE,
-                )
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
+    for name in list_directory(given / SECRETS_DIRECTORY):
+        if _secret(configs_dir, name) != _secret(given, name):
+            raise CommandError(
+                f"{given / SECRETS_DIRECTORY / name} differs from the one in {configs_dir / SECRETS_DIRECTORY}, "
+                "but password files cannot be tried: put the new password there under a new name first",
+                USAGE,
+            )
 
 
 def _secret(directory: Path, name: str) -> bytes | None:

@@ -1,12 +1,15 @@
-"""Where the daemon's files are, without importing what reads the settings unless they move something."""
+"""Where the daemon's files are, and its settings, which are slow to import and read only when they are needed."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .exit_codes import CONFIG, CommandError
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
 #: That of ``config.settings``, which takes too long to import for a path that is hardly ever changed.
@@ -30,15 +33,16 @@ def run_dir(settings_file: Path) -> Path:
     fragments = sorted(conf_d(settings_file).glob("*.yaml")) if conf_d(settings_file).is_dir() else []
     for path in (settings_file, *fragments):
         if path.is_file() and _SETS_RUN_DIR.search(path.read_bytes()):
-            return _read_run_dir(settings_file)
+            return load_usable_settings(settings_file).run_dir
     return DEFAULT_RUN_DIR
 
 
-def _read_run_dir(settings_file: Path) -> Path:
+def load_usable_settings(settings_file: Path) -> Settings:
+    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable."""
     from config.problems import errors
     from config.settings import load_settings
 
     settings, problems = load_settings(settings_file, conf_d(settings_file))
     if errors(problems):
         raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
-    return settings.run_dir
+    return settings

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.paths import load_usable_settings
 
 from ..options import add_verb, complain, read_desired
 
@@ -29,7 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print both differences."""
     import actors.frr.preview
     import actors.netlink.preview
-    from supervisor.operations.node_configuration import load_usable_settings
 
     settings = load_usable_settings(arguments.settings)
     desired = read_desired(arguments.settings, all_problems=True)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.paths import load_usable_settings
 
 from ..options import add_verb, read_desired
 
@@ -38,8 +39,6 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one subject."""
-    from supervisor.operations.node_configuration import load_usable_settings
-
     settings = load_usable_settings(arguments.settings)
     match arguments.subject:
         case "desired":

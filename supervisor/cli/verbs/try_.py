@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.control_client import NotRunningError, ask
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.paths import CONTROL_SOCKET
+from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
 from ..options import StoreFile, add_verb
 from ..terminal import print_line, print_problems
@@ -71,7 +71,6 @@ def add_parser(verbs: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start, confirm, revert or show a trial."""
     from actors.static_config.trial import Journal, TrialError
-    from supervisor.operations.node_configuration import load_usable_settings
 
     act = _confirm if arguments.confirm else _revert if arguments.revert else _show if arguments.status else None
     if bool(arguments.paths) == (act is not None):

@@ -25,5 +25,5 @@ def test_a_comment_about_it_is_not_a_reason_to_read_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "openperouter.yaml").write_text(text)
-    monkeypatch.delattr(paths, "_read_run_dir")
+    monkeypatch.delattr(paths, "load_usable_settings")
     assert run_dir(tmp_path / "openperouter.yaml") == DEFAULT_RUN_DIR
