@@ -1,51 +1,60 @@
-"""A configuration on trial: in force instead of the files until its time is over, unless somebody confirms it.
+"""A configuration on trial: in force instead of the files until its deadline, unless it is confirmed before.
 
-Whoever changes the underlay of a node may cut off the very connection that he works over. So the trial, texts and
-deadline, is on disk before anything of it is applied, and ending it is this daemon's business: it survives the death of
-the terminal that asked for it, of the daemon, and of the machine. A trial never outlives the boot it was started in.
+An operator who changes a node's underlay may cut off the very connection that they work over. So a trial, texts and
+deadline, is on disk before any of it is applied, and ending it is the daemon's business: it survives the death of the
+terminal that it was started from, of the daemon, and of the machine. A trial never outlives the boot it was started in.
 
-Three files in the state directory are all there is; they hold passwords, hence mode 0600:
+The command line starts, confirms and reverts; the daemon asks for :func:`current_trial` whenever these files change:
 
     trial.json             a trial with a deadline
-    trial-accepted.json    the same file, renamed: it was confirmed and stays in force while it is written to its place
+    trial-accepted.json    the same file, renamed by a confirmation: no deadline, while its texts are written into the
+                           configuration directory
     trial-ended.json       how the last one ended, without its texts
+    before-trial/ID/       the files as they were before the newest confirmed trial
 
-``rename`` and ``unlink`` decide between a confirmation and the deadline: exactly one of them finds the file.
+``rename`` and ``unlink`` of the first file decide between a confirmation and the deadline: exactly one of them finds
+it. The daemon uses the texts on trial until the second file is gone, so it never sees half of the new files, however
+often a confirmation is interrupted; every step may be repeated, and until the last one all can be taken back. The files
+hold passwords, so no one but root can read them.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import secrets
+import shutil
+import stat
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.atomic_file import write_atomic
+from supervisor.process.atomic_file import remove_stale, sync_directory, write_atomic
 
 log = get_logger("static_config")
 
-#: Grows when the stored form changes its meaning; an unknown version counts as damaged, which ends the trial.
-_VERSION: Final = 1
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ACCEPTED_FILE: Final = "trial-accepted.json"
+SAVED: Final = "before-trial"
+#: Of a configuration directory that has to be made, as in the package.
+_DIRECTORY_MODE: Final = 0o750
 _REVERTED: Final = "the trial is reverted; the files are in force again"
 NOT_CONFIRMED: Final = "it was not confirmed in time"
 RESTARTED: Final = "the machine was restarted before it was confirmed"
 
 
 class TrialError(Exception):
-    """What was asked of a trial is not possible; the text is for the user."""
+    """The request does not fit the state of the trial; the text is for the user."""
 
 
 class TrialDamagedError(TrialError):
-    """A stored trial is not what :func:`to_json` wrote. The text never quotes it."""
+    """A stored trial cannot be read. The text never quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +70,40 @@ def now() -> Moment:
     return Moment(_BOOT_ID.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
+def _file_name(name: str) -> str:
+    if not name or "/" in name or name in {".", ".."}:
+        raise ValueError("not the name of a file in a directory")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_file_name)]
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A whole router configuration, and what confirming it changes in its directory.
 
-    ``texts`` are all files by their final path; ``changed`` are the names of those to write and ``modes`` their
-    permission bits, ``removed`` the names to remove. ``deadline`` is in seconds of ``boot_id``; ``ends_at`` says the
-    same in Unix time, for people only.
+    ``texts`` are all files by their final path, at least one; ``changed`` are the names of those to write and
+    ``modes`` their permission bits, ``removed`` the names to remove. ``deadline`` is in seconds of ``boot_id``;
+    ``ends_at`` is the same in Unix time, for people only. ``version`` grows when the meaning changes; an unknown one
+    counts as damaged.
     """
 
-    texts: Mapping[str, str] = field(repr=False)
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
+    texts: Annotated[Mapping[str, str], Field(min_length=1)] = field(repr=False)
+    changed: tuple[FileName, ...]
+    removed: tuple[FileName, ...]
     modes: Mapping[str, int]
     boot_id: str
     deadline: float
     ends_at: float
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     accepted: bool = False
+    version: Literal[1] = 1
+
+    @property
+    def directory(self) -> Path:
+        """Return the configuration directory."""
+        return Path(next(iter(self.texts))).parent
 
     def left(self, moment: Moment) -> float:
         """Return the seconds that are left: 0 when the time is over, infinity once it is confirmed."""
@@ -90,7 +115,7 @@ class Trial:
         count = len(self.changed) + len(self.removed)
         files = f"{count} changed file{'' if count == 1 else 's'}"
         if self.accepted:
-            return f"a trial of {files}, confirmed but not written to its place yet"
+            return f"a trial of {files}, confirmed but not completely written yet"
         return f"a trial of {files} until {time.strftime('%H:%M:%S %Z', time.localtime(self.ends_at))}"
 
 
@@ -104,47 +129,13 @@ class Ending:
     at: float
 
 
+_TRIAL: Final = TypeAdapter(Trial)
+_ENDING: Final = TypeAdapter(Ending)
+
+
 def to_json(trial: Trial) -> str:
-    """Return a trial as text. It may hold passwords."""
-    document = {"version": _VERSION, **asdict(trial)}
-    del document["accepted"]  # the file's name says that
-    return json.dumps(document, indent=1) + "\n"
-
-
-def from_json(text: str) -> Trial:
-    """Return what :func:`to_json` wrote; raise :class:`TrialDamagedError` otherwise."""
-    try:
-        stored: Any = json.loads(text)
-        if stored["version"] != _VERSION:
-            raise TrialDamagedError("the stored trial is of another version")
-        return Trial(
-            texts={str(path): _text(content) for path, content in stored["texts"].items()},
-            changed=tuple(map(_name, stored["changed"])),
-            removed=tuple(map(_name, stored["removed"])),
-            modes={str(name): int(mode) & 0o777 for name, mode in stored["modes"].items()},
-            boot_id=_text(stored["boot_id"]),
-            deadline=float(stored["deadline"]),
-            ends_at=float(stored["ends_at"]),
-            id=_text(stored["id"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise TrialDamagedError("the stored trial cannot be understood") from None
-
-
-def _text(value: object) -> str:
-    """Return a text that a file can hold: JSON can spell halves of characters, which UTF-8 has not."""
-    if not isinstance(value, str):
-        raise TypeError
-    value.encode("utf-8")
-    return value
-
-
-def _name(value: object) -> str:
-    """Return a file name; one that would lead out of the directory is no name."""
-    name = _text(value)
-    if not name or "/" in name or name in {".", ".."}:
-        raise ValueError
-    return name
+    """Return a trial as it is stored. It may hold passwords. Whether it is accepted is in the file's name."""
+    return _TRIAL.dump_json(trial, indent=1, exclude={"accepted"}).decode() + "\n"
 
 
 class Journal:
@@ -169,11 +160,11 @@ class Journal:
         """Return the trial on disk, its time over or not. Raises :class:`TrialDamagedError`."""
         for path, accepted in ((self.open_file, False), (self.accepted_file, True)):
             try:
-                return replace(from_json(path.read_text(encoding="utf-8")), accepted=accepted)
+                return replace(_TRIAL.validate_json(path.read_bytes()), accepted=accepted)
             except FileNotFoundError:
                 continue
-            except UnicodeDecodeError:
-                raise TrialDamagedError("the stored trial is not text") from None
+            except ValidationError:
+                raise TrialDamagedError("the stored trial cannot be read") from None
         return None
 
     def start(self, trial: Trial) -> None:
@@ -190,7 +181,7 @@ class Journal:
             raise TrialError("a trial is in force already: openperouter try --confirm or --revert ends it") from None
         finally:
             staged.unlink()
-        self._sync()
+        sync_directory(self._directory)
 
     def accept(self, trial: Trial) -> Trial:
         """Lift the deadline. Raises :class:`TrialError` when it has passed or the trial has ended otherwise."""
@@ -205,33 +196,48 @@ class Journal:
             self.open_file.rename(self.accepted_file)
         except FileNotFoundError:
             raise TrialError(self.how_ended(trial.id)) from None
-        self._sync()
+        sync_directory(self._directory)
         return replace(stored, accepted=True)
 
-    def finish(self, trial: Trial) -> None:
-        """End a confirmed trial whose files are in their place."""
-        self._end(self.accepted_file, Ending(trial.id, True, "it was confirmed", time.time()))
+    def complete(self, accepted: Trial) -> Path:
+        """Write an accepted trial into the configuration directory and end it; return where the old files are saved.
+
+        For the command line only: the daemon never writes to /etc.
+        """
+        saved = self.saved_directory(accepted)
+        _save_old_files(accepted, saved)
+        _write_new_files(accepted)
+        self._end(self.accepted_file, Ending(accepted.id, True, "it was confirmed", time.time()))
+        return saved
 
     def revert(self, trial: Trial, reason: str) -> bool:
-        """End a trial so that the files are in force again; return False when it has ended or was confirmed before."""
-        path = self.accepted_file if trial.accepted else self.open_file
+        """End a trial so that the files are in force again; return False when it has ended or was confirmed before.
+
+        What an interrupted :meth:`complete` has written is taken back first.
+        """
         stored = self.load()
         if stored is None or (stored.id, stored.accepted) != (trial.id, trial.accepted):
             return False
+        if stored.accepted:
+            _restore_old_files(stored, self.saved_directory(stored))
+        path = self.accepted_file if stored.accepted else self.open_file
         return self._end(path, Ending(trial.id, False, reason, time.time()))
 
     def discard_damaged(self) -> None:
         """Remove a trial that cannot be read."""
         self.open_file.unlink(missing_ok=True)
         self.accepted_file.unlink(missing_ok=True)
-        self._sync()
+        sync_directory(self._directory)
+
+    def saved_directory(self, trial: Trial) -> Path:
+        """Return where the files are as they were before a trial was confirmed."""
+        return self._directory / SAVED / trial.id
 
     def last(self) -> Ending | None:
-        """Return how the last trial ended, None when nothing is known."""
+        """Return how the last trial ended, None when that is unknown."""
         try:
-            stored = json.loads(self.ended_file.read_text(encoding="utf-8"))
-            return Ending(str(stored["id"]), bool(stored["confirmed"]), str(stored["reason"]), float(stored["at"]))
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            return _ENDING.validate_json(self.ended_file.read_bytes())
+        except (FileNotFoundError, ValidationError):
             return None
 
     def how_ended(self, trial_id: str) -> str:
@@ -246,22 +252,15 @@ class Journal:
             path.unlink()
         except FileNotFoundError:
             return False
-        self._sync()
-        write_atomic(self.ended_file, json.dumps(asdict(ending)) + "\n", mode=0o600)
+        sync_directory(self._directory)
+        write_atomic(self.ended_file, _ENDING.dump_json(ending), mode=0o600)
         return True
-
-    def _sync(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def current_trial(journal: Journal) -> Trial | None:
     """Return the trial that is in force; end one whose time is over. For the daemon alone, and never raises.
 
-    A disk that refuses to forget a trial cannot keep it in force: its time is over all the same.
+    A disk on which a trial cannot be removed does not keep it in force: its time is over all the same.
     """
     try:
         while (trial := journal.load()) is not None and journal.left(trial) <= 0:
@@ -285,3 +284,55 @@ def _discard(journal: Journal) -> None:
     except OSError as error:
         message = "the damaged trial cannot be removed"
         log.warning(message, message_id=message_ids.TRIAL_DAMAGED, file=journal.open_file, error=error)
+
+
+def _save_old_files(trial: Trial, saved: Path) -> None:
+    """Save the files that a trial changes, those of the newest confirmed trial only."""
+    for directory in (saved.parent, saved):
+        # With "parents" only the last one would get the mode.
+        directory.mkdir(mode=0o700, exist_ok=True)
+    for older in saved.parent.iterdir():
+        if older != saved:
+            shutil.rmtree(older)
+    for name in (*trial.changed, *trial.removed):
+        path = trial.directory / name
+        # What an interrupted run has written already was saved by that run.
+        if path.exists() and not _is_written(trial, path):
+            _copy(path, saved / name)
+
+
+def _write_new_files(trial: Trial) -> None:
+    trial.directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    for name in trial.changed:
+        path = trial.directory / name
+        remove_stale(path)
+        if path.exists():
+            status = path.stat()
+            mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
+            write_atomic(path, trial.texts[str(path)], mode=mode, owner=owner)
+        else:
+            write_atomic(path, trial.texts[str(path)], mode=trial.modes.get(name, 0o600) & 0o777)
+    for name in trial.removed:
+        (trial.directory / name).unlink(missing_ok=True)
+    sync_directory(trial.directory)
+
+
+def _restore_old_files(trial: Trial, saved: Path) -> None:
+    for name in (*trial.changed, *trial.removed):
+        path = trial.directory / name
+        remove_stale(path)
+        if (saved / name).exists():
+            _copy(saved / name, path)
+        elif path.exists() and _is_written(trial, path):
+            path.unlink()
+    sync_directory(trial.directory)
+
+
+def _is_written(trial: Trial, path: Path) -> bool:
+    return path.name in trial.changed and path.read_bytes() == trial.texts[str(path)].encode()
+
+
+def _copy(source: Path, target: Path) -> None:
+    status = source.stat()
+    owner = (status.st_uid, status.st_gid)
+    write_atomic(target, source.read_bytes(), mode=stat.S_IMODE(status.st_mode), owner=owner)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -20,6 +18,9 @@ sys.path.insert(0, str(ROOT))
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay  # noqa: E402
 from config.node import NodeConfig  # noqa: E402
 from config.settings import Settings  # noqa: E402
+
+#: JSON Schema, as pydantic makes it.
+Schema = dict[str, Any]
 
 TARGET: Final = ROOT / "docs" / "configuration.md"
 
@@ -59,6 +60,16 @@ SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
 )
 
 
+class Entry(NamedTuple):
+    """What a user needs to know of one key; ``default`` is Markdown, like the other texts."""
+
+    path: str
+    type: str
+    default: str
+    constraints: str
+    description: str
+
+
 def reference() -> str:
     """Return the whole document."""
     return "\n".join([INTRODUCTION, *(section(title, model) for title, model in SECTIONS)])
@@ -67,107 +78,77 @@ def reference() -> str:
 def section(title: str, model: type[BaseModel]) -> str:
     """Return one model's heading and table."""
     head = [f"## {title}", "", (model.__doc__ or "").strip().split("\n\n")[0].replace("``", "`"), ""]
-    table = ["| field | type | default | constraints | meaning |", "|---|---|---|---|---|", *rows(model, "")]
+    table = ["| field | type | default | constraints | meaning |", "|---|---|---|---|---|", *map(row, entries(model))]
     return "\n".join([*head, *table, ""])
 
 
-def rows(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    """Yield a row for each field, then those of the models inside it."""
-    for name, info in model.model_fields.items():
-        path = f"{prefix}{info.alias or name}"
-        inner, repeated = nested(info.annotation)
-        shown = path + ("[]" if repeated else "")
-        cells = (f"`{shown}`", type_text(info), default_text(info), constraints(info), info.description or "")
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        if inner is not None:
-            yield from rows(inner, f"{shown}.")
+def row(entry: Entry) -> str:
+    """Return one line of a model's table."""
+    cells = (f"`{entry.path}`", entry.type, entry.default, entry.constraints, entry.description)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model inside an annotation, if there is one, and whether it is an element of a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
-    repeated = get_origin(annotation) in (tuple, list)
-    for argument in get_args(annotation):
-        model, deeper = nested(argument)
-        if model is not None:
-            return model, repeated or deeper
-    return None, repeated
+def entries(model: type[BaseModel]) -> Iterator[Entry]:
+    """Yield an entry for each field, then those of the models inside it. The manual pages are made of them too."""
+    schema = model.model_json_schema()
+    return _entries(schema, schema.get("$defs", {}), "")
 
 
-def plain(annotation: Any) -> Any:
-    """Strip ``Annotated`` and ``None``."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return plain(get_args(annotation)[0])
-    if origin in (Union, UnionType):
-        rest = [one for one in get_args(annotation) if one is not type(None)]
-        return plain(rest[0])
-    return annotation
+def _entries(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[Entry]:
+    for name, field in model["properties"].items():
+        schema = resolved(field, models)
+        element = resolved(schema["items"], models) if schema.get("type") == "array" else None
+        path = f"{prefix}{name}{'[]' if element else ''}"
+        default = "**required**" if name in model.get("required", ()) else default_text(field)
+        limits = ", ".join(dict.fromkeys((*constraints(schema), *constraints(element or {}))))
+        yield Entry(path, word(schema, element), default, limits, field.get("description", ""))
+        if "properties" in (element or schema):
+            yield from _entries(element or schema, models, f"{path}.")
 
 
-def type_text(info: FieldInfo) -> str:
-    """Return a user's word for the type."""
-    return word(plain(info.annotation))
+def resolved(schema: Schema, models: dict[str, Schema]) -> Schema:
+    """Return what a reference refers to, and of an optional value what it is when it is there."""
+    [schema] = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"][:1]
+    return models[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
-WORDS: Final = {int: "integer", float: "number", str: "string", bool: "boolean", Path: "path"}
+def word(schema: Schema, element: Schema | None = None) -> str:
+    """Return a user's word for a type."""
+    if element:
+        return f"list of {word(element)}"
+    if "enum" in schema or "const" in schema:
+        return "one of " + ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "object":
+        return "object" if "properties" in schema else "mapping"
+    return "path" if schema.get("format") == "path" else str(schema.get("type", "string"))
 
 
-def word(kind: Any) -> str:
-    """Return a user's word for a type without ``Annotated`` and ``None``."""
-    origin = get_origin(kind)
-    if origin is Literal:
-        return "one of " + ", ".join(f"`{value}`" for value in get_args(kind))
-    if origin in (tuple, list):
-        return f"list of {word(plain(get_args(kind)[0]))}"
-    if origin is dict:
-        return "mapping"
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return "object"
-    return WORDS.get(kind, "string")
+def default_text(field: Schema) -> str:
+    """Return the default, or nothing for a field that may be absent."""
+    default = field.get("default")
+    return "" if default in (None, [], {}) else f"`{default}`"
 
 
-def default_text(info: FieldInfo) -> str:
-    """Return the default, ``required``, or nothing for an absent field."""
-    if info.is_required():
-        return "**required**"
-    if info.default_factory is not None or info.default in (None, ()):
-        return ""
-    return f"`{info.default}`"
+#: Keywords of JSON Schema for numbers, texts and lists.
+LIMITS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "minLength": "length at least {}",
+    "minItems": "length at least {}",
+    "maxLength": "length at most {}",
+    "maxItems": "length at most {}",
+    "pattern": "matches `{}`",
+}
 
 
-def constraints(info: FieldInfo) -> str:
-    """Return the ranges and lengths that the schema knows, of the field or of its type."""
-    found = [*info.metadata, *inner_metadata(info.annotation)]
-    texts = (limit(one) for one in found)
-    return ", ".join(dict.fromkeys(text for text in texts if text))
-
-
-def inner_metadata(annotation: Any) -> Iterator[Any]:
-    """Yield the metadata of ``Annotated`` types inside an annotation, flattened."""
-    if get_origin(annotation) is Annotated:
-        for one in annotation.__metadata__:
-            yield from (one.metadata if isinstance(one, FieldInfo) else [one])
-    for argument in get_args(annotation):
-        yield from inner_metadata(argument)
-
-
-LIMITS: Final = (
-    ("ge", "at least {}"),
-    ("gt", "more than {}"),
-    ("le", "at most {}"),
-    ("lt", "less than {}"),
-    ("min_length", "length at least {}"),
-    ("max_length", "length at most {}"),
-    ("pattern", "matches `{}`"),
-)
-
-
-def limit(one: Any) -> str:
-    """Return one constraint in words, or nothing for what is no constraint."""
-    texts = (text.format(getattr(one, name)) for name, text in LIMITS if getattr(one, name, None) is not None)
-    return ", ".join(texts)
+def constraints(schema: Schema) -> Iterator[str]:
+    """Yield the ranges and lengths of a value in words."""
+    for keyword, text in LIMITS.items():
+        if keyword in schema:
+            limit = schema[keyword]
+            yield text.format(int(limit) if isinstance(limit, float) and limit.is_integer() else limit)
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""The command line: one verb a file, nothing heavy imported before a verb needs it.
+"""The command line: one verb per file, heavy imports inside the functions that need them.
 
-``openperouter status`` has to answer quickly on a slow and busy node, where importing the daemon's libraries takes
-longer than everything else; so verbs import what they use inside their functions.
+``openperouter status`` must answer quickly on a slow and busy node, where importing the daemon's libraries takes longer
+than everything else.
 """
 
 from .program import main

@@ -1,35 +1,36 @@
-"""What all verbs share: the settings option, where the daemon's files are, and how to complain."""
+"""What several verbs share: the settings option, error messages, and reading the desired state."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..operations.exit_codes import CONFIG
+from ..operations.exit_codes import CONFIG, CommandError
+from ..operations.paths import DEFAULT_SETTINGS
+from .terminal import duration
 
-DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
-#: That of ``config.settings``, which takes too long to import for a path that hardly anybody changes.
-DEFAULT_RUN_DIR: Final = Path("/run/openperouter")
-CONTROL_SOCKET: Final = "control.sock"
-STATE_FILE: Final = "state.json"
-#: Errs on the side of reading the settings properly, but not for the commented example that every installation has.
-_SETS_RUN_DIR: Final = re.compile(rb"^[^#\n]*run_?dir", re.IGNORECASE | re.MULTILINE)
+if TYPE_CHECKING:
+    from config.desired import DesiredState
 
 
-class CommandError(Exception):
-    """A command cannot do what it was asked; the text is for the user."""
+class StoreFile(argparse.Action):
+    """Stores a path; the attribute makes the shell's completion, which shtab generates, offer files for it."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    complete: ClassVar = "file"
 
-
-def complain(message: str) -> None:
-    """Print one message to standard error, in the form that every tool has."""
-    print(f"openperouter: {message}", file=sys.stderr)
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        _option: str | None = None,
+    ) -> None:
+        """Store the converted value."""
+        setattr(namespace, self.dest, values)
 
 
 def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argparse.SUPPRESS) -> None:
@@ -37,34 +38,46 @@ def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argpa
     parser.add_argument(
         "--settings",
         type=Path,
+        action=StoreFile,
         metavar="FILE",
         default=default,
         help=f"the daemon's settings, with conf.d beside it (default: {DEFAULT_SETTINGS})",
     )
 
 
-def conf_d(settings_file: Path) -> Path:
-    """Return the directory of settings fragments."""
-    return settings_file.parent / "conf.d"
+def add_verb(
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], *, summary: str, description: str, **options: Any
+) -> argparse.ArgumentParser:
+    """Add a verb that takes ``--settings`` to the command line; return its parser for further options."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=summary, description=description, **options)
+    add_settings(parser)
+    parser.set_defaults(function=run)
+    return parser
 
 
-def run_dir(settings_file: Path) -> Path:
-    """Return the daemon's runtime directory without reading the settings where they cannot say anything about it.
+def complain(message: str) -> None:
+    """Print one message to standard error, in the form that every tool uses."""
+    print(f"openperouter: {message}", file=sys.stderr)
 
-    Raises :class:`CommandError` when they do and are not usable.
+
+def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredState:
+    """Return the desired state that files and saved API objects result in; print what the API contributed.
+
+    Problems are printed as well, without ``all_problems`` only if there is no usable underlay: :class:`CommandError`.
     """
-    fragments = sorted(conf_d(settings_file).glob("*.yaml")) if conf_d(settings_file).is_dir() else []
-    for path in (settings_file, *fragments):
-        if path.is_file() and _SETS_RUN_DIR.search(path.read_bytes()):
-            return _read_run_dir(settings_file)
-    return DEFAULT_RUN_DIR
-
-
-def _read_run_dir(settings_file: Path) -> Path:
     from config.problems import errors
-    from config.settings import load_settings
 
-    settings, problems = load_settings(settings_file, conf_d(settings_file))
-    if errors(problems):
-        raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
-    return settings.run_dir
+    from ..operations.node_configuration import read_all
+
+    read = read_all(settings_file, remembered=True)
+    if read.api is not None and read.api.snapshot is not None:
+        objects = len(read.api.snapshot.objects)
+        age = duration(time.time() - read.api.snapshot.synced_at)
+        complain(f"with {objects} saved API object{'' if objects == 1 else 's'}, {age} old")
+    elif read.api_unusable:
+        complain(f"without API objects: {read.api_unusable}")
+    for problem in read.problems if all_problems or read.desired is None else ():
+        complain(str(problem))
+    if read.desired is None:
+        raise CommandError(f"no usable configuration: {errors(read.problems)[0]}", CONFIG)
+    return read.desired

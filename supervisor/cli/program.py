@@ -1,4 +1,4 @@
-"""The program ``openperouter``: parses arguments, runs one verb, turns whatever happens into a message and a code."""
+"""The program ``openperouter``: parse the arguments, run one verb, turn every error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from ..operations import exit_codes
+from ..operations.exit_codes import CommandError
+from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
-from .options import DEFAULT_SETTINGS, CommandError, add_settings, complain
-from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate, version
+from .options import add_settings, complain
+from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
 
 DESCRIPTION: Final = """\
-Turns this node into an EVPN provider edge, from files in /etc/openperouter: 'run' is the daemon that systemd starts,
-the other commands look at the configuration, at the daemon, at FRR and at the kernel.
+Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
+starts; the other commands check and show the configuration, the daemon, FRR and the kernel.
 """
 
 #: In the order in which a new user meets them.
-VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run, version)
+VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints end with our own code: argparse's 2 means something else here."""
+    """An argument parser that exits with our own code for wrong usage: argparse's 2 means something else here."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -32,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the process's exit code. Prints no traceback unless it met a bug."""
+    """Run one command; return the process's exit code. Prints a traceback for bugs only."""
     try:
         code = _run(build_parser().parse_args(argv))
         sys.stdout.flush()
@@ -57,7 +59,14 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="verb", required=True)
     for verb in VERBS:
         verb.add_parser(verbs)
+    version = verbs.add_parser("version", help="print the version", description="Print the version.")
+    version.set_defaults(function=_print_version)
     return parser
+
+
+def _print_version(_arguments: argparse.Namespace) -> int:
+    print(f"openperouter {VERSION}")
+    return exit_codes.OK
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -71,13 +80,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return exit_codes.NO_PERMISSION
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - the outermost place: faults get a message and code, bugs a traceback
-        return _ended_by(error)
+    except Exception as error:  # noqa: BLE001 - outermost: faults get a message and a code, bugs a traceback
+        return _report(error)
     return code
 
 
-def _ended_by(error: Exception) -> int:
-    """Return the exit code for an error, after saying what it is."""
+def _report(error: Exception) -> int:
+    """Print an error; return its exit code."""
     from ..runtime.faults import EXIT_BUG, exit_code_of, is_bug, summarize
 
     if isinstance(error, OSError):
@@ -93,5 +102,5 @@ def _ended_by(error: Exception) -> int:
 
 
 def _silence_stdout() -> None:
-    """Whoever read our output has left: let the interpreter's last flush go nowhere instead of failing again."""
+    """The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

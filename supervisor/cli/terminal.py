@@ -1,11 +1,14 @@
-"""Plain and coloured text for people: tables that line up, and nothing from outside that could steer a terminal."""
+"""Plain and coloured text for people: aligned tables, and no control characters from outside."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
+
+if TYPE_CHECKING:
+    from config.problems import Problem
 
 Style = Literal["plain", "good", "bad", "warn", "dim", "bold"]
 
@@ -29,13 +32,13 @@ def wants_colour(stream: TextIO = sys.stdout) -> bool:
 
 
 class Painter:
-    """Turns styled text into lines for one output."""
+    """Renders styled text for one output."""
 
     def __init__(self, *, colour: bool) -> None:
         self._colour = colour
 
     def paint(self, text: str, style: Style) -> str:
-        """Return text for the terminal; control characters in it are shown, not sent."""
+        """Return text for the terminal; control characters in it are replaced."""
         safe = "".join(character if character.isprintable() else "?" for character in text)
         code = _CODES[style] if self._colour else ""
         return f"{code}{safe}{_RESET}" if code and safe else safe
@@ -55,6 +58,21 @@ class Painter:
             for (text, style), width in zip(cells, widths, strict=True)
         )
         return f"  {'  '.join(padded)}".rstrip()
+
+
+def print_line(text: str, style: Style = "plain") -> None:
+    """Print one styled line."""
+    print(Painter(colour=wants_colour()).paint(text, style))
+
+
+def print_problems(problems: Sequence[Problem]) -> int:
+    """Print problems, errors in red and warnings in yellow; return how many errors there are."""
+    from config.problems import errors
+
+    wrong = errors(problems)
+    for problem in problems:
+        print_line(str(problem), "bad" if problem in wrong else "warn")
+    return len(wrong)
 
 
 def duration(seconds: float) -> str:

@@ -1,1 +1,1 @@
-"""What the larger verbs of the command line do; imported by supervisor.cli, never the other way round."""
+"""What the larger verbs of the command line do. supervisor.cli imports this package, never the other way round."""

@@ -1,23 +1,59 @@
-"""The command line's end of the control socket: blocking, with a deadline for each answer, and nothing but sockets."""
+"""The control socket's client: blocking, with a deadline for each answer, and quick to import."""
 
 from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .exit_codes import NO_ANSWER, NOT_RUNNING, USAGE, CommandError
 
 #: The daemon answers within milliseconds unless the node is drowning; seconds.
 ANSWER_SECONDS = 5.0
 
 
-class NotRunningError(Exception):
-    """Nobody listens on the socket."""
+class NotRunningError(CommandError):
+    """No process listens on the socket."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NOT_RUNNING)
 
 
-class NoAnswerError(Exception):
-    """Somebody listens but does not answer in time, or answers nonsense."""
+class NoAnswerError(CommandError):
+    """The daemon does not answer in time, or not in the protocol."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NO_ANSWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a reload: ``ok`` only when all of the configuration is in force and verified."""
+
+    ok: bool
+    text: str
+    problems: tuple[str, ...] = ()
+    timed_out: bool = False
+
+
+def reload(path: Path, seconds: float, progress: Callable[[str], None]) -> Outcome:
+    """Make the daemon read its files again; call ``progress`` with each change of its summary, return the outcome.
+
+    Raises :class:`CommandError`: the daemon refuses the request, does not answer, or ended meanwhile.
+    """
+    for answer in ask(path, {"verb": "reload", "seconds": seconds}, seconds=seconds + ANSWER_SECONDS):
+        if "error" in answer:
+            raise CommandError(str(answer["error"]), USAGE)
+        if answer.get("event") == "progress":
+            progress(str(answer.get("summary", "")))
+        if answer.get("event") == "done":
+            problems = tuple(str(problem) for problem in answer.get("problems", ()))
+            text = str(answer.get("summary", "") if answer.get("ok") else answer.get("reason"))
+            return Outcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
+    raise NotRunningError("the daemon ended before the reload did")
 
 
 def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = ANSWER_SECONDS) -> Iterator[Any]:
@@ -39,7 +75,7 @@ def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = AN
         except (FileNotFoundError, ConnectionRefusedError):
             raise NotRunningError("the daemon is not running") from None
         except OSError as error:
-            raise NoAnswerError(f"the daemon broke the connection off: {error}") from None
+            raise NoAnswerError(f"the daemon closed the connection: {error}") from None
 
 
 def _answers(connection: socket.socket) -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""Values of the configuration as plain documents for YAML and JSON, with secrets taken out on the way.
+"""Configuration and desired state as plain documents for YAML and JSON, without secrets.
 
-Comments of configuration files are not shown: they are the one place where nobody can tell a secret from a word.
+Comments of configuration files are not shown: in prose a secret cannot be recognised.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 import yaml
 
-from actors.frr.redaction import HIDDEN, redact
 from config.desired import DesiredState, ResourceId, Secret
 from config.problems import Origin, Problem
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.frr_secrets import HIDDEN, redact
 from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
 
-#: A key that contains one of these has a secret as its value, unless it only names a file or object that has it.
+#: The value of a key that contains one of these is a secret, unless it refers to a file or object that holds one.
 _SECRET_WORDS = ("password", "secret", "token", "key-string")
 _REFERENCES = ("passwordsecret", "passwordsecretref")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block, so that FRR configuration reads like it."""
+    """Writes text of several lines as a block, so that FRR configuration is readable."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -68,7 +68,7 @@ def _scalar(value: object) -> bool | int | float | str:
 
 
 def configuration_document(settings: Settings) -> dict[str, Any]:
-    """Return the settings in force and the content of every configuration file that is there."""
+    """Return the settings in force and the content of every configuration file that exists."""
     paths = [settings.node_config_file, *_router_files(settings.configs_dir)]
     return {
         "settings": settings.model_dump(mode="json", by_alias=True),
@@ -107,7 +107,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def is_secret(key: object, value: object) -> bool:
-    """Say whether a key's value is a secret, rather than the name of something that holds one."""
+    """Return whether a key's value is a secret, rather than the name of something that holds one."""
     word = str(key).lower()
     if word in _REFERENCES or value is None:
         return False

@@ -1,4 +1,4 @@
-"""What the exit codes of all verbs mean: scripts rely on them, so they never change their meaning.
+"""The exit codes of all verbs, and the error that carries one. Scripts rely on the codes: they never change.
 
 Those from 64 on are sysexits.h's and the same as the daemon's own (``supervisor.runtime.faults``).
 """
@@ -28,12 +28,20 @@ exit codes:
   1    status: degraded; reload: refused, or something is not in force; doctor: warnings only
   2    status: running but not ready yet; plan: there are changes to make; doctor: errors
   3    the daemon is not running
-  4    the daemon, or the outcome of a reload, did not come in time
+  4    no answer from the daemon, or no outcome of a reload, in time
   64   wrong usage; teardown: not confirmed
   69   something needed is not available: FRR, the network namespace
   70   a bug in this program
-  71   the kernel refused
+  71   the kernel refused an operation
   75   another daemon is running
   77   permission denied: most verbs need root
   78   the configuration has errors
 """
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked to do; the text is for the user."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,7 +1,10 @@
-"""Reading the configuration as the daemon would, without being it: nothing is written, nothing is moved.
+"""Read the configuration as the daemon would, without writing anything.
 
-The same functions as the daemon's do the work, so that ``validate`` and ``plan`` cannot disagree with it. What the API
-contributes is taken from the daemon's memory: the command line asks no server.
+The daemon's own functions do the work, so that ``validate`` and ``plan`` cannot disagree with it. API objects come from
+the snapshot that the daemon has saved: the command line contacts no server.
+
+    settings, node-config.yaml, openpe_*.yaml (or the given files)  ─┐
+    saved API snapshot                                              ─┴─> merged, resolved ─> Configuration
 """
 
 from __future__ import annotations
@@ -29,18 +32,16 @@ from config.store.last_good import LastGood, LastGoodError, read_texts
 from config.syntax.files import UnreadableFileError, read_bounded
 from config.syntax.yaml_reader import MAX_BYTES
 
-from ..cli.options import CommandError, conf_d
-from ..cli.terminal import duration
 from ..runtime.faults import Fault
-from .exit_codes import CONFIG
+from .paths import conf_d
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the files say, together with what is remembered of the API.
+    """What files and saved API objects result in.
 
-    ``resources`` are those of the files; ``problems`` are all there are. ``desired`` is None when the underlay is not
-    usable. ``api`` is None when nothing is remembered; then ``api_unusable`` may say why.
+    ``resources`` are those of the files; ``problems`` are all of them. ``desired`` is None when the underlay is not
+    usable. ``api`` is None when there is no saved snapshot; then ``api_unusable`` may say why.
     """
 
     settings: Settings
@@ -51,28 +52,11 @@ class Configuration:
     api: ApiMemory | None = None
     api_unusable: str = ""
 
-    def told_of_api(self, now: float) -> str:
-        """Return one line on what the API contributed; empty when it contributed nothing."""
-        if self.api is None or self.api.snapshot is None:
-            return f"without the API's objects: {self.api_unusable}" if self.api_unusable else ""
-        objects = len(self.api.snapshot.objects)
-        age = duration(now - self.api.snapshot.synced_at)
-        return f"with {objects} remembered object{'' if objects == 1 else 's'} of the API, as of {age} ago"
-
-
-def load_usable_settings(settings_file: Path) -> Settings:
-    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable."""
-    settings, problems = load_settings(settings_file, conf_d(settings_file))
-    if errors(problems):
-        raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
-    return settings
-
 
 def read_all(settings_file: Path, *, remembered: bool) -> Configuration:
     """Read settings, node configuration and router configuration.
 
-    With ``remembered`` a broken file counts with its last good content, as it does for the running daemon; without, it
-    counts with nothing.
+    With ``remembered`` the last good content of a broken file is used, as in the running daemon; without, none.
     """
     settings, problems = load_settings(settings_file, conf_d(settings_file))
     who = _identify(settings, remembered=remembered)
@@ -85,10 +69,10 @@ def read_all(settings_file: Path, *, remembered: bool) -> Configuration:
 
 
 def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
-    """Read the named files only, together; each is recognised by its name, as in its proper place.
+    """Read the named files only, together; each is recognised by its name.
 
-    The node is this one as far as it is configured, else one with index 0: the rules that files break by themselves
-    are the same on every node.
+    The node is this one as far as it is configured, else one with index 0: rules that concern the files alone are the
+    same on every node.
     """
     settings, problems = load_settings(settings_file, conf_d(settings_file))
     who = _identify(settings, remembered=False)
@@ -135,16 +119,16 @@ def _resolved(
 
 
 def problems_of_files(read: Configuration) -> tuple[Problem, ...]:
-    """Return the problems that are in files, for who checks files.
+    """Return the problems that are in files.
 
-    Where nothing is known of an API, a network that no file has may still be one of the API's.
+    Without a saved API snapshot, a network that no file defines may still be an API object: a warning.
     """
     maybe = read.api is None or read.api.snapshot is None
     problems = (problem for problem in read.problems if problem.origin.path)
-    return tuple(_doubted(problem, read) if maybe else problem for problem in problems)
+    return tuple(_missing_from_files(problem, read) if maybe else problem for problem in problems)
 
 
-def _doubted(problem: Problem, read: Configuration) -> Problem:
+def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
     if problem.reason is not Reason.DEPENDENCY_FAILED:
         return problem
     l3vnis = {resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
@@ -158,7 +142,7 @@ def _doubted(problem: Problem, read: Configuration) -> Problem:
 
 
 def remembered_api(settings: Settings, node_name: str) -> tuple[ApiMemory | None, str]:
-    """Return what the daemon remembers of the API, None when there is none, and why it is of no use."""
+    """Return the saved API snapshot, or None and, if there is one, why it is not usable."""
     try:
         return recall_api(settings.state_dir, node_name), ""
     except UnusableMemoryError as error:
@@ -166,7 +150,7 @@ def remembered_api(settings: Settings, node_name: str) -> tuple[ApiMemory | None
 
 
 def resolve_with(memory: ApiMemory | None, settings: Settings, static: StaticSnapshot) -> Resolution:
-    """Return what files and remembered API mean together."""
+    """Return the result of files and saved API objects together."""
     known = memory or ApiMemory(static.node.name)
     return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
 
@@ -188,7 +172,7 @@ def _identify(settings: Settings, *, remembered: bool) -> Identification:
 
 
 def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
-    """Return an interface's addresses; none where the kernel may not be asked, which the caller reports."""
+    """Return an interface's addresses; none without the privileges for it, which the caller reports."""
     from actors.netlink.interface_addresses import interface_addresses
 
     try:

@@ -1,19 +1,16 @@
 """Taking the router down and giving its NICs back, without the daemon and without its configuration.
 
-The order is the daemon's: FRR first, the kernel second. Nothing here needs to know what the router was: FRR gets the
-configuration of a node that has none, and the kernel is brought to the state of such a node by the code that brings it
-to any other. Each step can be found out again from FRR, the kernel and the journal alone, so a teardown that was killed
-goes on where it was, and a second one finds nothing to do.
+The order is the daemon's: FRR first, the kernel second. The router's configuration is not needed: FRR gets that of an
+unconfigured node, and the kernel converges to the state of such a node like to any other. FRR, the kernel and the
+journal of NICs alone show what is left to do, so a teardown that was killed can be repeated, and a second one finds
+nothing to do.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
-import threading
+import subprocess
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +28,7 @@ from actors.netlink.planning.steps import Step
 from actors.netlink.state_files import StateFiles
 from actors.netlink.wire.kernel import Kernel, LinuxKernel
 from actors.netlink.wire.namespace_socket import NamespaceEnd
-from actors.netlink.wire.namespace_thread import CLONE_NEWNET, NamespaceMissing
+from actors.netlink.wire.namespace_thread import NamespaceMissing
 from config.desired import DesiredState
 from config.settings import Settings
 
@@ -39,13 +36,13 @@ from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
 from ..runtime.faults import DependencyFault, KernelFault
 
-#: Says one line to whoever watches.
+#: Prints one line for the user.
 Say = Callable[[str], None]
 
 #: Time for systemd to stop FRR (``TimeoutSec`` of its unit is two minutes), and for ``ip`` to delete a namespace.
 STOP_SECONDS = 150.0
 DELETE_SECONDS = 30.0
-#: Where systemd says that it is the one that started the machine (sd_booted(3)).
+#: Exists if systemd is the init system (sd_booted(3)).
 SYSTEMD_BOOTED = Path("/run/systemd/system")
 #: Devices that the kernel itself puts into each namespace once a module is loaded (``fb_tunnels_only_for_init_net``).
 _OF_THE_KERNEL = frozenset(
@@ -54,14 +51,14 @@ _OF_THE_KERNEL = frozenset(
 
 
 def nothing() -> DesiredState:
-    """Return what a node without any configuration should be."""
+    """Return the desired state of an unconfigured node."""
     return DesiredState(generation=0, node_name=socket.gethostname(), node_index=0)
 
 
 async def clear_frr(settings: Settings, say: Say) -> str:
     """Leave FRR with its header only, now and for its next start; return why it may still have more, or nothing.
 
-    An FRR that is not running is no obstacle.
+    FRR need not be running.
     """
     conf = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
     text = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit).text
@@ -89,7 +86,7 @@ async def _clear_running(settings: Settings, conf: Path, say: Say) -> str:
 
 
 def _clear_file(conf: Path, text: str, say: Say) -> None:
-    """Make FRR start empty as well. No file, no directory: nothing of ours to clear."""
+    """Make FRR start empty as well. Without a file there is nothing of ours to clear."""
     try:
         status = conf.stat()
         current = conf.read_bytes()
@@ -100,8 +97,8 @@ def _clear_file(conf: Path, text: str, say: Say) -> None:
         say(f"FRR: {conf} cleared")
 
 
-class _Narrator:
-    """A kernel that says each step once it is done."""
+class _ReportingKernel:
+    """A kernel that prints each step once it is done."""
 
     def __init__(self, kernel: Kernel, say: Say) -> None:
         self._kernel = kernel
@@ -113,16 +110,16 @@ class _Narrator:
         return self._kernel.observe(wish)
 
     def apply(self, step: Step) -> None:
-        """Carry one step out, then say so."""
+        """Carry out one step and print it."""
         self._kernel.apply(step)
         self.steps += 1
         self._say(f"kernel: {step.text}")
 
 
 def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
-    """Remove our devices, give the NICs back whole, forget both; return what the kernel refused.
+    """Remove our devices, give the NICs back as they were, forget both; return what the kernel refused.
 
-    Blocks. Without the router's namespace, what is left of the router in the host is cleared all the same. Raises
+    Blocks. Without the router's namespace, what is left of the router in the host is removed all the same. Raises
     ``KernelFault``, and ``OSError`` for the state directory.
     """
     state = StateFiles.of(settings)
@@ -141,9 +138,9 @@ def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
 def _clear_between(router: Path, state: StateFiles, say: Say) -> tuple[str, ...]:
     kernel = LinuxKernel(router, state)
     try:
-        narrator = _Narrator(kernel, say)
-        result = converge(nothing(), narrator, kernel.persisted_tables())
-        if not narrator.steps:
+        reporting = _ReportingKernel(kernel, say)
+        result = converge(nothing(), reporting, kernel.persisted_tables())
+        if not reporting.steps:
             say("kernel: nothing of the router is there")
         return result.errors
     finally:
@@ -152,32 +149,17 @@ def _clear_between(router: Path, state: StateFiles, say: Say) -> tuple[str, ...]
 
 @contextmanager
 def empty_namespace() -> Iterator[Path]:
-    """Give the path of a network namespace without anything in it, which is gone afterwards.
-
-    A thread of its own enters it and waits: no other thread may change places.
-    """
-    ready: Future[int] = Future()
-    done = threading.Event()
-
-    def live() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNET) != 0:
-            ready.set_exception(KernelFault(f"no new network namespace: {os.strerror(ctypes.get_errno())}"))
-            return
-        ready.set_result(threading.get_native_id())
-        done.wait()
-
-    thread = threading.Thread(target=live, name="empty-netns", daemon=True)
-    thread.start()
-    try:
-        yield Path(f"/proc/{os.getpid()}/task/{ready.result()}/ns/net")
-    finally:
-        done.set()
-        thread.join()
+    """Give the path of a network namespace without anything in it, which is gone afterwards."""
+    command = ("unshare", "--net", "sh", "-c", "echo; exec cat")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if process.stdout is None or not process.stdout.readline():
+            _, error = process.communicate()
+            raise KernelFault(f"no new network namespace: {error.decode().strip()}")
+        yield Path(f"/proc/{process.pid}/ns/net")
 
 
 def forget_status(settings: Settings, say: Say) -> None:
-    """Remove the daemon's last words, which tell of a router that is no more."""
+    """Remove the daemon's last status, which shows a router that is gone."""
     _remove(settings.run_dir / "state.json", say)
     _remove(settings.metrics_file or settings.run_dir / "metrics.prom", say)
 
@@ -191,17 +173,17 @@ def _remove(path: Path, say: Say) -> None:
 
 
 def remove_namespace(settings: Settings, say: Say) -> str:
-    """Stop what lives in the router's namespace and delete it; return why not, or nothing.
+    """Stop FRR in the router's namespace and delete it; return why not, or nothing.
 
-    One that still holds devices of others stays: the kernel would destroy virtual ones and rename hardware.
+    It is kept if foreign devices are in it: the kernel would destroy virtual ones and rename hardware.
     """
     path = NAMESPACES / settings.netns
     if not path.exists():
         say(f"network namespace {settings.netns}: is not there")
         return ""
-    strangers = _strangers(path)
-    if strangers:
-        return f"the network namespace {settings.netns} is kept, since others' devices are in it: {' '.join(strangers)}"
+    foreign = _foreign_devices(path)
+    if foreign:
+        return f"the network namespace {settings.netns} is kept, since foreign devices are in it: {' '.join(foreign)}"
     if SYSTEMD_BOOTED.is_dir():
         unit = f"frr@{settings.frr_pathspace}.service"
         stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)
@@ -217,7 +199,7 @@ def _run(argv: tuple[str, ...], seconds: float) -> Completed:
     return trio.run(partial(run_command, argv, seconds=seconds))
 
 
-def _strangers(path: Path) -> list[str]:
+def _foreign_devices(path: Path) -> list[str]:
     """Return the names of devices in a namespace that neither we nor the kernel put there."""
     try:
         end = NamespaceEnd("router", path)

@@ -35,7 +35,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o600, owner: tup
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def remove_stale(path: Path) -> None:
@@ -75,7 +75,8 @@ def _write_new(path: Path, content: bytes, mode: int, owner: tuple[int, int] | N
         os.close(descriptor)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make what was renamed or removed in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import re
 import shutil
 import subprocess
@@ -21,6 +23,7 @@ from config.desired import Family
 from config.settings import Settings
 from supervisor.cli.program import build_parser
 from supervisor.logs import message_ids
+from supervisor.operations import exit_codes
 from supervisor.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,16 +126,25 @@ def test_each_setting_in_the_installed_file_shows_its_default() -> None:
     assert Settings.model_validate(values) == Settings()
 
 
-def commands() -> dict[str, Any]:
-    return dict(load("completion/bash_completion.py").commands(build_parser()))
+def help_of(*words: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit):
+        build_parser().parse_args([*words, "--help"])
+    return shown.getvalue()
 
 
 def test_every_command_and_every_option_is_in_the_manual_page() -> None:
     page = load("man/generate.py").pages()["openperouter.8"].replace("\\-", "-")
-    for name, command in commands().items():
-        assert f'.SS "{name}"' in page
-        for option in command._option_string_actions:
-            assert f"\\fB{option}\\fR" in page
+    verbs = re.findall(r"^    (\w+) ", help_of(), re.MULTILINE)
+    assert len(verbs) > 10
+    for verb in verbs:
+        section = page.partition(f".SS \\fBopenperouter {verb}\\fR\n")[2].partition("\n.SS ")[0]
+        options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_of(verb), re.MULTILINE))
+        assert options - {"--help"} == set(re.findall(r"^\\fB(--[\w-]+)", section, re.MULTILINE)), verb
+
+
+def test_every_exit_code_is_in_the_manual_page() -> None:
+    section = load("man/generate.py").pages()["openperouter.8"].partition(".SH EXIT STATUS")[2].partition(".SH ")[0]
+    assert set(re.findall(r"^\\fB(\d+)\\fR$", section, re.M)) == set(re.findall(r"^  (\d+) ", exit_codes.TABLE, re.M))
 
 
 def test_every_setting_is_in_its_manual_page() -> None:
@@ -142,7 +154,7 @@ def test_every_setting_is_in_its_manual_page() -> None:
 
 
 def test_no_line_of_a_manual_page_is_an_unintended_macro() -> None:
-    macros = {".TH", ".SH", ".SS", ".PP", ".TP", ".EX", ".EE", ".in", ".br", ".B", ".BR", ".I", '.\\"'}
+    macros = {".TH", ".SH", ".SS", ".PP", ".TP", ".RS", ".RE", ".EX", ".EE", ".br", ".B", ".BR", ".I"}
     for name, text in load("man/generate.py").pages().items():
         controls = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
         assert controls <= macros, name
@@ -162,25 +174,22 @@ def test_each_manual_page_that_is_referred_to_is_there() -> None:
 
 
 def test_words_that_roff_would_interpret_are_escaped() -> None:
-    roff = load("man/roff.py")
+    roff = load("man/generate.py")
     assert roff.prose(".hidden") == "\\&.hidden"
-    assert roff.plain("a\\b-c'd") == "a\\eb\\-c\\(aqd"
+    assert roff.prose("a\\b-c'd") == "a\\eb\\-c\\(aqd"
     assert roff.prose("the `key` of") == "the \\fBkey\\fR of"
 
 
 def complete(*words: str) -> set[str]:
     """Return what bash offers after words, the last of which is being written."""
-    script = load("completion/bash_completion.py").script(build_parser())
-    stub = """
-        _init_completion() {
-            words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}
-        }
-        _filedir() { COMPREPLY+=(FILES); }
-    """
+    generate = [sys.executable, "-m", "shtab", "--shell", "bash"]
+    generate += ["--prefix", "openperouter", "supervisor.cli.program.build_parser"]
+    assert " ".join(["python3", *generate[1:]]) in (DEBIAN / "rules").read_text()
+    script = subprocess.run(generate, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     line = " ".join(f"'{word}'" for word in ("openperouter", *words))
-    ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _openperouter; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_openperouter; printf "%s\\n" "${{COMPREPLY[@]}}"'
     bash = shutil.which("bash") or "bash"
-    done = subprocess.run([bash, "-uc", f"{stub}{script}\n{ask}"], capture_output=True, text=True, check=True)
+    done = subprocess.run([bash, "-uc", f"{script}\n{ask}"], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == ""
     return set(done.stdout.split())
 
@@ -194,8 +203,9 @@ def test_completion_offers_commands_then_their_options_and_words() -> None:
 
 
 def test_completion_offers_files_where_files_are_taken() -> None:
-    assert "FILES" in complete("validate", "")
-    assert complete("--settings", "x") == {"FILES"}
+    assert complete("validate", "RE") == {"README.md"}
+    assert complete("--settings", "RE") == {"README.md"}
+    assert complete("bundle", "--output", "RE") == {"README.md"}
     assert "--json" in complete("--settings", "x", "status", "--")
 
 

@@ -23,8 +23,8 @@ def test_an_empty_configuration_is_active_and_says_so(fresh: Machine) -> None:
     assert property_of(fresh, "UnitFileState") == "enabled"
     shown = fresh.remote.run("systemctl status --no-pager openperouter").stdout
     assert re.search(r"Status: .*no configuration in /etc/openperouter/configs: idle", shown)
-    shown = fresh.remote.run("openperouter status")
-    assert "no configuration in /etc/openperouter/configs: idle" in shown.stdout
+    result = fresh.remote.run("openperouter status")
+    assert "no configuration in /etc/openperouter/configs: idle" in result.stdout
     assert not fresh.remote.run("systemctl --failed --no-legend --plain").stdout.strip()
 
 

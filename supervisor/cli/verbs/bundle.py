@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import conf_d
 
-from ..options import CommandError, add_settings, complain, conf_d
+from ..options import StoreFile, add_settings, complain
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -32,7 +34,11 @@ def add_parser(verbs: Any) -> None:
     )
     add_settings(parser)
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="a new file (default: openperouter-bundle-NODE-TIME.tar.gz here)"
+        "--output",
+        type=Path,
+        action=StoreFile,
+        metavar="FILE",
+        help="a new file (default: openperouter-bundle-NODE-TIME.tar.gz here)",
     )
     parser.add_argument(
         "--hours", type=int, default=DEFAULT_HOURS, metavar="N", help="hours of journal to take (default: %(default)s)"

@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.paths import conf_d
 
-from ..options import add_settings, complain, conf_d
+from ..options import add_settings, complain
 from ..terminal import Painter, Style, wants_colour
 
 if TYPE_CHECKING:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..options import add_settings
+from ..options import add_verb
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "run",
-        help="run the daemon in the foreground (systemd does)",
-        description="Run the daemon in the foreground until SIGTERM or SIGINT; SIGHUP reloads. Ending it, however it "
-        "ends, leaves forwarding as it is. Exits with 78 when the configuration has no usable part, which systemd does "
-        "not answer with a restart, and with 75 when another daemon is running.",
+        run,
+        summary="run the daemon in the foreground (systemd does)",
+        description="Run the daemon in the foreground until SIGTERM or SIGINT; SIGHUP reloads. However it ends, "
+        "forwarding continues. Exits with 78 when no part of the configuration is usable (systemd does not restart it "
+        "then), and with 75 when another daemon is running.",
     )
-    add_settings(parser)
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
-        help="log at this level, whatever the settings say",
+        help="log at this level, overriding the settings",
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,23 +1,22 @@
-"""``openperouter show``: the configuration, what it means, and what FRR and the kernel have; never a secret."""
+"""``openperouter show``: the configuration, the desired state, and that of FRR and the kernel; never a secret."""
 
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.paths import load_usable_settings
 
-from ..options import CommandError, add_settings, complain
+from ..options import add_verb, read_desired
 
 if TYPE_CHECKING:
-    from config.desired import DesiredState
     from config.settings import Settings
 
 SUBJECTS = {
-    "desired": "what this node should be, with where each part is configured",
-    "kernel": "the devices of ours and the NICs, as the kernel has them",
-    "frr": "FRR's running configuration, or with --intended the one that it should have",
+    "desired": "the desired state of this node, with where each part is configured",
+    "kernel": "the router's devices and NICs in the kernel",
+    "frr": "FRR's running configuration, or with --intended the desired one",
     "config": "the merged settings and the configuration files",
 }
 
@@ -25,29 +24,27 @@ SUBJECTS = {
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     lines = "\n".join(f"  {subject:8} {meaning}" for subject, meaning in SUBJECTS.items())
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "show",
-        help="show the configuration, the desired state, FRR or the kernel",
+        run,
+        summary="show the configuration, the desired state, FRR or the kernel",
         description=f"Show, without changing anything and without secrets:\n\n{lines}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_settings(parser)
     parser.add_argument("subject", choices=tuple(SUBJECTS), metavar="SUBJECT", help=", ".join(SUBJECTS))
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
-    parser.add_argument("--intended", action="store_true", help="frr: the configuration that the files mean")
-    parser.set_defaults(function=run)
+    parser.add_argument("--intended", action="store_true", help="frr: the desired configuration")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one subject."""
-    from supervisor.operations.node_configuration import load_usable_settings
-
     settings = load_usable_settings(arguments.settings)
     match arguments.subject:
         case "desired":
             from supervisor.operations.documents import desired_document
 
-            _print(desired_document(_desired(arguments)), as_json=arguments.json)
+            _print(desired_document(read_desired(arguments.settings)), as_json=arguments.json)
         case "config":
             from supervisor.operations.documents import configuration_document
 
@@ -59,27 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _desired(arguments: argparse.Namespace) -> DesiredState:
-    from config.problems import errors
-    from supervisor.operations.node_configuration import read_all
-
-    read = read_all(arguments.settings, remembered=True)
-    if told := read.told_of_api(time.time()):
-        complain(told)
-    if read.desired is None:
-        for problem in read.problems:
-            complain(str(problem))
-        raise CommandError(f"no usable configuration: {errors(read.problems)[0]}", exit_codes.CONFIG)
-    return read.desired
-
-
 def _show_frr(arguments: argparse.Namespace, settings: Settings) -> None:
     import trio
 
     from actors.frr.preview import rendered_redacted, running_redacted
 
     if arguments.intended:
-        print(rendered_redacted(_desired(arguments), settings).rstrip())
+        print(rendered_redacted(read_desired(arguments.settings), settings).rstrip())
     else:
         print(trio.run(running_redacted, settings).rstrip())
 

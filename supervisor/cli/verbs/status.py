@@ -13,8 +13,10 @@ from typing import Any
 from config.status import Status, StatusFormatError
 from supervisor.operations import exit_codes
 from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import CONTROL_SOCKET, STATE_FILE, run_dir
 
-from ..options import CONTROL_SOCKET, STATE_FILE, CommandError, add_settings, complain, run_dir
+from ..options import add_settings, complain
 from ..terminal import Painter, duration, wants_colour
 from .status_page import render
 

@@ -1,4 +1,4 @@
-"""``openperouter teardown``: takes the router down and gives its NICs back to the host."""
+"""``openperouter teardown``: take the router down and return its NICs to the host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import conf_d
 
-from ..options import CommandError, add_settings, complain, conf_d
+from ..options import add_verb, complain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,35 +21,34 @@ if TYPE_CHECKING:
 UNIT = "openperouter.service"
 #: States of the unit in which it has, or is about to have, a process (systemctl(1)).
 _ALIVE = ("active", "activating", "reloading", "refreshing", "deactivating")
-#: Time for systemd to say what it knows, in seconds.
+#: Time for systemctl to answer, in seconds.
 _SYSTEMCTL_SECONDS = 10.0
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "teardown",
-        help="take the router down and give its NICs back",
-        description="Take the router down: remove its configuration from FRR, its devices from the kernel, and give "
-        "its NICs back to the host with the addresses, MTU and routes that they had. Refuses while the daemon "
-        "runs ('systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
-        "and changes none: the next start of the daemon builds the router again. It can be repeated, also after it was "
+        run,
+        summary="take the router down and return its NICs to the host",
+        description="Take the router down: remove its configuration from FRR and its devices from the kernel, and "
+        "return its NICs to the host with the addresses, MTU and routes that they had. Refuses while the daemon runs "
+        "(run 'systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
+        "and changes none: the next start of the daemon builds the router again. It may be repeated, also after it was "
         "interrupted. Exits with 0 when nothing of the router is left, 64 when it was not confirmed, 69 when FRR or "
-        "the network namespace may still have something, 71 when the kernel refused something, 75 while the daemon "
-        "runs.",
+        "the network namespace may not be empty, 71 when the kernel refused an operation, 75 while the daemon runs.",
     )
-    add_settings(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--netns",
         action="store_true",
-        help="stop FRR and delete the network namespace as well, unless others' devices are in it",
+        help="also stop FRR and delete the network namespace, unless foreign devices are in it",
     )
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Take everything down, saying each step."""
+    """Take everything down, printing each step."""
     if os.geteuid() != 0:
         raise PermissionError(1, "not root", "teardown")
     from supervisor.process.instance_lock import single_instance
@@ -65,13 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(path: Path) -> Settings:
-    """Return the settings as far as they are good: what is broken must not keep the NICs."""
+    """Return the settings as far as they are usable: the NICs must come back even if some are broken."""
     from config.problems import errors
     from config.settings import load_settings
 
     settings, problems = load_settings(path, conf_d(path))
     for problem in errors(problems):
-        complain(f"{problem}; going on without it")
+        complain(f"{problem}; ignored")
     return settings
 
 
@@ -80,17 +81,17 @@ def _still_running(how: str) -> CommandError:
 
 
 def _refuse_beside_systemd() -> None:
-    """Refuse between two lives of the daemon too: the next one would build the router up again."""
+    """Refuse between two runs of the daemon too: the next one would build the router again."""
     import trio
 
     from supervisor.process.subprocesses import run_command
     from supervisor.runtime.faults import DependencyFault
 
-    async def ask() -> str:
+    async def unit_state() -> str:
         return (await run_command(("systemctl", "is-active", UNIT), seconds=_SYSTEMCTL_SECONDS)).stdout.strip()
 
     try:
-        state = trio.run(ask)
+        state = trio.run(unit_state)
     except DependencyFault:
         # No systemd, so nothing that would start the daemon; the lock is ours.
         return
@@ -99,7 +100,7 @@ def _refuse_beside_systemd() -> None:
 
 
 def _confirm(settings: Settings) -> None:
-    question = f"Take the router in network namespace {settings.netns} down and give its NICs back? [y/N] "
+    question = f"Take down the router in network namespace {settings.netns} and return its NICs to the host? [y/N] "
     if not sys.stdin.isatty():
         raise CommandError("nothing was done: confirm with --yes", exit_codes.USAGE)
     try:
@@ -115,7 +116,7 @@ def _say(line: str) -> None:
 
 
 def _take_down(settings: Settings, *, netns: bool) -> int:
-    """Do it all, as far as it can be done; return the exit code of the worst that happened."""
+    """Do everything that is possible; return the exit code of the worst failure."""
     import trio
 
     from supervisor.operations.teardown import clear_frr, clear_kernel, forget_status, remove_namespace
@@ -138,5 +139,5 @@ def _take_down(settings: Settings, *, netns: bool) -> int:
         forget_status(settings, _say)
         _say("the router is down; the next start of openperouter builds it again (systemctl disable openperouter)")
     else:
-        complain("not everything could be taken down: mend the cause and repeat the command")
+        complain("not everything was taken down: fix the cause and repeat the command")
     return code

@@ -1,7 +1,7 @@
-"""One trial seen from the terminal: what became of it, and the question whether to keep it.
+"""One trial as seen from the terminal: its outcome, and the question whether to keep it.
 
-Nothing here is needed for the trial to be reverted: the daemon does that when the time is over. What this adds is
-haste: a terminal that hangs up, an interrupt and the end of the input revert at once.
+Nothing here is needed for a trial to be reverted: the daemon does that when the time is over. This only makes it
+happen at once when the terminal hangs up, the user interrupts, or the input ends.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from actors.static_config.trial import Journal, Trial, TrialError
-from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from supervisor.operations import control_client
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import CONTROL_SOCKET
 
-from ..options import CONTROL_SOCKET
-from ..terminal import Painter, wants_colour
+from ..terminal import print_line
 
 #: The daemon's own limit for one reload request.
 LONGEST_RELOAD_SECONDS: Final = 600.0
@@ -32,71 +31,35 @@ LONGEST_RELOAD_SECONDS: Final = 600.0
 _REWRITE: Final = "\r\033[K"
 
 
-class DepartedError(Exception):
-    """The terminal, or whoever else could answer, is gone."""
+class HangupError(Exception):
+    """The terminal is gone, or this process was asked to terminate."""
 
 
-class Answer(Enum):
-    """How the wait for the user ended."""
-
-    KEEP = "keep"
-    NO = "no"
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a reload: ``ok`` only when all of the configuration is in force and verified."""
-
-    ok: bool
-    text: str
-    problems: tuple[str, ...] = ()
-
-
-def follow_reload(run_dir: Path, seconds: float) -> Outcome:
-    """Ask the daemon to take in what is there now; print its progress, return the outcome."""
+def reload_and_report(run_dir: Path, seconds: float, good: str, bad: str) -> bool:
+    """Make the daemon read what is there now; print its progress and one of two phrases with the outcome."""
     seconds = min(max(seconds, 1.0), LONGEST_RELOAD_SECONDS)
-    request = {"verb": "reload", "seconds": seconds}
     try:
-        for answer in ask(run_dir / CONTROL_SOCKET, request, seconds=seconds + ANSWER_SECONDS):
-            if "error" in answer:
-                return Outcome(False, f"the daemon refuses: {answer['error']}")
-            if answer.get("event") == "progress":
-                print(f"  {answer.get('summary', '')}", flush=True)
-            if answer.get("event") == "done":
-                return _outcome(answer)
-    except (NotRunningError, NoAnswerError) as error:
-        return Outcome(False, f"{error}; it goes on from here when it is back")
-    return Outcome(False, "the daemon ended meanwhile; it goes on from here when it is back")
-
-
-def _outcome(done: dict[str, Any]) -> Outcome:
-    if done.get("ok"):
-        return Outcome(True, str(done.get("summary", "")))
-    return Outcome(False, str(done.get("reason")), tuple(str(problem) for problem in done.get("problems", ())))
-
-
-def show_outcome(good: str, bad: str, outcome: Outcome) -> None:
-    """Print an outcome, led in by one of two words."""
-    painter = Painter(colour=wants_colour())
-    print(painter.paint(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn"))
+        outcome = control_client.reload(run_dir / CONTROL_SOCKET, seconds, lambda line: print(f"  {line}", flush=True))
+    except CommandError as error:
+        outcome = control_client.Outcome(False, f"{error}; the daemon continues from here once it is back")
+    print_line(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn")
     for problem in outcome.problems:
-        print(painter.paint(f"  {problem}", "bad"))
+        print_line(f"  {problem}", "bad")
     sys.stdout.flush()
+    return outcome.ok
 
 
-def ask_to_keep(journal: Journal, trial: Trial) -> Answer:
-    """Wait for ENTER, the end of the input, or the end of the trial."""
-    question = _Question()
+def ask_to_keep(journal: Journal, trial: Trial) -> bool:
+    """Wait for ENTER; return False when the trial ends before. Raises ``EOFError`` at the end of the input."""
+    prompt = _Prompt()
     try:
         while (left := journal.left(trial)) > 0 and _is_open(journal, trial):
-            question.show(left)
-            answer = question.receive(min(left, 1.0))
-            if answer is not None:
-                return answer
+            prompt.show(left)
+            if prompt.wait_for_enter(min(left, 1.0)):
+                return True
     finally:
-        question.close()
-    return Answer.OVER
+        prompt.close()
+    return False
 
 
 def _is_open(journal: Journal, trial: Trial) -> bool:
@@ -107,56 +70,56 @@ def _is_open(journal: Journal, trial: Trial) -> bool:
     return stored is not None and stored.id == trial.id and not stored.accepted
 
 
-class _Question:
-    """The prompt: on a terminal it counts down in its line, elsewhere it is said once."""
+class _Prompt:
+    """The question: on a terminal it counts down in its line, elsewhere it is printed once."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno() if sys.stdin is not None else None
-        self._lively = sys.stdout.isatty()
+        self._live = sys.stdout.isatty()
         self._shown = False
         if self._input is not None and os.isatty(self._input):
-            # An ENTER from before the question is no answer to it.
+            # An ENTER from before the question does not answer it.
             termios.tcflush(self._input, termios.TCIFLUSH)
 
     def show(self, left: float) -> None:
         text = f"Press ENTER to keep it; it is reverted in {math.ceil(left)} s (at once with Ctrl-C) "
-        if self._lively:
+        if self._live:
             print(f"{_REWRITE}{text}", end="", flush=True)
         elif not self._shown:
             print(text, flush=True)
         self._shown = True
 
-    def receive(self, seconds: float) -> Answer | None:
+    def wait_for_enter(self, seconds: float) -> bool:
         if self._input is None:
-            return Answer.NO
+            raise EOFError
         ready, _, _ = select.select([self._input], [], [], seconds)
         if not ready:
-            return None
+            return False
         received = os.read(self._input, 4096)
-        if b"\n" in received:
-            return Answer.KEEP
-        return None if received else Answer.NO
+        if not received:
+            raise EOFError
+        return b"\n" in received
 
     def close(self) -> None:
-        if self._lively and self._shown:
+        if self._live and self._shown:
             print(flush=True)
 
 
 @contextmanager
-def departures_raised() -> Iterator[None]:
-    """Turn a hangup and a request to terminate into :class:`DepartedError`, unless they are ignored (nohup)."""
+def hangups_raised() -> Iterator[None]:
+    """Turn a hangup and a request to terminate into :class:`HangupError`, unless they are ignored (nohup)."""
 
-    def depart(number: int, _: FrameType | None) -> None:
-        raise DepartedError(signal.Signals(number).name)
+    def hang_up(number: int, _: FrameType | None) -> None:
+        raise HangupError(signal.Signals(number).name)
 
     numbers = [n for n in (signal.SIGHUP, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
-    with _handled(numbers, depart):
+    with _handled(numbers, hang_up):
         yield
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let nothing but SIGKILL interrupt what takes milliseconds and should be done whole."""
+def uninterrupted() -> Iterator[None]:
+    """Let nothing but SIGKILL interrupt what takes milliseconds and should be done completely."""
     with _handled([signal.SIGHUP, signal.SIGTERM, signal.SIGINT], signal.SIG_IGN):
         yield
 
@@ -174,8 +137,8 @@ def _handled(
 
 
 def silence() -> None:
-    """Send whatever is still said nowhere: a terminal that has hung up answers each write with an error."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Discard all further output: every write to a terminal that has hung up fails."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+        os.dup2(null, stream.fileno())
+    os.close(null)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from actors.frr.redaction import HIDDEN, redact
+from actors.static_config.trial import SAVED
 from config.settings import Settings
 from config.syntax.files import UnreadableFileError, read_bounded
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import InvalidYamlError, parse_yaml
 
 from ..documents import is_secret
-from ..trial.try_commit import SAVED
 
 #: Larger files are not ours.
 _MAX_BYTES: Final = 4 * 1024 * 1024

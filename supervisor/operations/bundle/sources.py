@@ -17,7 +17,6 @@ from actors.lib.frr.vtysh import Vtysh
 from actors.netlink.preview import observe_kernel
 from actors.netlink.state_files import JOURNAL, TABLES
 from config.settings import Settings
-from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 from supervisor.version import VERSION
@@ -26,6 +25,7 @@ from ..control_client import ask
 from ..doctor import as_json, as_lines, examine
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
+from ..paths import CONTROL_SOCKET, STATE_FILE
 from .collector import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that its output until then is kept.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.lib.kube.credentials import kubeconfig_path
-from actors.static_config.trial import ACCEPTED_FILE
+from actors.static_config.trial import ACCEPTED_FILE, SAVED
 from config.settings import Settings
 
-from ..trial.try_commit import SAVED
 from .findings import Finding, error, ok, warning
 
 

@@ -16,10 +16,10 @@ from config.desired import DesiredState, HostMasterKind
 from config.problems import Problem, errors
 from config.settings import Settings
 from config.status import Status, StatusFormatError
-from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
 
 from ..control_client import NoAnswerError, NotRunningError, ask
 from ..node_configuration import read_all
+from ..paths import CONTROL_SOCKET, STATE_FILE
 from .findings import Finding, error, ok, warning
 from .frr import frr_unit
 from .network_managers import Unit, Units

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -22,7 +26,6 @@ from actors.static_config.trial import (
     TrialDamagedError,
     TrialError,
     current_trial,
-    from_json,
     now,
     to_json,
 )
@@ -68,8 +71,8 @@ def journal(tmp_path: Path, clock: Clock) -> Journal:
 
 
 @pytest.fixture
-def trial(clock: Clock) -> Trial:
-    return trial_at(clock.moment, {"/configs/openpe_a.yaml": GOOD})
+def trial(clock: Clock, tmp_path: Path) -> Trial:
+    return trial_at(clock.moment, {str(tmp_path / "configs" / "openpe_a.yaml"): GOOD})
 
 
 @pytest.fixture
@@ -77,10 +80,9 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_a_trial_survives_the_way_to_disk_and_back(journal: Journal, trial: Trial) -> None:
+def test_a_trial_is_loaded_as_it_was_started(journal: Journal, trial: Trial) -> None:
     journal.start(trial)
     assert journal.load() == trial
-    assert from_json(to_json(trial)) == trial
 
 
 def test_a_trial_on_disk_is_for_root_alone_and_leaves_no_texts_behind(
@@ -101,7 +103,7 @@ def test_there_is_one_trial_at_a_time(journal: Journal, trial: Trial) -> None:
     accepted = journal.accept(trial)
     with pytest.raises(TrialError, match="not completed"):
         journal.start(replace(trial, id="other"))
-    journal.finish(accepted)
+    journal.complete(accepted)
     journal.start(replace(trial, id="other"))
 
 
@@ -132,7 +134,7 @@ def test_a_confirmed_trial_has_no_deadline_and_outlives_the_boot(journal: Journa
     assert current.accepted
 
 
-def test_nobody_confirms_what_the_deadline_has_ended(journal: Journal, trial: Trial, clock: Clock) -> None:
+def test_a_trial_that_the_deadline_has_ended_cannot_be_confirmed(journal: Journal, trial: Trial, clock: Clock) -> None:
     journal.start(trial)
     clock.advance(SECONDS)
     with pytest.raises(TrialError, match="too late"):
@@ -166,10 +168,11 @@ def test_another_trial_is_neither_confirmed_nor_ended_by_mistake(journal: Journa
         '{"version": 2}',
         '{"version": 1, "texts": 3}',
         to_json(trial_at(Moment("b", 1.0), {"/c/x": ""})).replace('"x"', '"../x"'),
-        to_json(trial_at(Moment("b", 1.0), {"/c/x": "\ud800"})),
+        to_json(trial_at(Moment("b", 1.0), {"/c/x": "half"})).replace("half", "\\ud800"),
+        to_json(trial_at(Moment("b", 1.0), {})),
     ],
     # Not their texts: a trial's id is random, and parallel test runners compare names.
-    ids=["half", "list", "newer", "untyped", "escaping", "half a character"],
+    ids=["half", "list", "newer", "untyped", "escaping", "half a character", "without files"],
 )
 def test_a_damaged_trial_is_no_trial_and_does_not_stay_in_the_way(journal: Journal, trial: Trial, damage: str) -> None:
     journal.open_file.write_text(damage)
@@ -190,6 +193,69 @@ def test_a_disk_that_does_not_forget_cannot_prolong_a_trial(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     assert current_trial(journal) is None
+
+
+class Crash(BaseException):
+    """Stands for SIGKILL: only what is on disk survives."""
+
+
+def crash_before(step: int, patched: pytest.MonkeyPatch) -> None:
+    """Let the process die before its ``step``-th change of the disk."""
+    steps = itertools.count()
+    for target in ("os.link", *(f"pathlib.Path.{name}" for name in ("mkdir", "rename", "replace", "unlink"))):
+        module, _, name = target.rpartition(".")
+        change = getattr(os if module == "os" else Path, name)
+
+        def counted(*args: Any, change: Callable[..., Any] = change, **kwargs: Any) -> Any:
+            if next(steps) == step:
+                raise Crash
+            return change(*args, **kwargs)
+
+        patched.setattr(target, counted)
+
+
+OLD = {"openpe_a.yaml": "old", "openpe_gone.yaml": "gone"}
+NEW = {"openpe_a.yaml": "new", "openpe_b.yaml": "added"}
+
+
+def files(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(directory.iterdir())}
+
+
+@pytest.mark.parametrize("then", ["confirm", "revert"])
+def test_a_crash_at_any_write_leaves_the_old_or_the_new_in_force(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    unfinished = 0
+    for step in itertools.count():
+        state, configs = tmp_path / f"state{step}", tmp_path / f"configs{step}"
+        state.mkdir()
+        configs.mkdir()
+        for name, text in OLD.items():
+            (configs / name).write_text(text)
+        journal = Journal(state, clock)
+        trial = trial_at(clock.moment, {str(configs / name): text for name, text in NEW.items()})
+        trial = replace(trial, removed=("openpe_gone.yaml",))
+        with monkeypatch.context() as patched:
+            crash_before(step, patched)
+            try:
+                journal.start(trial)
+                journal.complete(journal.accept(trial))
+                break
+            except Crash:
+                unfinished += 1
+        found = current_trial(journal)
+        in_force = {Path(path).name: text for path, text in found.texts.items()} if found else files(configs)
+        assert in_force in (OLD, NEW), step
+        if found is None:
+            continue
+        if then == "confirm":
+            journal.complete(journal.accept(found))
+        else:
+            assert journal.revert(found, "enough")
+        assert files(configs) == (NEW if then == "confirm" else OLD), step
+        assert current_trial(journal) is None
+    assert unfinished > 12
 
 
 class Trying:
@@ -361,12 +427,11 @@ async def test_keeping_a_trial_changes_nothing_but_the_warning(node: Node, tryin
         tried = await snapshots.receive()
         accepted = trying.journal.accept(trial)
         waiting = await snapshots.receive()
-        assert any("not written to its place yet" in message for message in warnings(waiting))
+        assert any("not completely written yet" in message for message in warnings(waiting))
         trying.path.write_text(GOOD)
         with trio.move_on_after(2.0):
             pytest.fail(f"half-written files or the old deadline count: {await snapshots.receive()}")
-        trying.path.write_text(GOOD + RED)
-        trying.journal.finish(accepted)
+        trying.journal.complete(accepted)
         kept = await snapshots.receive()
     assert tried.resources == waiting.resources == kept.resources
     assert kept.problems == ()

@@ -11,7 +11,6 @@ import pytest
 
 from supervisor.cli import main, program
 from supervisor.cli.verbs import run as run_verb
-from supervisor.cli.verbs import version
 from supervisor.operations import exit_codes
 from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
 from supervisor.version import VERSION
@@ -71,7 +70,7 @@ def raising(error: BaseException) -> Callable[[object], int]:
 def test_what_the_world_does_is_one_line_and_a_code(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(version, "run", raising(error))
+    monkeypatch.setattr(program, "_print_version", raising(error))
     assert main(["version"]) == code
     assert "Traceback" not in capsys.readouterr().err
 
@@ -79,7 +78,7 @@ def test_what_the_world_does_is_one_line_and_a_code(
 def test_a_bug_shows_its_traceback_and_asks_to_be_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(version, "run", raising(ZeroDivisionError("oops")))
+    monkeypatch.setattr(program, "_print_version", raising(ZeroDivisionError("oops")))
     assert main(["version"]) == 70
     error = capsys.readouterr().err
     assert "Traceback" in error

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import pytest
 
 from actors.static_config.trial import Journal, Trial, now
 from supervisor.cli import main
-from supervisor.operations.trial.try_commit import put_in_place, saved_directory
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
 CHECKOUT = Path(__file__).parents[3]
@@ -111,7 +109,7 @@ class Place:
 
 
 @pytest.fixture(autouse=True)
-def signals_are_heard() -> Iterator[None]:
+def signals_are_not_ignored() -> Iterator[None]:
     """Under nohup, or in a shell's background, the tests would pass on that SIGHUP or SIGINT is ignored.
 
     The command respects that on purpose.
@@ -161,9 +159,7 @@ def test_what_an_object_of_the_api_has_already_is_an_error(place: Place, capsys:
     assert "duplicate vni 300: L3VNI tenant/blue" in capsys.readouterr().out
 
 
-def test_what_objects_of_the_api_lose_is_said_and_forbids_nothing(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     remember_api(place.root, api_l3vni("blue", 300), api_l3vni("bad", 0))
     with daemon(place.root / "run"):
         assert place.run("--detach", place.green) == 0
@@ -332,7 +328,7 @@ def test_a_kill_leaves_the_trial_to_the_daemon(place: Place) -> None:
     assert place.journal.load() is not None
 
 
-def test_time_that_runs_out_is_told(place: Place) -> None:
+def test_the_end_of_the_time_is_reported(place: Place) -> None:
     with daemon(place.root / "run"), place.process("--timeout", "1", place.green) as process:
         shown = read_until(process, "the files are in force")
         assert process.wait(DEADLINE) == 1
@@ -363,7 +359,7 @@ def test_keeping_writes_removes_and_saves_with_modes(place: Place) -> None:
     assert place.run("--confirm") == 0
     assert list(place.files()) == ["openpe_green.yaml", "openpe_underlay.yaml"]
     assert (place.configs / "openpe_green.yaml").stat().st_mode & 0o777 == 0o640
-    saved = saved_directory(place.state, trial)
+    saved = place.journal.saved_directory(trial)
     assert {path.stat().st_mode & 0o777 for path in (saved, saved.parent)} == {0o700}
     assert {path.name: path.read_text() for path in saved.iterdir()} == {
         "openpe_l3vni.yaml": before["openpe_l3vni.yaml"]
@@ -379,26 +375,26 @@ def test_a_file_that_is_replaced_keeps_its_mode(place: Place) -> None:
     assert place.files()["openpe_green.yaml"] == GREEN
 
 
-def test_keeping_that_was_cut_short_is_completed(place: Place) -> None:
-    trial = place.begin(removed=("openpe_l3vni.yaml",))
-    accepted = place.journal.accept(trial)
-    put_in_place(replace(accepted, removed=()), place.configs, place.state)
+def test_a_confirmation_that_was_interrupted_is_completed(place: Place) -> None:
+    place.journal.accept(place.begin(removed=("openpe_l3vni.yaml",)))
+    (place.configs / "openpe_green.yaml").write_text(GREEN)
     assert place.run("--confirm") == 0
     assert "openpe_l3vni.yaml" not in place.files()
     assert place.journal.load() is None
 
 
-def test_keeping_that_fails_is_said_and_can_be_given_up(
+def test_a_confirmation_that_fails_says_so_and_can_be_given_up(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.begin(removed=("openpe_l3vni.yaml",))
     before = place.files()
 
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def refuse(path: Path) -> None:
+        if path == place.configs:
+            raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as broken:
-        broken.setattr("supervisor.operations.trial.try_commit._sync", refuse)
+        broken.setattr("actors.static_config.trial.sync_directory", refuse)
         assert [place.run("--confirm"), place.run("--confirm")] == [69, 69]
     assert "--confirm tries again" in capsys.readouterr().err
     assert place.journal.load() is not None
@@ -421,9 +417,7 @@ def test_a_second_trial_is_refused(place: Place, capsys: pytest.CaptureFixture[s
     assert place.journal.load() == trial
 
 
-def test_the_status_tells_of_the_trial_or_of_how_the_last_one_ended(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_shows_the_trial_or_how_the_last_one_ended(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert place.run("--status") == 1
     assert capsys.readouterr().out == "no trial is in force\n"
     trial = place.begin()

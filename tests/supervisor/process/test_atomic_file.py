@@ -113,7 +113,7 @@ def test_a_crash_between_steps_leaves_old_or_new_whole(
 
     monkeypatch.setattr(Path, "unlink", lambda *_a, **_k: None)
     monkeypatch.setattr(
-        *(("supervisor.process.atomic_file._sync_directory", crash) if step == "directory" else (f"os.{step}", crash))
+        *(("supervisor.process.atomic_file.sync_directory", crash) if step == "directory" else (f"os.{step}", crash))
     )
     with pytest.raises(Crash):
         write_atomic(target, "new")

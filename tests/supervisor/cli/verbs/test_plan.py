@@ -70,7 +70,7 @@ def test_the_exit_code_says_whether_there_is_anything_to_do(
     assert [state.node_index for state in asked] == [3, 3]
 
 
-def test_what_frr_cannot_tell_does_not_hide_what_the_kernel_can(
+def test_without_frr_the_plan_for_the_kernel_is_shown_all_the_same(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(_desired: DesiredState, _settings: Settings) -> str:
@@ -81,13 +81,13 @@ def test_what_frr_cannot_tell_does_not_hide_what_the_kernel_can(
     assert plan(settings) == 69
     shown = capsys.readouterr()
     assert "create vrf red" in shown.out
-    assert "FRR cannot be asked: it hangs" in shown.err
+    assert "FRR is not available: it hangs" in shown.err
 
 
 def test_an_unusable_underlay_changes_nothing_and_says_why(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (settings.parent / "configs" / "openpe_underlay.yaml").write_text("underlays:\n  - asn: 0\n")
     assert plan(settings) == 78
-    assert "nothing would change" in capsys.readouterr().err
+    assert "no usable configuration" in capsys.readouterr().err
 
 
 def test_without_frr_and_namespace_it_says_so_and_leaks_nothing(
@@ -100,21 +100,21 @@ def test_without_frr_and_namespace_it_says_so_and_leaks_nothing(
         assert secret not in shown.out + shown.err
 
 
-def test_the_networks_of_remembered_objects_are_part_of_the_plan(
+def test_saved_api_objects_are_part_of_the_plan(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = previews(monkeypatch, "", Plan())
     remember_api(settings.parent, api_l3vni("blue", 200), synced_at=time.time() - 250)
     assert plan(settings) == 0
     assert [vni.vrf for vni in asked[0].l3vnis] == ["red", "blue"]
-    assert "with 1 remembered object of the API, as of 4m1" in capsys.readouterr().err
+    assert "with 1 saved API object, 4m1" in capsys.readouterr().err
 
 
-def test_a_memory_of_no_use_is_told(
+def test_an_unusable_snapshot_is_reported(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = previews(monkeypatch, "", Plan())
     remember_api(settings.parent, api_l3vni("blue", 200), node="another")
     assert plan(settings) == 0
     assert [vni.vrf for vni in asked[0].l3vnis] == ["red"]
-    assert "without the API's objects: " in capsys.readouterr().err
+    assert "without API objects: " in capsys.readouterr().err

@@ -18,7 +18,7 @@ from supervisor.process.subprocesses import CommandMissing, Completed
 
 
 class Parts:
-    """The three parts of the work, scripted; ``done`` tells what was called, in order."""
+    """The three parts of the work, scripted; ``done`` is what was called, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[str] = []
@@ -63,7 +63,7 @@ def run_teardown(settings: Path, *words: str) -> int:
     return main(["--settings", str(settings), "teardown", *words])
 
 
-def test_frr_comes_first_and_the_last_words_of_the_daemon_go(settings: Path, parts: Parts) -> None:
+def test_frr_comes_first_and_the_last_status_is_removed(settings: Path, parts: Parts) -> None:
     state = settings.parent / "run" / "state.json"
     state.write_text("{}")
     assert run_teardown(settings, "--yes") == 0
@@ -82,10 +82,10 @@ def test_the_namespace_goes_only_on_request(settings: Path, parts: Parts) -> Non
         (("zebra hangs", (), ""), 69),
         (("", ("router: move eth1 to host: File exists",), ""), 71),
         (("zebra hangs", ("router: move eth1 to host: File exists",), ""), 71),
-        (("", (), "others' devices are in it"), 69),
+        (("", (), "foreign devices are in it"), 69),
     ],
 )
-def test_what_could_not_be_done_is_told_and_does_not_stop_the_rest(
+def test_a_part_that_fails_is_reported_and_does_not_stop_the_rest(
     settings: Path,
     parts: Parts,
     capsys: pytest.CaptureFixture[str],
@@ -96,13 +96,13 @@ def test_what_could_not_be_done_is_told_and_does_not_stop_the_rest(
     parts.frr, parts.kernel, parts.namespace = frr, kernel, namespace
     assert run_teardown(settings, "--yes", "--netns") == code
     assert parts.done[:2] == ["frr", "kernel"]
-    told = capsys.readouterr().err
+    shown = capsys.readouterr().err
     for cause in (frr, *kernel, namespace):
-        assert cause in told
-    assert "repeat" in told
+        assert cause in shown
+    assert "repeat" in shown
 
 
-def test_a_namespace_with_a_network_nic_in_it_is_not_deleted(settings: Path, parts: Parts) -> None:
+def test_a_namespace_with_a_nic_in_it_is_not_deleted(settings: Path, parts: Parts) -> None:
     parts.kernel = ("router: move eth1 to host: File exists",)
     run_teardown(settings, "--yes", "--netns")
     assert "namespace" not in parts.done
@@ -116,7 +116,7 @@ def test_beside_a_running_daemon_it_refuses(settings: Path, parts: Parts, capsys
 
 
 @pytest.mark.parametrize("state", ["activating", "active", "deactivating", "reloading"])
-def test_between_two_lives_of_the_daemon_it_refuses(
+def test_between_two_runs_of_the_daemon_it_refuses(
     settings: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
     systemd_says(monkeypatch, state)
@@ -143,7 +143,7 @@ def test_without_yes_and_without_a_terminal_nothing_is_done(
 
 
 class Terminal(io.StringIO):
-    """Somebody who types."""
+    """A terminal at which something is typed."""
 
     def isatty(self) -> bool:
         return True
@@ -161,7 +161,7 @@ def test_a_person_is_asked(
     assert bool(parts.done) is (code == 0)
 
 
-def test_others_than_root_are_told_so(settings: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_needs_root(settings: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run_teardown(settings, "--yes") == 77
     assert parts.done == []

@@ -1,16 +1,18 @@
 """What ``openperouter try`` is to try: the whole router configuration as it would be, and how it differs from now.
 
-A directory stands for all router files: those that it lacks would go. Single files are added to those that are there,
-or take the place of those of the same name. The result is read by the same functions as the daemon's, as if the files
-were in their place already; problems name the files where they really are.
+A directory stands for all router files: those missing from it would be removed. Single files are added to those that
+are in force, or replace those of the same name. The result is read by the daemon's own functions, as if the files were
+in their place already; problems name the files where they really are.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from actors.static_config.trial import Trial, now
 from config.outcomes import StaticSnapshot
 from config.problems import Problem, Severity
 from config.settings import Settings
@@ -19,10 +21,9 @@ from config.store.last_good import LastGood
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import MAX_BYTES
-from supervisor.cli.options import CommandError
 
-from ..exit_codes import CONFIG, USAGE
-from ..node_configuration import problems_of_files, read_all, resolve_with
+from .exit_codes import CONFIG, USAGE, CommandError
+from .node_configuration import problems_of_files, read_all, resolve_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """All files by name, and the names of those that are new or differ, and of those that would go."""
+    """All files by name, and the names of those that are new or differ, and of those that would be removed."""
 
+    configs_dir: Path
     files: Mapping[str, Source]
     added: tuple[str, ...]
     edited: tuple[str, ...]
@@ -48,6 +50,24 @@ class Candidate:
         """Return the names of the files to write."""
         return tuple(sorted((*self.added, *self.edited)))
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """Return the texts by the path that they are for."""
+        return {str(self.configs_dir / name): source.text for name, source in self.files.items()}
+
+    def trial(self, seconds: float) -> Trial:
+        """Return a trial of this that ends after ``seconds``."""
+        moment = now()
+        return Trial(
+            texts=self.texts,
+            changed=self.changed,
+            removed=self.removed,
+            modes={name: self.files[name].mode for name in self.changed},
+            boot_id=moment.boot_id,
+            deadline=moment.seconds + seconds,
+            ends_at=time.time() + seconds,
+        )
+
     def __str__(self) -> str:
         parts = (("adds", self.added), ("changes", self.edited), ("removes", self.removed))
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
@@ -55,21 +75,28 @@ class Candidate:
 
 def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     """Read what the user named. Raises :class:`CommandError` for what cannot be a router configuration."""
+    try:
+        return _gather(settings, paths)
+    except UnreadableFileError as error:
+        raise CommandError(str(error), CONFIG) from None
+
+
+def _gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     current = _read_router_files(settings.configs_dir)
     if any(_directory_of(path).resolve() == settings.configs_dir.resolve() for path in paths):
         raise CommandError(f"{settings.configs_dir} is what is in force; try a copy of it", USAGE)
     if len(paths) == 1 and paths[0].is_dir():
-        given = _read_router_files(paths[0])
-        if not given:
+        files = _read_router_files(paths[0])
+        if not files:
             raise CommandError(f"{paths[0]} has no {PREFIX}*{SUFFIX}", USAGE)
         _check_secrets(paths[0], settings.configs_dir)
-        files = given
     else:
         given = {path.name: _read(_router_file(path)) for path in paths}
         if len(given) < len(paths):
             raise CommandError("two of the files have the same name", USAGE)
         files = {**current, **given}
     return Candidate(
+        settings.configs_dir,
         dict(sorted(files.items())),
         added=tuple(sorted(files.keys() - current.keys())),
         edited=tuple(sorted(n for n in files.keys() & current.keys() if files[n].text != current[n].text)),
@@ -78,26 +105,23 @@ def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
 
 
 def find_problems(candidate: Candidate, settings: Settings, settings_file: Path) -> tuple[Problem, ...]:
-    """Return every problem that the candidate has on this node, and as warnings those that objects of the API get."""
-    now = read_all(settings_file, remembered=True)
-    sources = {str(settings.configs_dir / name): str(source.path) for name, source in candidate.files.items()}
-    texts = LastGood().with_texts(texts_in_place(candidate, settings))
-    read = read_remembered(settings.configs_dir, now.node.name, texts, namespace=settings.namespace)
-    static = StaticSnapshot(now.node, read.resources, read.problems)
-    then = replace(now, resources=read.resources, problems=resolve_with(now.api, settings, static).problems)
-    of_api = (problem for problem in then.problems if not problem.origin.path and problem not in now.problems)
-    found = (*problems_of_files(then), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
-    return tuple(_where_it_is(problem, sources) for problem in found)
+    """Return every problem that the candidate has on this node, and as warnings those that it causes API objects."""
+    before = read_all(settings_file, remembered=True)
+    texts = LastGood().with_texts(candidate.texts)
+    read = read_remembered(settings.configs_dir, before.node.name, texts, namespace=settings.namespace)
+    static = StaticSnapshot(before.node, read.resources, read.problems)
+    resolution = resolve_with(before.api, settings, static)
+    after = replace(before, resources=read.resources, problems=resolution.problems)
+    of_api = (problem for problem in after.problems if not problem.origin.path and problem not in before.problems)
+    found = (*problems_of_files(after), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
+    return tuple(_where_it_is(problem, candidate) for problem in found)
 
 
-def texts_in_place(candidate: Candidate, settings: Settings) -> dict[str, str]:
-    """Return the texts by the path that they are for."""
-    return {str(settings.configs_dir / name): source.text for name, source in candidate.files.items()}
-
-
-def _where_it_is(problem: Problem, sources: Mapping[str, str]) -> Problem:
-    path = sources.get(problem.origin.path, problem.origin.path)
-    return replace(problem, origin=replace(problem.origin, path=path))
+def _where_it_is(problem: Problem, candidate: Candidate) -> Problem:
+    path = Path(problem.origin.path)
+    if path.parent != candidate.configs_dir or path.name not in candidate.files:
+        return problem
+    return replace(problem, origin=replace(problem.origin, path=str(candidate.files[path.name].path)))
 
 
 def _directory_of(path: Path) -> Path:
@@ -112,16 +136,12 @@ def _router_file(path: Path) -> Path:
     if path.is_dir():
         raise CommandError(f"{path} is a directory: give either one directory or files", USAGE)
     if not _is_router_file(path.name):
-        raise CommandError(f"{path} is no router configuration: its name must be {PREFIX}*{SUFFIX}", USAGE)
+        raise CommandError(f"{path} is not a router configuration: its name must be {PREFIX}*{SUFFIX}", USAGE)
     return path
 
 
 def _read_router_files(directory: Path) -> dict[str, Source]:
-    try:
-        names = [name for name in list_directory(directory) if _is_router_file(name)]
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
-    return {name: _read(directory / name) for name in names}
+    return {name: _read(directory / name) for name in list_directory(directory) if _is_router_file(name)}
 
 
 def _read(path: Path) -> Source:
@@ -132,22 +152,17 @@ def _read(path: Path) -> Source:
         raise CommandError(f"{path}: does not exist", CONFIG) from None
     except UnicodeDecodeError:
         raise CommandError(f"{path}: is not UTF-8 text", CONFIG) from None
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
 
 
 def _check_secrets(given: Path, configs_dir: Path) -> None:
     """Refuse a directory whose password files differ: they take effect by themselves and cannot be tried."""
-    try:
-        for name in list_directory(given / SECRETS_DIRECTORY):
-            if _secret(configs_dir, name) != _secret(given, name):
-                raise CommandError(
-                    f"{given / SECRETS_DIRECTORY / name} differs from the one in {configs_dir / SECRETS_DIRECTORY}, "
-                    "but password files cannot be tried: put the new password there under a new name first",
-                    USAGE,
-                )
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
+    for name in list_directory(given / SECRETS_DIRECTORY):
+        if _secret(configs_dir, name) != _secret(given, name):
+            raise CommandError(
+                f"{given / SECRETS_DIRECTORY / name} differs from the one in {configs_dir / SECRETS_DIRECTORY}, "
+                "but password files cannot be tried: put the new password there under a new name first",
+                USAGE,
+            )
 
 
 def _secret(directory: Path, name: str) -> bytes | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli import options
-from supervisor.cli.options import DEFAULT_RUN_DIR, run_dir
+from supervisor.operations import paths
+from supervisor.operations.paths import DEFAULT_RUN_DIR, run_dir
 
 
 @pytest.mark.parametrize("name", ["openperouter.yaml", "conf.d/10-mine.yaml"])
@@ -25,5 +25,5 @@ def test_a_comment_about_it_is_not_a_reason_to_read_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "openperouter.yaml").write_text(text)
-    monkeypatch.delattr(options, "_read_run_dir")
+    monkeypatch.delattr(paths, "load_usable_settings")
     assert run_dir(tmp_path / "openperouter.yaml") == DEFAULT_RUN_DIR

@@ -1,0 +1,48 @@
+"""Where the daemon's files are, and its settings, which are slow to import and read only when they are needed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .exit_codes import CONFIG, CommandError
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+
+DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
+#: That of ``config.settings``, which takes too long to import for a path that is hardly ever changed.
+DEFAULT_RUN_DIR: Final = Path("/run/openperouter")
+CONTROL_SOCKET: Final = "control.sock"
+STATE_FILE: Final = "state.json"
+#: Finds more than the key, but not the commented example in every installation's settings.
+_SETS_RUN_DIR: Final = re.compile(rb"^[^#\n]*run_?dir", re.IGNORECASE | re.MULTILINE)
+
+
+def conf_d(settings_file: Path) -> Path:
+    """Return the directory of settings fragments."""
+    return settings_file.parent / "conf.d"
+
+
+def run_dir(settings_file: Path) -> Path:
+    """Return the daemon's runtime directory; the settings are only parsed if they mention it.
+
+    Raises :class:`CommandError` when they do and are not usable.
+    """
+    fragments = sorted(conf_d(settings_file).glob("*.yaml")) if conf_d(settings_file).is_dir() else []
+    for path in (settings_file, *fragments):
+        if path.is_file() and _SETS_RUN_DIR.search(path.read_bytes()):
+            return load_usable_settings(settings_file).run_dir
+    return DEFAULT_RUN_DIR
+
+
+def load_usable_settings(settings_file: Path) -> Settings:
+    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable."""
+    from config.problems import errors
+    from config.settings import load_settings
+
+    settings, problems = load_settings(settings_file, conf_d(settings_file))
+    if errors(problems):
+        raise CommandError(f"the settings are not usable: {errors(problems)[0]}", CONFIG)
+    return settings
