@@ -16,15 +16,15 @@ from typing import Final, Protocol
 import trio
 
 from actors.lib.frr.frr_lock import access
+from actors.lib.frr.processes import is_loading
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from config.settings import Settings
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed, run_command
 
 from .diff.grammar import scan
-from .mgmtd_recovery import Unwedger
+from .mgmtd_recovery import MgmtdRecovery
 from .redaction import redact
-from .startup import is_loading
 
 #: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.
 CHECK_SECONDS: Final = 30.0
@@ -35,7 +35,7 @@ RELOAD_SECONDS: Final = 300.0
 ESSENTIAL: Final = frozenset({"zebra", "mgmtd", "bgpd"})
 DAEMONS: Final = ESSENTIAL | {"bfdd", "staticd"}
 #: How long a daemon is waited for that may just be starting, in seconds, and between two looks. FRR's start script
-#: starts one after the other within moments, and mgmtd locks its datastores while it greets one (:mod:`.unwedging`).
+#: starts them within moments of one another, and mgmtd locks its datastores while one connects.
 LATECOMER_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.5
 #: How long FRR's own start is waited for once its daemons answer: it loads the configuration on disk, with the same
@@ -103,7 +103,7 @@ class ReloadDriver:
         self._directory = settings.run_dir / "frr"
         #: Daemons that have been waited for in vain.
         self._given_up: frozenset[str] = frozenset()
-        self._unwedger = Unwedger(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
+        self._recovery = MgmtdRecovery(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
 
     async def wake(self, needed: frozenset[str]) -> None:
         """Ask for the daemons that vtysh reaches."""
@@ -153,12 +153,10 @@ class ReloadDriver:
             try:
                 done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS, writes=True)
             except CommandTimeout:
-                await self._unwedger.after_timeout()
+                await self._recovery.recover(broken=False)
                 raise
         if _BROKEN_COMMIT in f"{done.stdout}{done.stderr}":
-            await self._unwedger.after_broken_commit()
-        else:
-            self._unwedger.after_success()
+            await self._recovery.recover(broken=True)
         return _complaints(done)
 
     async def reload(self, text: str) -> str:

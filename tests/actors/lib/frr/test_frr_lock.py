@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import trio
 
 from actors.lib.frr import frr_lock
-from actors.lib.frr.frr_daemons import pid_of, running_daemons
 from actors.lib.frr.frr_lock import access
 
 
@@ -78,14 +76,3 @@ async def test_where_no_daemon_ever_ran_nobody_is_locked_out(tmp_path: Path, alo
     async with access(missing, alone=alone):
         assert await enters(missing, alone=True)
     assert await enters(None, alone=alone)
-
-
-def test_a_pid_file_that_names_another_program_is_no_daemon(tmp_path: Path) -> None:
-    own = Path("/proc/self/comm").read_text().strip()
-    (tmp_path / f"{own}.pid").write_text(f"{os.getpid()}\n")
-    (tmp_path / "zebra.pid").write_text(f"{os.getpid()}\n")
-    (tmp_path / "bgpd.pid").write_text("not a number\n")
-    assert running_daemons(tmp_path) == {own}
-    assert pid_of(tmp_path, own) == os.getpid()
-    assert pid_of(tmp_path, "mgmtd") is None
-    assert running_daemons(tmp_path / "missing") == frozenset()
