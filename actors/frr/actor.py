@@ -25,7 +25,7 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import Fault
 
 from .apply import Applier
-from .driver import FrrDriver, ReloadDriver
+from .driver import FrrDriver, VtyshDriver
 from .render.render import RenderedConfig, render
 
 #: Longest pass in seconds: reading, a few removals, one reload at its own deadline, reading again.
@@ -45,7 +45,7 @@ async def run(
     ctx: ActorContext, *, settings: Settings, desired: LatestReader[DesiredState], out: Latest[FrrOutcome]
 ) -> None:
     """Run one incarnation of the actor."""
-    await FrrActor(ctx, settings, ReloadDriver(settings), desired, out).serve()
+    await FrrActor(ctx, settings, VtyshDriver(settings), desired, out).serve()
 
 
 class FrrActor:

@@ -23,7 +23,7 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.commands import additions, corrections, passes, residue
-from .diff.diff import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
+from .diff.difference import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
 from .driver import FrrDriver, daemons_for
 from .render.render import RenderedConfig
 

@@ -1,6 +1,6 @@
 """How FRR is read and changed: the one place that knows the programs.
 
-:class:`FrrDriver` is what applying needs; :class:`ReloadDriver` does it with vtysh and with FRR's own reload program.
+:class:`FrrDriver` is what applying needs; :class:`VtyshDriver` does it with vtysh and with FRR's own reload program.
 Neither of those is transactional, and their exit codes are hints at best: whoever calls them verifies.
 """
 
@@ -16,24 +16,21 @@ from typing import Final, Protocol
 import trio
 
 from actors.lib.frr.frr_lock import access
-from actors.lib.frr.processes import is_loading
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS, is_loading
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from config.settings import Settings
+from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed, run_command
 
 from .diff.grammar import scan
 from .mgmtd_recovery import MgmtdRecovery
-from .redaction import redact
 
 #: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.
 CHECK_SECONDS: Final = 30.0
 LOAD_SECONDS: Final = 60.0
 RELOAD_SECONDS: Final = 300.0
 
-#: The daemons that every configuration talks to, and all that ours may talk to.
-ESSENTIAL: Final = frozenset({"zebra", "mgmtd", "bgpd"})
-DAEMONS: Final = ESSENTIAL | {"bfdd", "staticd"}
 #: How long a daemon is waited for that may just be starting, in seconds, and between two looks. FRR's start script
 #: starts them within moments of one another, and mgmtd locks its datastores while one connects.
 LATECOMER_SECONDS: Final = 5.0
@@ -86,7 +83,7 @@ class FrrDriver(Protocol):
         """Make the running configuration equal a text; return what FRR complained about, redacted."""
 
 
-class ReloadDriver:
+class VtyshDriver:
     """Drives the FRR of ``settings.frr_pathspace``.
 
     Its working files hold secrets: they live in a directory of root's own, and not under FRR's configuration directory,
@@ -199,7 +196,7 @@ def daemons_for(text: str) -> frozenset[str]:
 
     Sent without its daemon, a line of a raw snippet would count as refused, and the snippet as no good.
     """
-    needed = set(ESSENTIAL)
+    needed = set(CORE_DAEMONS)
     for line in scan(text):
         words = f" {line.text}".partition(" description ")[0].split()
         if "bfd" in words:

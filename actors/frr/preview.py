@@ -7,9 +7,9 @@ import socket
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState
 from config.settings import Settings
+from config.syntax.frr_secrets import redact
 
-from .diff.diff import difference, intended, parse
-from .redaction import redact
+from .diff.difference import difference, intended, parse
 from .render.render import render
 
 

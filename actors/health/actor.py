@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
@@ -19,7 +20,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 
-from .assess import CORE_DAEMONS, Inputs, assess
+from .assess import Inputs, assess
 from .changes import changes
 from .query import Asking, Frr, observe
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState, ResourceFailure, ResourceId
 from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
 from config.problems import Reason
@@ -18,9 +19,6 @@ from config.problems import Reason
 from .frr_json import Observation
 from .sessions import ESTABLISHED, LISTENING, MISSING, expected_of, named, sessions_of
 from .vnis import check_vni, vni_health, vnis_of
-
-#: Without these FRR routes nothing; bfdd joins them when a neighbour uses BFD.
-CORE_DAEMONS = frozenset({"zebra", "mgmtd", "bgpd"})
 
 
 @dataclass(frozen=True, slots=True)

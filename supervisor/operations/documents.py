@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from actors.frr.redaction import HIDDEN, redact
 from config.desired import DesiredState, ResourceId, Secret
 from config.problems import Origin, Problem
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.frr_secrets import HIDDEN, redact
 from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
 
 #: A key that contains one of these has a secret as its value, unless it only names a file or object that has it.

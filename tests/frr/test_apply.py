@@ -14,8 +14,8 @@ import trio
 
 from actors.frr import mgmtd_recovery
 from actors.frr.apply import Applier
-from actors.frr.diff.diff import difference, intended, parse
-from actors.frr.driver import ReloadDriver
+from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import Vtysh
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, frr: FrrInstance, settings: Settings) -> None:
         self.frr = frr
-        self.driver = ReloadDriver(settings)
+        self.driver = VtyshDriver(settings)
         self.applier = Applier(self.driver, frr.conf)
 
     async def apply(self, desired: DesiredState) -> FrrOutcome:
@@ -77,8 +77,8 @@ async def test_applying_what_runs_already_writes_nothing(bench: Bench, monkeypat
     async def unexpected(_self: object, text: str) -> str:
         raise AssertionError(f"FRR was written to: {text}")
 
-    monkeypatch.setattr(ReloadDriver, "reload", unexpected)
-    monkeypatch.setattr(ReloadDriver, "send", unexpected)
+    monkeypatch.setattr(VtyshDriver, "reload", unexpected)
+    monkeypatch.setattr(VtyshDriver, "send", unexpected)
     outcome = await bench.applied(BASIC)
     assert not outcome.changed
     after = bench.frr.conf.stat()

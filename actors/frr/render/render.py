@@ -16,9 +16,9 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay, ResourceId
+from config.syntax.frr_secrets import redact
 
 from ..diff.grammar import open_depth
-from ..redaction import redact
 from .template_context import profiles, rd_numbers, underlay_instance, vrf_instance
 from .tokens import token
 

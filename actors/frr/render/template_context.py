@@ -25,8 +25,7 @@ from config.desired import (
     RemoteAS,
     Secret,
 )
-
-from ..redaction import HIDDEN
+from config.syntax.frr_secrets import HIDDEN
 
 #: Seconds between connection attempts where a host or a restarting peer should be found quickly (reference 5.5, 5.6).
 QUICK_CONNECT: Final = 5

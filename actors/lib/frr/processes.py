@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Final
 
 PROC: Final = Path("/proc")
+#: The daemons that every configuration is sent to, and all that ours may be sent to.
+CORE_DAEMONS: Final = frozenset({"zebra", "mgmtd", "bgpd"})
+DAEMONS: Final = CORE_DAEMONS | {"bfdd", "staticd"}
 #: The script that watchfrr runs to start daemons; it lasts until the configuration is loaded. Its pathspace is in its
 #: environment, which a process with fewer capabilities may not read; any will do, since it takes only seconds.
 _START_SCRIPT: Final = "watchfrr.sh"

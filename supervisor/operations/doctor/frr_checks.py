@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from actors.frr.driver import DAEMONS, ESSENTIAL
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 
 from .facts import Facts
 from .findings import Finding, error, ok, warning
@@ -106,7 +106,7 @@ def running(facts: Facts) -> Iterator[Finding]:
         return
     missing = sorted(DAEMONS - answering)
     cure = f"journalctl -u {facts.frr_unit} -n 50, then {_restart(facts)}"
-    if ESSENTIAL.intersection(missing):
+    if CORE_DAEMONS.intersection(missing):
         yield error("frr-running", f"FRR runs without {', '.join(missing)}", cure)
     elif missing:
         message = f"FRR runs without {', '.join(missing)}: a configuration with BFD or static routes is not applied"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from actors.frr.diff.diff import Entry
+from actors.frr.diff.difference import Entry
 from actors.frr.diff.grammar import scan
 from supervisor.runtime.faults import DependencyFault
 

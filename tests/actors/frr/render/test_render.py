@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.diff import difference, intended, parse
+from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.render.render import render
 from actors.frr.render.template_context import rd_numbers
 from actors.frr.render.tokens import UnsafeToken, token
