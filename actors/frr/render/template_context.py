@@ -7,7 +7,7 @@ look like a difference indefinitely; stating the graceful restart times even res
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from config.desired import (
@@ -23,9 +23,7 @@ from config.desired import (
     HostSession,
     IPInterface,
     RemoteAS,
-    Secret,
 )
-from config.syntax.frr_secrets import HIDDEN
 
 #: Seconds between connection attempts where a host or a restarting peer should be found quickly (reference 5.5, 5.6).
 QUICK_CONNECT: Final = 5
@@ -52,7 +50,7 @@ class NeighborView:
     port: int | None = None
     timers: tuple[int, int] | None = None
     connect_time: int | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     bfd: bool = False
     bfd_profile: str | None = None
     disable_connected_check: bool = False
@@ -129,9 +127,9 @@ def profiles(underlay: DesiredUnderlay) -> list[ProfileView]:
     ]
 
 
-def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int, *, reveal: bool) -> BgpView:
+def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int) -> BgpView:
     """Return the instance that speaks with the fabric, and with the host in a passthrough."""
-    fabric = [_fabric_neighbor(neighbor, underlay, reveal=reveal) for neighbor in underlay.neighbors]
+    fabric = [_fabric_neighbor(neighbor, underlay) for neighbor in underlay.neighbors]
     host = _host_neighbors(desired.passthrough.session, QUICK_CONNECT) if desired.passthrough else []
     listens = any(neighbor.listens for neighbor in fabric)
     families = [
@@ -198,7 +196,7 @@ def _profile_name(neighbor: FabricNeighbor) -> str:
     return f"neighbor-{neighbor.endpoint}"
 
 
-def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay, *, reveal: bool) -> NeighborView:
+def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> NeighborView:
     is_interface = neighbor.endpoint_kind is EndpointKind.INTERFACE
     return NeighborView(
         name=neighbor.endpoint,
@@ -209,7 +207,7 @@ def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay, *, rev
         port=_unless(neighbor.port, DEFAULT_BGP_PORT),
         timers=_timers(neighbor),
         connect_time=_unless(_connect_time(neighbor, underlay), DEFAULT_CONNECT_TIME),
-        password=_password(neighbor.password, reveal=reveal),
+        password=neighbor.password.reveal() if neighbor.password else None,
         bfd=neighbor.bfd is not None,
         bfd_profile=_profile_name(neighbor) if neighbor.bfd and neighbor.bfd.has_profile else None,
         disable_connected_check=neighbor.disable_connected_check,
@@ -228,12 +226,6 @@ def _connect_time(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> int | 
     if neighbor.connect_time is None and underlay.graceful_restart is not None:
         return QUICK_CONNECT
     return neighbor.connect_time
-
-
-def _password(secret: Secret | None, *, reveal: bool) -> str | None:
-    if secret is None:
-        return None
-    return secret.reveal() if reveal else HIDDEN
 
 
 def _host_neighbors(session: HostSession, connect_time: int | None) -> list[NeighborView]:
