@@ -22,7 +22,7 @@ from .vnis import check_vni, vni_health, vnis_of
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class HealthInputs:
     """The newest values of the stages before this one. ``settling`` forgives for a moment what FRR needs time for."""
 
     desired: DesiredState | None = None
@@ -42,7 +42,7 @@ class Inputs:
         return frozenset(failure.resource for outcome in outcomes for failure in outcome.failures)
 
 
-def assess(inputs: Inputs, seen: Observation) -> HealthReport:
+def assess(inputs: HealthInputs, seen: Observation) -> HealthReport:
     """Return the report of one look."""
     state = inputs.state
     if state is None:
@@ -61,7 +61,7 @@ def _unanswered(state: DesiredState, error: str) -> HealthReport:
     )
 
 
-def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthReport:
+def _answered(inputs: HealthInputs, state: DesiredState, seen: Observation) -> HealthReport:
     refused = inputs.refused
     required = _required(state)
     absent = sorted(required - seen.daemons)
@@ -93,7 +93,7 @@ def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthR
     )
 
 
-def _unapplied(inputs: Inputs, state: DesiredState) -> Iterator[str]:
+def _unapplied(inputs: HealthInputs, state: DesiredState) -> Iterator[str]:
     """Yield why this generation is not, or not yet, in force in FRR and in the kernel."""
     for name, outcome in (("FRR", inputs.frr), ("kernel", inputs.kernel)):
         if outcome is None or outcome.desired.generation != state.generation:
@@ -155,7 +155,7 @@ def _daemons(required: frozenset[str], seen: Observation) -> dict[str, bool]:
     return {daemon: daemon in seen.daemons for daemon in sorted(required | seen.daemons)}
 
 
-def _interfaces(inputs: Inputs, state: DesiredState, seen: Observation) -> tuple[InterfaceHealth, ...]:
+def _interfaces(inputs: HealthInputs, state: DesiredState, seen: Observation) -> tuple[InterfaceHealth, ...]:
     mtu = inputs.kernel.underlay_mtu if inputs.kernel else None
     names = state.underlay.interfaces if state.underlay else ()
     return tuple(_interface(name, seen.interfaces.get(name), mtu or 0, zebra="zebra" in seen.daemons) for name in names)
