@@ -18,9 +18,9 @@ from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
+from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
-from .fake import FakeFrr
 
 SECRET = "router bgp 64514\n neighbor 10.0.0.1 password hush\n"
 
