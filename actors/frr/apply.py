@@ -77,7 +77,7 @@ class Applier:
                 return FrrOutcome(desired, applied=False, error=f"cannot write FRR's configuration: {reason}")
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        await self._driver.wake(daemons_for(rendered.text))
+        await self._driver.wait_ready(daemons_for(rendered.text))
         await self._judge(rendered)
         wanted = self._acceptable(rendered)
         seen = _Seen.compare(await self._driver.running(), intended(wanted))

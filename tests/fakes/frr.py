@@ -257,8 +257,8 @@ class FakeFrr:
     def writes(self) -> int:
         return sum(call in ("send", "reload") for call in self.calls)
 
-    async def wake(self, needed: frozenset[str]) -> None:
-        self.calls.append("wake")
+    async def wait_ready(self, needed: frozenset[str]) -> None:
+        self.calls.append("wait_ready")
         self.needed = needed
         if self.hangs:
             await trio.sleep_forever()

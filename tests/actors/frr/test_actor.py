@@ -88,7 +88,7 @@ async def test_an_undisturbed_frr_costs_readings_and_no_line_and_no_message(
     caplog.clear()
     bench.frr.calls.clear()
     await trio.sleep(60 * 10 + 5)
-    assert bench.frr.calls == ["wake", "running"] * 10
+    assert bench.frr.calls == ["wait_ready", "running"] * 10
     assert bench.out.version == 1
     assert caplog.records == []
 
@@ -115,7 +115,7 @@ async def test_an_absent_frr_is_told_once_and_tried_for_ever(
     assert len(caplog.records) == 1
     assert bench.out.version == 1
     assert bench.context.facts["waiting_for"] == "FRR does not answer"
-    attempts = bench.frr.calls.count("wake")
+    attempts = bench.frr.calls.count("wait_ready")
     assert 3600 / LONGEST_RETRY <= attempts < 3600 / LONGEST_RETRY + 10
     bench.frr.unreachable = ""
     await until(lambda: bench.outcome().applied, LONGEST_RETRY * 1.5)

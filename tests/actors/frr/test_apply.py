@@ -51,7 +51,7 @@ async def test_the_same_configuration_again_costs_one_reading(bench: Bench, auto
     bench.frr.calls.clear()
     outcome = await bench.apply(BASIC)
     assert (outcome.applied, outcome.changed) == (True, False)
-    assert bench.frr.calls == ["wake", "running"]
+    assert bench.frr.calls == ["wait_ready", "running"]
 
 
 async def test_a_configuration_that_runs_already_only_gets_its_boot_file(bench: Bench, autojump_clock: Clock) -> None:
@@ -127,7 +127,7 @@ async def test_a_refused_snippet_is_left_out_named_and_checked_only_once(bench: 
     bench.frr.calls.clear()
     again = await bench.apply(desired)
     assert again.failures == outcome.failures
-    assert bench.frr.calls == ["wake", "running"]
+    assert bench.frr.calls == ["wait_ready", "running"]
 
 
 async def test_a_snippet_shown_in_other_words_is_reported_once_and_does_not_cause_reloads(

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from actors.frr import driver
 from actors.frr.apply import Applier
-from actors.frr.driver import LATECOMER_SECONDS, VtyshDriver, daemons_for
+from actors.frr.driver import VtyshDriver, daemons_for
 from actors.frr.render.render import render
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
@@ -96,21 +96,18 @@ async def test_what_a_killed_process_left_behind_goes_with_the_next_call(tmp_pat
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
-class Starting(Vtysh):
-    """Reaches one set of daemons after the other, a look each, then the last one indefinitely; None: no answer."""
+class StubVtysh(Vtysh):
+    """Reaches some daemons; counts the sessions."""
 
-    def __init__(self, *looks: frozenset[str] | None) -> None:
+    def __init__(self, daemons: frozenset[str]) -> None:
         super().__init__(vtysh="/nonexistent", pathspace="p")
-        self.looks = list(looks)
-        self.asked = 0
+        self.reached = daemons
+        self.sessions = 0
 
     async def daemons(self) -> frozenset[str]:
         await trio.lowlevel.checkpoint()
-        self.asked += 1
-        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        if found is None:
-            raise FrrUnavailable("nobody answers")
-        return found
+        self.sessions += 1
+        return self.reached
 
 
 @pytest.fixture
@@ -121,60 +118,61 @@ def one(tmp_path: Path) -> VtyshDriver:
 async def waits(one: VtyshDriver, needed: frozenset[str]) -> float:
     """Return how long it takes until FRR may be configured, in virtual seconds."""
     began = trio.current_time()
-    await one.wake(needed)
+    await one.wait_ready(needed)
     return trio.current_time() - began
 
 
 async def test_an_frr_with_all_daemons_is_not_waited_for(one: VtyshDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(DAEMONS)
+    one._vtysh = StubVtysh(DAEMONS)
     assert await waits(one, DAEMONS) == 0.0
 
 
-async def test_the_end_of_frrs_own_start_is_waited_for(
+async def test_the_end_of_frrs_own_start_is_waited_for_without_a_session(
     one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = starting = Starting(DAEMONS)
-    looks = iter([True, True, True])
+    one._vtysh = starting = StubVtysh(DAEMONS)
+    polls = iter([True, True, True])
 
     def loading(_pathspace: str) -> bool:
-        # A mere question would be a session with mgmtd, which spoils what is being loaded.
-        assert starting.asked == 0 or not (left := next(looks, False)), left
-        return next(looks, False)
+        under_way = next(polls, False)
+        # A mere question would be a session with mgmtd, which breaks what is being loaded.
+        assert starting.sessions == 0 or not under_way
+        return under_way
 
     monkeypatch.setattr(driver, "is_loading", loading)
     assert await waits(one, DAEMONS) == 1.5
+    assert starting.sessions == 1
+
+
+async def test_a_start_that_never_ends_is_not_waited_for_indefinitely(
+    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one._vtysh = StubVtysh(DAEMONS)
     monkeypatch.setattr(driver, "is_loading", lambda _pathspace: True)
     assert await waits(one, DAEMONS) == driver.START_SECONDS
 
 
-async def test_a_daemon_that_nobody_needs_holds_nothing_up_but_the_first_look(
+async def test_a_start_that_begins_meanwhile_is_waited_for(
+    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one._vtysh = StubVtysh(DAEMONS)
+    polls = iter([False, True, True, False])
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(polls))
+    assert await waits(one, DAEMONS) == 2 * driver.POLL_SECONDS
+
+
+async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
     one: VtyshDriver, autojump_clock: MockClock
 ) -> None:
-    one._vtysh = Starting(DAEMONS - {"bfdd", "staticd"})
-    assert await waits(one, CORE_DAEMONS) == LATECOMER_SECONDS
+    one._vtysh = StubVtysh(DAEMONS - {"bfdd", "staticd"})
     assert await waits(one, CORE_DAEMONS) == 0.0
 
 
-async def test_a_daemon_that_is_just_starting_is_waited_for(one: VtyshDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(frozenset({"mgmtd"}), CORE_DAEMONS, DAEMONS)
-    assert 0.0 < await waits(one, CORE_DAEMONS) < LATECOMER_SECONDS
-
-
 @pytest.mark.parametrize("absent", sorted(DAEMONS))
-async def test_a_needed_daemon_that_is_away_is_named(absent: str, one: VtyshDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(DAEMONS - {absent})
-    for _ in range(2):
-        with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
-            await one.wake(CORE_DAEMONS | {absent})
-
-
-async def test_a_new_frr_gets_its_moment_again(one: VtyshDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(CORE_DAEMONS)
-    await waits(one, CORE_DAEMONS)
-    one._vtysh = Starting(None, CORE_DAEMONS)
-    with pytest.raises(FrrUnavailable):
-        await one.wake(CORE_DAEMONS)
-    assert await waits(one, CORE_DAEMONS) == LATECOMER_SECONDS
+async def test_a_needed_daemon_that_is_absent_is_named(absent: str, one: VtyshDriver) -> None:
+    one._vtysh = StubVtysh(DAEMONS - {absent})
+    with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
+        await one.wait_ready(CORE_DAEMONS | {absent})
 
 
 BFD = state(underlay=underlay(neighbor(bfd=Bfd())))
