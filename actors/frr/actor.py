@@ -1,8 +1,10 @@
-"""The FRR actor: keeps FRR running the newest desired state, whatever happens to FRR or is done to it.
+"""The FRR actor: keeps FRR running the newest desired state.
 
-It applies each new state, and looks again when FRR was restarted and every audit interval. It never gives up on an FRR
-that is away: it says so once and tries again, slower and slower. Equal states and an undisturbed FRR cost one reading
-an audit, and no line in the log.
+A :class:`DesiredState` comes in. The actor renders it, applies it (:mod:`.apply`), and publishes an
+:class:`FrrOutcome`: whether FRR was verified to run it, and which raw snippets were left out. Then it waits for a new
+state, for FRR's restart (its sockets are replaced), or for the audit interval, and applies again. A failure is retried
+with back-off, indefinitely; an unreachable FRR is logged once. While nothing changes, an audit costs one reading of the
+running configuration and logs nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 import trio
@@ -25,17 +27,17 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import Fault
 
 from .apply import Applier
-from .driver import FrrDriver, ReloadDriver
-from .render.render import RenderedConfig, render
+from .driver import FrrDriver, VtyshDriver
+from .render.render import render
 
-#: Longest pass in seconds: reading, a few removals, one reload at its own deadline, reading again.
+#: Deadline of one pass in seconds: reading, a few removals, one reload at its own deadline, reading again.
 APPLY_SECONDS: Final = 600.0
 
-#: Pauses after a failure, in seconds: the first, and the longest that doubling leads to.
+#: First and longest pause after a failure, in seconds.
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 30.0
 
-#: Seconds between looks at FRR's sockets, which is how its restart is noticed: a few stat calls.
+#: Seconds between two looks at FRR's sockets, which show that a daemon was restarted: a few stat calls.
 SOCKET_POLL: Final = 2.0
 
 log = get_logger("frr")
@@ -45,11 +47,11 @@ async def run(
     ctx: ActorContext, *, settings: Settings, desired: LatestReader[DesiredState], out: Latest[FrrOutcome]
 ) -> None:
     """Run one incarnation of the actor."""
-    await FrrActor(ctx, settings, ReloadDriver(settings), desired, out).serve()
+    await FrrActor(ctx, settings, VtyshDriver(settings), desired, out).serve()
 
 
 class FrrActor:
-    """One incarnation: the newest desired state and what became of it."""
+    """One incarnation: the newest desired state and its outcome."""
 
     def __init__(
         self,
@@ -77,13 +79,14 @@ class FrrActor:
             state = await self._desired.receive()
         while True:
             self._sockets = self._daemon_sockets()
-            outcome = await self._pass(state)
-            self._report(outcome)
+            outcome = await self._apply(state)
+            self._publish(outcome)
             state = await self._next(state, outcome)
 
-    async def _pass(self, state: DesiredState) -> FrrOutcome:
+    async def _apply(self, state: DesiredState) -> FrrOutcome:
         try:
-            rendered = self._render(state)
+            limit = self._settings.bgp_listen_limit
+            rendered = render(state, hostname=socket.gethostname(), listen_limit=limit)
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
@@ -92,25 +95,21 @@ class FrrActor:
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
 
-    def _render(self, state: DesiredState) -> RenderedConfig:
-        return render(state, hostname=socket.gethostname(), listen_limit=self._settings.bgp_listen_limit)
-
-    def _report(self, outcome: FrrOutcome) -> None:
-        """Publish what is news: a new state, another verdict, or that FRR was written to."""
+    def _publish(self, outcome: FrrOutcome) -> None:
+        """Publish what is news, and log it unless only the state is new."""
         previous = self._out.peek()
-        news = outcome.changed or previous is None or previous != replace(outcome, changed=previous.changed)
         self._ctx.note(
             generation=outcome.desired.generation, applied=outcome.applied, waiting_for=outcome.error or None,
             left_out=len(outcome.failures) or None,
         )  # fmt: skip
-        if not news:
-            return
-        if previous is None or _verdict(previous) != _verdict(outcome) or outcome.changed:
+        news = previous is None or outcome.changed or _result(previous) != _result(outcome)
+        if news:
             _log_outcome(outcome)
-        self._out.set(outcome)
+        if news or previous is None or previous.desired != outcome.desired:
+            self._out.set(outcome)
 
     async def _next(self, state: DesiredState, outcome: FrrOutcome) -> DesiredState:
-        """Wait for a reason to look again: a new state, FRR's restart, the audit, or the retry of a failure."""
+        """Wait for a new state, FRR's restart, the audit, or the retry of a failure; return the state to apply."""
         with self._ctx.idle(), trio.move_on_after(self._pause(outcome)):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_sockets, nursery.cancel_scope)
@@ -123,7 +122,7 @@ class FrrActor:
         return newest
 
     def _pause(self, outcome: FrrOutcome) -> float:
-        """Return the seconds until the next look without a reason, spread so that nodes do not march in step."""
+        """Return the seconds until the audit or the retry, with jitter so that nodes do not work in step."""
         if outcome.applied:
             self._retry = FIRST_RETRY
             seconds = self._settings.audit_interval_seconds
@@ -133,13 +132,13 @@ class FrrActor:
         return seconds * (0.75 + 0.5 * self._jitter())
 
     async def _watch_sockets(self, scope: trio.CancelScope) -> None:
-        # The sockets tell nobody that they are replaced, and their directory may not even exist yet.
+        # Replaced sockets give no notice, and their directory may not even exist yet.
         while self._daemon_sockets() == self._sockets:  # noqa: ASYNC110
             await trio.sleep(SOCKET_POLL)
         scope.cancel()
 
     def _daemon_sockets(self) -> frozenset[tuple[str, int, int]]:
-        """Return what tells one life of FRR's daemons from the next."""
+        """Return what changes when one of FRR's daemons is restarted."""
         directory = self._settings.frr_run_dir / self._settings.frr_pathspace
         try:
             return frozenset(
@@ -149,29 +148,19 @@ class FrrActor:
             return frozenset()
 
 
-def _verdict(outcome: FrrOutcome) -> tuple[object, ...]:
-    return outcome.applied, outcome.error, outcome.failures
+_result = attrgetter("applied", "error", "failures")
 
 
 def _log_outcome(outcome: FrrOutcome) -> None:
     generation = outcome.desired.generation
     if not outcome.applied:
-        log.warning(
-            "FRR does not run the desired configuration",
-            message_id=message_ids.FRR_DIFFERS,
-            generation=generation,
-            reason=outcome.error,
-        )
+        message = "FRR does not run the desired configuration"
+        log.warning(message, message_id=message_ids.FRR_DIFFERS, generation=generation, reason=outcome.error)
     elif outcome.changed:
-        log.info(
-            "FRR runs the desired configuration, verified", message_id=message_ids.FRR_VERIFIED, generation=generation
-        )
+        message = "FRR runs the desired configuration, verified"
+        log.info(message, message_id=message_ids.FRR_VERIFIED, generation=generation)
     else:
         log.info("FRR already runs the desired configuration", generation=generation)
     for failure in outcome.failures:
-        log.warning(
-            failure.message,
-            message_id=message_ids.FRR_REFUSED,
-            resource=str(failure.resource),
-            origin=str(failure.origin),
-        )
+        resource, origin = str(failure.resource), str(failure.origin)
+        log.warning(failure.message, message_id=message_ids.FRR_REFUSED, resource=resource, origin=origin)

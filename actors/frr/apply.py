@@ -23,7 +23,7 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.commands import additions, corrections, passes, residue
-from .diff.diff import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
+from .diff.difference import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
 from .driver import FrrDriver, daemons_for
 from .render.render import RenderedConfig
 
@@ -77,7 +77,7 @@ class Applier:
                 return FrrOutcome(desired, applied=False, error=f"cannot write FRR's configuration: {reason}")
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        await self._driver.wake(daemons_for(rendered.text))
+        await self._driver.wait_ready(daemons_for(rendered.text))
         await self._judge(rendered)
         wanted = self._acceptable(rendered)
         seen = _Seen.compare(await self._driver.running(), intended(wanted))

@@ -1,23 +1,18 @@
-"""Frees FRR's management daemon from a configuration lock that nobody will ever give back.
+"""Ends FRR's management daemon when its configuration lock will never be released; watchfrr then starts a new one.
 
 FRR 10.3's mgmtd keeps its datastores locked while a commit waits for another daemon, and while it sends a daemon that
-has just connected its configuration. When the answer gets lost, everybody else hears "locked by another session" for
-ever. Nothing but a new mgmtd helps; watchfrr starts one as soon as the old one is gone, and forwarding does not depend
-on it. But a lock is mostly somebody's good right, and a machine that is short of CPU is slow everywhere, so slowness
-proves nothing and the holder decides (seen with FRR 10.3; a version that does not show its sessions is left alone):
+has just connected its configuration. If the answer is lost, every other session gets "locked by another session" until
+mgmtd is restarted. Forwarding does not depend on mgmtd, and watchfrr restarts it within seconds.
 
-===================================  ============================================================================
-a session whose client lives         an operator, or another program: left alone, for as long as it takes
-a session whose client is gone       mgmtd drops those at once, unless it waits for its commit: see below
-a commit, or a daemon's first load   a slow or frozen daemon may be to blame, which is watchfrr's business at first:
-                                     ended when the same transaction holds it for :data:`COMMIT_SECONDS`
-a commit that a daemon broke         ended when :data:`LOOKS` looks agree: :meth:`Unwedger.after_broken_commit`
-nobody, and no transaction           ended when :data:`LOOKS` looks agree
-mgmtd says nothing                   ended when it goes on for :data:`SILENCE_SECONDS`
-===================================  ============================================================================
+The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed or exceeded its deadline. The rule:
 
-Long proofs grow over several calls. One call takes at most ``LOOKS * PROBE_SECONDS + (LOOKS - 1) *
-LOOK_AGAIN_SECONDS``, which is 40 s, mostly less than one or ten seconds, and can be cancelled anywhere.
+    mgmtd is ended if it refuses the lock, no live session holds it, and nothing about that changes for a while.
+
+A live session is one whose client still runs. mgmtd drops the sessions of clients that have gone, except while it waits
+for their commit, so the kernel is asked for connections without a client. "A while" is :data:`STEADY_SECONDS`; a
+transaction gets :data:`COMMIT_SECONDS`, because a slow daemon may still complete it, unless a daemon has already broken
+it off. An operator's session is never ended. A mgmtd that does not answer is left to watchfrr, which ends it after 90
+seconds, and one that does not list its sessions is left alone.
 """
 
 from __future__ import annotations
@@ -30,35 +25,36 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from pyroute2 import DiagSocket
+from pyroute2.netlink.diag import SS_ESTABLISHED, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER
 
-from actors.lib.frr.frr_daemons import pid_of
+from actors.lib.frr.processes import pid_of
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.subprocesses import CommandTimeout
 from supervisor.runtime.faults import DependencyFault
-
-from .unix_diag import abandoned
 
 log = get_logger("frr")
 
 DAEMON: Final = "mgmtd"
-#: One look needs milliseconds, on an emulated machine tenths of a second.
+#: One probe needs milliseconds, on an emulated machine tenths of a second.
 PROBE_SECONDS: Final = 10.0
-#: Looks that have to agree, and the seconds between them: a lock that is only passed on looks different each time.
-LOOKS: Final = 3
-LOOK_AGAIN_SECONDS: Final = 5.0
-#: Three times what a whole configuration may take, and beyond watchfrr's patience with a daemon that hangs (90 s).
+#: Between two probes. A lock that is only passed on looks different each time.
+POLL_SECONDS: Final = 5.0
+#: How long a lock without a live owner has to stay the same.
+STEADY_SECONDS: Final = 10.0
+#: The same while a transaction is under way: three times what a whole configuration may take, and longer than watchfrr
+#: waits for a daemon that hangs (90 s).
 COMMIT_SECONDS: Final = 180.0
-#: watchfrr ends a mgmtd that does not answer at all after 90 s; what is slower than that is given a few of our loads.
-SILENCE_SECONDS: Final = 300.0
-#: Seconds between two kills: a new mgmtd needs time to be started and to load its configuration.
+#: After ending mgmtd: the new one needs time to start and to load its configuration.
 PAUSE_SECONDS: Final = 120.0
+#: A daemon that broke a commit reconnects within seconds, and only then does what is left of the commit lock mgmtd.
+RECONNECT_PROBES: Final = 3
 
 _SESSIONS: Final = "show mgmt frontend-adapter all"
 _TRANSACTIONS: Final = "show mgmt transaction all"
-#: "file-lock" is what vtysh itself says before a file: without it entering configuration mode takes no lock. vtysh ends
-#: at the first command that fails, so the refusal is only heard from a mgmtd that has answered the other two.
+#: "file-lock" is what vtysh itself sends before a file: without it entering configuration mode takes no lock. vtysh
+#: ends at the first command that fails, so a refusal comes only from a mgmtd that has answered the other two.
 _PROBE: Final = ("-c", _SESSIONS, "-c", _TRANSACTIONS, "-c", "configure terminal file-lock", "-c", "end")
 _REFUSAL: Final = re.compile(r"^% .*locked by another session", re.MULTILINE)
 _SESSION: Final = re.compile(r"Session-Id:\s+(\d+)\s+DS-Locks:((?:\s+(?:running|candidate|operational|None)$)*)", re.M)
@@ -67,142 +63,113 @@ _TRANSACTION: Final = re.compile(r"Txn-Id:\s+(\d+)\s+Session-Id:\s+\d+\s+Type:\s
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """What one look saw against mgmtd, and what has not changed since an earlier one."""
+class _Lock:
+    """A configuration lock that mgmtd refused us, as one probe shows it."""
 
     pid: int | None
-    refused: bool
-    """False for a mgmtd that said nothing; then the rest is empty."""
-    owners: tuple[str, ...] = ()
-    """Ids of the sessions that hold a lock."""
-    transactions: tuple[str, ...] = ()
+    sessions: tuple[str, ...]
+    """Ids of the sessions that hold it."""
+    transactions: tuple[str, ...]
     """Ids of the configuration transactions under way; mgmtd never uses one twice."""
-    orphans: frozenset[int] = field(default=frozenset(), compare=False)
-    """Connections whose client is gone, which mgmtd does not notice while it waits for something on their behalf."""
+    orphans: frozenset[int] = field(compare=False)
+    """Connections to mgmtd whose client is gone."""
 
     @property
-    def patience(self) -> float | None:
-        """Seconds for which this must last before mgmtd is to blame; None when it never is."""
-        if not self.refused:
-            return SILENCE_SECONDS
-        if self.owners and not self.orphans:
-            return None
-        return COMMIT_SECONDS if self.transactions else 0.0
-
-    def again(self, later: _Sight | None) -> _Sight | None:
-        """Return what a later look has in common with this one; nothing if something has moved in between."""
-        if later is None or later != self:
-            return None
-        # A client that has just gone is gone from mgmtd's connections, too, in a moment: only what stays counts.
-        lasting = self.orphans & later.orphans
-        if self.owners and not lasting and (self.orphans or later.orphans):
-            return None
-        return replace(later, orphans=lasting)
+    def has_live_owner(self) -> bool:
+        return bool(self.sessions) and not self.orphans
 
 
-class Unwedger:
-    """Looks for a stuck mgmtd after a configuration did not end in time, and ends it, at most once in a while."""
+class MgmtdRecovery:
+    """Looks for a stuck lock after a commit has failed, and ends mgmtd for it, at most once in a while."""
 
     def __init__(self, vtysh: Vtysh, run_dir: Path) -> None:
         self._vtysh = vtysh
         self._run_dir = run_dir
-        self._socket = run_dir / f"{DAEMON}.vty"
-        self._sight: _Sight | None = None
-        self._since = 0.0
-        self._quiet_until = 0.0
+        self._paused_until = 0.0
+        self._reported: tuple[int | None, tuple[str, ...]] | None = None
 
-    def after_success(self) -> None:
-        """Forget what was seen: mgmtd has let somebody configure."""
-        self._sight = None
+    async def recover(self, *, broken: bool) -> None:
+        """End mgmtd if its lock will never be released. ``broken``: a daemon disconnected in the middle of the commit.
 
-    async def after_broken_commit(self) -> None:
-        """Kill mgmtd if it is locked after a daemon broke the connection in the middle of a commit.
-
-        What is left of the commit keeps the daemon, which is back at once, from being given its configuration: mgmtd
-        waits for one that does not know of it. Looks that agree are proof enough then.
+        Returns as soon as one probe shows otherwise, and can be cancelled anywhere.
         """
-        for _ in range(LOOKS):
-            if trio.current_time() < self._quiet_until:
-                return
-            sight = self._remember(await self._look())
-            if sight is not None and sight.refused and sight.transactions and (sight.orphans or not sight.owners):
-                if await self._stays():
-                    self._end(sight)
-                return
-            # The daemon has to come back first.
-            await trio.sleep(LOOK_AGAIN_SECONDS)
-
-    async def after_timeout(self) -> None:
-        """Kill mgmtd if nobody will ever give its lock back; do nothing when somebody else is to blame."""
-        if trio.current_time() < self._quiet_until:
+        if trio.current_time() < self._paused_until:
             return
-        before = self._sight
-        sight = self._remember(await self._look())
-        if sight is None:
-            return
-        if sight.patience is None:
-            if sight != before:
-                sessions = ", ".join(sight.owners)
-                message = "another session holds FRR's configuration lock"
-                log.warning(message, message_id=message_ids.FRR_LOCKED, sessions=sessions)
-        elif sight.patience > 0.0:
-            if trio.current_time() - self._since >= sight.patience:
-                self._end(sight)
-        elif await self._stays():
-            self._end(sight)
+        lock = await self._first_refusal(RECONNECT_PROBES if broken else 1)
+        patience = COMMIT_SECONDS if lock is not None and lock.transactions and not broken else STEADY_SECONDS
+        since = trio.current_time()
+        while lock is not None and not lock.has_live_owner:
+            if trio.current_time() - since >= patience:
+                self._end(lock)
+                return
+            await trio.sleep(POLL_SECONDS)
+            later = await self._probe()
+            # A client that has just ended leaves mgmtd's connections in a moment: only those that stay count.
+            lock = replace(lock, orphans=lock.orphans & later.orphans) if later is not None and later == lock else None
+        if lock is not None and self._reported != (lock.pid, lock.sessions):
+            self._reported = (lock.pid, lock.sessions)
+            message, sessions = "another session holds FRR's configuration lock", ", ".join(lock.sessions)
+            log.warning(message, message_id=message_ids.FRR_LOCKED, sessions=sessions)
 
-    def _remember(self, later: _Sight | None) -> _Sight | None:
-        """Take what a look saw into account, and return what there is against mgmtd since :attr:`_since`."""
-        common = None if self._sight is None else self._sight.again(later)
-        if common is None:
-            self._since = trio.current_time()
-        self._sight = common or later
-        return self._sight
+    async def _first_refusal(self, probes: int) -> _Lock | None:
+        lock = await self._probe()
+        for _ in range(probes - 1):
+            if lock is not None:
+                break
+            await trio.sleep(POLL_SECONDS)
+            lock = await self._probe()
+        return lock
 
-    async def _stays(self) -> bool:
-        """Return whether further looks see nothing but what the last one saw."""
-        since = self._since
-        for _ in range(LOOKS - 1):
-            await trio.sleep(LOOK_AGAIN_SECONDS)
-            if self._remember(await self._look()) is None or self._since != since:
-                return False
-        return True
-
-    async def _look(self) -> _Sight | None:
-        """Return what there is against mgmtd: nothing if it lets us configure, is not there, or cannot be judged."""
+    async def _probe(self) -> _Lock | None:
+        """Return the lock, or nothing if mgmtd grants it, does not answer, or cannot be judged."""
         pid = pid_of(self._run_dir, DAEMON)
-        # Before our own client comes and goes.
+        # Before our own client connects and disconnects.
         orphans = self._orphans()
         try:
             done = await self._vtysh.run("-d", DAEMON, *_PROBE, seconds=PROBE_SECONDS)
-        except CommandTimeout:
-            return _Sight(pid, refused=False)
         except DependencyFault:
             return None
         if not _REFUSAL.search(f"{done.stdout}\n{done.stderr}"):
             return None
         owners = tuple(session for session, locks in _SESSION.findall(done.stdout) if locks.split() not in _NO_LOCKS)
-        return _Sight(pid, True, owners, tuple(_TRANSACTION.findall(done.stdout)), orphans)
+        return _Lock(pid, owners, tuple(_TRANSACTION.findall(done.stdout)), orphans)
 
     def _orphans(self) -> frozenset[int]:
         try:
-            return abandoned(self._socket)
+            return abandoned(self._run_dir / f"{DAEMON}.vty")
         except OSError as error:
-            log.debug("the kernel does not tell about connections", error=error)
+            log.debug("the kernel does not list UNIX connections", error=error)
             return frozenset()
 
-    def _end(self, sight: _Sight) -> None:
-        self._quiet_until = trio.current_time() + PAUSE_SECONDS
-        self._sight = None
+    def _end(self, lock: _Lock) -> None:
+        self._paused_until = trio.current_time() + PAUSE_SECONDS
         pid = pid_of(self._run_dir, DAEMON)
-        if pid is None or pid != sight.pid:
-            message = "mgmtd does not accept configuration, and its process cannot be told"
+        if pid is None or pid != lock.pid:
+            message = "mgmtd does not accept configuration, and its PID file does not name its process"
             log.warning(message, message_id=message_ids.FRR_STAYS_LOCKED, directory=self._run_dir)
             return
-        reason = "its configuration is locked for good" if sight.refused else "it does not answer any more"
-        message = "ending mgmtd, so that watchfrr starts a new one"
+        message, reason = "ending mgmtd, so that watchfrr starts a new one", "no live session holds its lock"
         log.warning(message, message_id=message_ids.FRR_UNLOCKED, pid=pid, reason=reason)
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError as error:
             log.warning("mgmtd cannot be ended", message_id=message_ids.FRR_STAYS_LOCKED, pid=pid, error=error)
+
+
+def abandoned(path: Path) -> frozenset[int]:
+    """Return the inodes of a server's ends of connections to the UNIX socket ``path`` whose clients are gone.
+
+    Only connections of our own network namespace are listed, which is the client's and not the server's: those of the
+    vtysh processes that we start are among them. Raises OSError if the kernel does not list them.
+    """
+    resolved = path.resolve()
+    with DiagSocket() as diag:
+        diag.bind()
+        connections = diag.get_sock_stats(states=1 << SS_ESTABLISHED, show=UDIAG_SHOW_NAME | UDIAG_SHOW_PEER)
+    found = set()
+    for connection in connections:
+        name = connection.get_attr("UNIX_DIAG_NAME")
+        bound_there = isinstance(name, str) and name.endswith(f"/{path.name}") and Path(name).resolve() == resolved
+        if bound_there and not connection.get_attr("UNIX_DIAG_PEER"):
+            found.add(connection["udiag_ino"])
+    return frozenset(found)

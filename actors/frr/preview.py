@@ -1,4 +1,4 @@
-"""What a person may see of FRR: what it runs, and what applying would change. Never writes, never shows a secret."""
+"""What the command line shows of FRR: the running configuration, and what applying would change. Without secrets."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ import socket
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState
 from config.settings import Settings
+from config.syntax.frr_secrets import redact
 
-from .diff.diff import difference, intended, parse
-from .redaction import redact
-from .render.render import render
+from .diff.difference import difference, intended, parse
+from .render.render import RenderedConfig, render
 
 
 async def preview(desired: DesiredState, settings: Settings) -> str:
-    """Return what FRR would gain (``+``) and lose (``-``), a line each; empty when it runs the desired state.
+    """Return what FRR would gain (``+``) and lose (``-``), a line each; empty if it runs the desired state.
 
-    Raises ``DependencyFault`` when FRR does not answer.
+    Raises ``DependencyFault`` if FRR does not answer.
     """
-    rendered = render(desired, hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
-    return str(difference(intended(rendered), parse(await _running(settings))))
+    return str(difference(intended(_rendered(desired, settings)), parse(await _running(settings))))
 
 
 def rendered_redacted(desired: DesiredState, settings: Settings) -> str:
-    """Return the configuration that a desired state means, without secrets."""
-    return render(desired, hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit).redacted
+    """Return the configuration for a desired state, without secrets."""
+    return _rendered(desired, settings).redacted
 
 
 async def running_redacted(settings: Settings) -> str:
-    """Return FRR's running configuration without secrets; raises ``DependencyFault`` when FRR does not answer."""
+    """Return FRR's running configuration without secrets; raise ``DependencyFault`` if FRR does not answer."""
     return redact(await _running(settings))
 
 
+def _rendered(desired: DesiredState, settings: Settings) -> RenderedConfig:
+    return render(desired, hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
+
+
 async def _running(settings: Settings) -> str:
-    vtysh = Vtysh.of(settings)
-    return await vtysh.text("show running-config")
+    return await Vtysh.of(settings).text("show running-config")

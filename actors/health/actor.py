@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
@@ -19,7 +20,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 
-from .assess import CORE_DAEMONS, Inputs, assess
+from .assess import HealthInputs, assess
 from .changes import changes
 from .query import Asking, Frr, observe
 
@@ -88,7 +89,7 @@ class _Looking:
         self._ctx = ctx
         self._asked = asked
         self._out = out
-        self._inputs = Inputs()
+        self._inputs = HealthInputs()
         self._changed = trio.Event()
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState, ResourceFailure, ResourceId
 from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
 from config.problems import Reason
@@ -19,12 +20,9 @@ from .frr_json import Observation
 from .sessions import ESTABLISHED, LISTENING, MISSING, expected_of, named, sessions_of
 from .vnis import check_vni, vni_health, vnis_of
 
-#: Without these FRR routes nothing; bfdd joins them when a neighbour uses BFD.
-CORE_DAEMONS = frozenset({"zebra", "mgmtd", "bgpd"})
-
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class HealthInputs:
     """The newest values of the stages before this one. ``settling`` forgives for a moment what FRR needs time for."""
 
     desired: DesiredState | None = None
@@ -44,7 +42,7 @@ class Inputs:
         return frozenset(failure.resource for outcome in outcomes for failure in outcome.failures)
 
 
-def assess(inputs: Inputs, seen: Observation) -> HealthReport:
+def assess(inputs: HealthInputs, seen: Observation) -> HealthReport:
     """Return the report of one look."""
     state = inputs.state
     if state is None:
@@ -63,7 +61,7 @@ def _unanswered(state: DesiredState, error: str) -> HealthReport:
     )
 
 
-def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthReport:
+def _answered(inputs: HealthInputs, state: DesiredState, seen: Observation) -> HealthReport:
     refused = inputs.refused
     required = _required(state)
     absent = sorted(required - seen.daemons)
@@ -95,7 +93,7 @@ def _answered(inputs: Inputs, state: DesiredState, seen: Observation) -> HealthR
     )
 
 
-def _unapplied(inputs: Inputs, state: DesiredState) -> Iterator[str]:
+def _unapplied(inputs: HealthInputs, state: DesiredState) -> Iterator[str]:
     """Yield why this generation is not, or not yet, in force in FRR and in the kernel."""
     for name, outcome in (("FRR", inputs.frr), ("kernel", inputs.kernel)):
         if outcome is None or outcome.desired.generation != state.generation:
@@ -157,7 +155,7 @@ def _daemons(required: frozenset[str], seen: Observation) -> dict[str, bool]:
     return {daemon: daemon in seen.daemons for daemon in sorted(required | seen.daemons)}
 
 
-def _interfaces(inputs: Inputs, state: DesiredState, seen: Observation) -> tuple[InterfaceHealth, ...]:
+def _interfaces(inputs: HealthInputs, state: DesiredState, seen: Observation) -> tuple[InterfaceHealth, ...]:
     mtu = inputs.kernel.underlay_mtu if inputs.kernel else None
     names = state.underlay.interfaces if state.underlay else ()
     return tuple(_interface(name, seen.interfaces.get(name), mtu or 0, zebra="zebra" in seen.daemons) for name in names)

@@ -13,7 +13,7 @@ from .sessions import ESTABLISHED
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LogLine:
     """One line for the log."""
 
     level: Literal["info", "warning"]
@@ -23,7 +23,7 @@ class Change:
     event: str | None = field(default=None, compare=False)
 
 
-def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> Iterator[Change]:
+def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> Iterator[LogLine]:
     """Yield what became different. ``answered`` False means that FRR was silent: then only that is said.
 
     Nothing is said about single sessions and VNIs of the first report, nor of those that come and go with a daemon: a
@@ -40,58 +40,58 @@ def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> I
     yield from _failures(old, new)
 
 
-def _verification(old: HealthReport | None, new: HealthReport) -> Iterator[Change]:
+def _verification(old: HealthReport | None, new: HealthReport) -> Iterator[LogLine]:
     was = old is not None and old.verified
     fields: dict[str, object] = {"generation": new.generation}
     if new.verified and (old is None or not was or old.generation != new.generation):
-        yield Change("info", new.summary, fields)
+        yield LogLine("info", new.summary, fields)
     elif was and not new.verified and old is not None and old.generation == new.generation:
-        yield Change("warning", f"no longer as configured: {new.summary}", fields, message_ids.DRIFT)
+        yield LogLine("warning", f"no longer as configured: {new.summary}", fields, message_ids.DRIFT)
     elif not new.verified and new.problems and (old is None or old.problems != new.problems):
-        yield Change("warning", new.summary, fields)
+        yield LogLine("warning", new.summary, fields)
 
 
-def _daemons(old: HealthReport, new: HealthReport) -> Iterator[Change]:
+def _daemons(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
     for name, runs in new.daemons.items():
         if runs and old.daemons.get(name) is False:
-            yield Change("info", f"{name} runs", {"daemon": name}, message_ids.DAEMON_UP)
+            yield LogLine("info", f"{name} runs", {"daemon": name}, message_ids.DAEMON_UP)
     for name, ran in old.daemons.items():
         if ran and not new.daemons.get(name, False):
-            yield Change("warning", f"{name} is not running", {"daemon": name}, message_ids.DAEMON_DOWN)
+            yield LogLine("warning", f"{name} is not running", {"daemon": name}, message_ids.DAEMON_DOWN)
 
 
-def _sessions(old: HealthReport, new: HealthReport) -> Iterator[Change]:
+def _sessions(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
     before = {(session.vrf, session.peer): session for session in old.sessions}
     for session in new.sessions:
         known = before.get((session.vrf, session.peer))
         was_up = known is not None and known.state == ESTABLISHED
         if session.state == ESTABLISHED and not was_up:
-            yield Change("info", "BGP session up", _session_fields(session), message_ids.SESSION_UP)
+            yield LogLine("info", "BGP session up", _session_fields(session), message_ids.SESSION_UP)
         elif was_up and session.state != ESTABLISHED:
-            yield Change("warning", "BGP session down", _session_fields(session), message_ids.SESSION_DOWN)
+            yield LogLine("warning", "BGP session down", _session_fields(session), message_ids.SESSION_DOWN)
 
 
 def _session_fields(session: SessionHealth) -> dict[str, object]:
     return {"peer": session.peer, "vrf": session.vrf, "state": session.state, "remote_as": session.remote_as or None}
 
 
-def _vnis(old: HealthReport, new: HealthReport) -> Iterator[Change]:
+def _vnis(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
     before = {vni.resource: vni for vni in old.vnis}
     for vni in new.vnis:
         known = before.get(vni.resource)
         if known is not None and known.ok != vni.ok:
             fields: dict[str, object] = {"resource": str(vni.resource), "vni": vni.vni, "origin": str(vni.origin)}
             if vni.ok:
-                yield Change("info", "VNI works", fields, message_ids.VNI_WORKS)
+                yield LogLine("info", "VNI works", fields, message_ids.VNI_WORKS)
             elif old.generation == new.generation:
-                yield Change("warning", f"VNI does not work: {vni.detail}", fields, message_ids.VNI_FAILS)
+                yield LogLine("warning", f"VNI does not work: {vni.detail}", fields, message_ids.VNI_FAILS)
 
 
-def _failures(old: HealthReport | None, new: HealthReport) -> Iterator[Change]:
+def _failures(old: HealthReport | None, new: HealthReport) -> Iterator[LogLine]:
     """Yield failures that are new, unless a line about that very VNI has just said so."""
     known = {failure.resource for failure in old.failures} if old else set()
     worked = {vni.resource for vni in old.vnis if vni.ok} if old and old.generation == new.generation else set()
     for failure in new.failures:
         if failure.resource not in known | worked:
             fields = {"resource": str(failure.resource), "reason": failure.reason, "origin": str(failure.origin)}
-            yield Change("warning", f"not working: {failure.message}", dict(fields))
+            yield LogLine("warning", f"not working: {failure.message}", dict(fields))

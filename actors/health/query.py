@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Protocol
 
-from actors.lib.frr.frr_daemons import running_daemons
+from actors.lib.frr.processes import running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault

@@ -22,7 +22,7 @@ UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedSession:
     """One session that the configuration asks for."""
 
     vrf: str
@@ -46,13 +46,15 @@ def sessions_of(state: DesiredState, refused: frozenset[ResourceId], seen: Obser
     return (*asked, *others)
 
 
-def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator[Expected]:
+def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator[ExpectedSession]:
     """Yield the sessions of everything that has not been refused."""
     underlay = state.underlay
     if underlay is not None:
         for neighbor in underlay.neighbors:
             listens = neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE
-            yield Expected(DEFAULT_VRF, _peer_name(neighbor), "fabric", underlay.resource, underlay.origin, listens)
+            yield ExpectedSession(
+                DEFAULT_VRF, _peer_name(neighbor), "fabric", underlay.resource, underlay.origin, listens
+            )
     for vni in state.l3vnis:
         if vni.session is not None and vni.resource not in refused:
             yield from _host_sessions(vni.vrf, vni.session, vni.resource, vni.origin)
@@ -61,9 +63,9 @@ def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator
         yield from _host_sessions(DEFAULT_VRF, passthrough.session, passthrough.resource, passthrough.origin)
 
 
-def _host_sessions(vrf: str, session: HostSession, owner: ResourceId, origin: Origin) -> Iterator[Expected]:
+def _host_sessions(vrf: str, session: HostSession, owner: ResourceId, origin: Origin) -> Iterator[ExpectedSession]:
     for addresses in session.addresses:
-        yield Expected(vrf, str(addresses.host.ip), "host", owner, origin)
+        yield ExpectedSession(vrf, str(addresses.host.ip), "host", owner, origin)
 
 
 def _peer_name(neighbor: FabricNeighbor) -> str:
@@ -73,7 +75,7 @@ def _peer_name(neighbor: FabricNeighbor) -> str:
     return neighbor.endpoint
 
 
-def _session(expected: Expected, seen: Observation) -> SessionHealth:
+def _session(expected: ExpectedSession, seen: Observation) -> SessionHealth:
     absent = MISSING if "bgpd" in seen.daemons else UNKNOWN
     if expected.listens:
         state = LISTENING if expected.peer in seen.listen_ranges else absent

@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from actors.frr.apply import Applier
-from actors.frr.driver import ReloadDriver
+from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.netlink.converge import converge
@@ -79,7 +79,7 @@ async def _clear_running(settings: Settings, conf: Path, say: Say) -> str:
     except DependencyFault as fault:
         return str(fault)
     rendered = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
-    outcome = await Applier(ReloadDriver(settings), conf).apply(nothing(), rendered)
+    outcome = await Applier(VtyshDriver(settings), conf).apply(nothing(), rendered)
     if outcome.applied:
         say("FRR: sessions and VRFs removed" if outcome.changed else "FRR: has no configuration of the router")
     return outcome.error

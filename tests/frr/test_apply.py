@@ -14,9 +14,9 @@ import trio
 
 from actors.frr import mgmtd_recovery
 from actors.frr.apply import Applier
-from actors.frr.diff.diff import difference, intended, parse
-from actors.frr.driver import ReloadDriver
-from actors.frr.mgmtd_recovery import Unwedger
+from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.driver import VtyshDriver
+from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState, Secret
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, frr: FrrInstance, settings: Settings) -> None:
         self.frr = frr
-        self.driver = ReloadDriver(settings)
+        self.driver = VtyshDriver(settings)
         self.applier = Applier(self.driver, frr.conf)
 
     async def apply(self, desired: DesiredState) -> FrrOutcome:
@@ -77,8 +77,8 @@ async def test_applying_what_runs_already_writes_nothing(bench: Bench, monkeypat
     async def unexpected(_self: object, text: str) -> str:
         raise AssertionError(f"FRR was written to: {text}")
 
-    monkeypatch.setattr(ReloadDriver, "reload", unexpected)
-    monkeypatch.setattr(ReloadDriver, "send", unexpected)
+    monkeypatch.setattr(VtyshDriver, "reload", unexpected)
+    monkeypatch.setattr(VtyshDriver, "send", unexpected)
     outcome = await bench.applied(BASIC)
     assert not outcome.changed
     after = bench.frr.conf.stat()
@@ -293,38 +293,36 @@ async def test_the_last_resort_leads_to_the_configuration_and_does_not_touch_the
     assert bench.frr.conf.read_text() == booted
 
 
-async def test_a_healthy_management_daemon_is_not_taken_for_a_locked_one(bench: Bench) -> None:
+async def test_a_healthy_mgmtd_is_not_ended(bench: Bench) -> None:
     await bench.applied(BASIC)
-    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
     before = mgmtd_of(bench.frr)
-    await helper.after_timeout()
+    await helper.recover(broken=False)
     assert mgmtd_of(bench.frr) == before
 
 
-async def test_a_management_daemon_whose_lock_somebody_holds_is_not_ended(bench: Bench) -> None:
-    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+async def test_an_mgmtd_whose_lock_a_live_session_holds_is_not_ended(bench: Bench) -> None:
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
     before = mgmtd_of(bench.frr)
     with lock_holder(bench.frr):
-        await helper.after_timeout()
+        await helper.recover(broken=False)
         assert mgmtd_of(bench.frr) == before
         assert is_alive(before[0])
 
 
-async def test_a_management_daemon_whose_commit_never_ends_is_ended_in_time(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.applied(BASIC)
     monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 2.0)
-    helper = Unwedger(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
     pid = bench.frr.pid("mgmtd")
     adapters = "show mgmt backend-adapter all"
     eventually("zebra is connected to mgmtd", lambda: "zebra" in sh(f"vtysh -N {bench.frr.name} -c '{adapters}'"))
     bench.frr.kill("zebra", signal.SIGSTOP)
     await begin_a_commit(bench)
-    await helper.after_timeout()
+    with trio.move_on_after(1.0):
+        await helper.recover(broken=False)
     assert is_alive(pid)
-    await trio.sleep(2.0)
-    await helper.after_timeout()
+    await helper.recover(broken=False)
     eventually("mgmtd is gone", lambda: not is_alive(pid))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from .diff import Difference, Entry, Intent, parse, subject
+from .difference import Difference, Entry, Intent, parse, subject
 from .grammar import Path, scan
 
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")

@@ -1,8 +1,12 @@
 """Renders a desired state as FRR configuration text.
 
-Pure: the same state gives the same text. One template for each stanza; every value that a template prints is one
-printable word (:mod:`actors.frr.render.tokens`), so no value can become a command. Users' raw snippets are the only
-text that is more than words, and they never meet a template: they are appended here.
+A :class:`DesiredState` comes in. :mod:`.template_context` turns it into values and leaves out FRR's defaults; one
+template for each stanza prints them; users' raw snippets are appended. A :class:`RenderedConfig` goes out, which keeps
+snippets apart so that a bad one can be left out. Pure: the same state gives the same text.
+
+FRR's configuration is a language of lines: a value with a line break would be a new command. So each value that a
+template prints passes through :func:`token`, which lets only one printable word through, whatever earlier layers
+promise. Raw snippets are the only text that is more than words, and they never pass through a template.
 """
 
 from __future__ import annotations
@@ -16,14 +20,18 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay, ResourceId
+from config.syntax.frr_secrets import redact
+from supervisor.runtime.faults import ConfigFault
 
 from ..diff.grammar import open_depth
-from ..redaction import redact
 from .template_context import profiles, rd_numbers, underlay_instance, vrf_instance
-from .tokens import token
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
+
+
+class UnsafeToken(ConfigFault):
+    """A value that would not stay one word in FRR's text. The message does not contain it: it may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +44,9 @@ class RenderedSnippet:
 
 @dataclass(frozen=True, slots=True)
 class RenderedConfig:
-    """FRR text in parts. ``generated`` is ours, with secrets; ``generated_redacted`` the same without."""
+    """FRR text in parts, with secrets; ``generated`` is ours."""
 
     generated: str = field(repr=False)
-    generated_redacted: str = field(repr=False)
     snippets: tuple[RenderedSnippet, ...] = ()
 
     @property
@@ -49,29 +56,28 @@ class RenderedConfig:
 
     @property
     def redacted(self) -> str:
-        """The whole configuration for people."""
-        return self.generated_redacted + "".join(redact(snippet.text) for snippet in self.snippets)
+        """The whole configuration without secrets, for display."""
+        return redact(self.text)
 
     def without(self, resources: Collection[ResourceId]) -> RenderedConfig:
         """Return the configuration without some raw snippets."""
         kept = tuple(snippet for snippet in self.snippets if snippet.source.resource not in resources)
-        return RenderedConfig(self.generated, self.generated_redacted, kept)
+        return RenderedConfig(self.generated, kept)
 
 
 def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -> RenderedConfig:
     """Return the configuration that carries out a desired state; without an underlay only the header and raw snippets.
 
     ``listen_limit`` bounds dynamic neighbours where a listen range exists. Raises
-    :class:`~actors.frr.render.tokens.UnsafeToken` for a value that is not one printable word.
+    :class:`UnsafeToken` for a value that is not one printable word.
     """
     return RenderedConfig(
-        generated="".join(_stanzas(desired, hostname, listen_limit, reveal=True)),
-        generated_redacted="".join(_stanzas(desired, hostname, listen_limit, reveal=False)),
+        generated="".join(_stanzas(desired, hostname, listen_limit)),
         snippets=tuple(RenderedSnippet(raw, _snippet_text(raw.text)) for raw in desired.raw_frr),
     )
 
 
-def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, *, reveal: bool) -> Iterator[str]:
+def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterator[str]:
     level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
     yield _fill("header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     underlay = desired.underlay
@@ -83,7 +89,7 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, *, reveal:
             yield _fill("bfd.j2", profiles=wanted)
     yield _fill("route_map.j2")
     if underlay is not None:
-        yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit, reveal=reveal))
+        yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit))
         yield from _vrf_instances(desired, underlay)
 
 
@@ -97,6 +103,14 @@ def _snippet_text(text: str) -> str:
     """Return a snippet that starts at and returns to the top level, so that it cannot leak into the next one."""
     lines = [line.rstrip() for line in text.splitlines()]
     return "\n".join(["!", *lines, *["exit"] * open_depth(lines), "!"]) + "\n"
+
+
+def token(value: object) -> str:
+    """Return a value's text; raise :class:`UnsafeToken` unless it is one printable word."""
+    text = str(value)
+    if not text or not text.isprintable() or any(character.isspace() for character in text):
+        raise UnsafeToken(f"a {type(value).__name__} of {len(text)} characters is not one printable word")
+    return text
 
 
 def _fill(template: str, **values: object) -> str:

@@ -7,7 +7,7 @@ look like a difference indefinitely; stating the graceful restart times even res
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from config.desired import (
@@ -23,10 +23,7 @@ from config.desired import (
     HostSession,
     IPInterface,
     RemoteAS,
-    Secret,
 )
-
-from ..redaction import HIDDEN
 
 #: Seconds between connection attempts where a host or a restarting peer should be found quickly (reference 5.5, 5.6).
 QUICK_CONNECT: Final = 5
@@ -42,7 +39,7 @@ RD_NUMBERS: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class NeighborView:
+class BgpNeighbor:
     """One neighbour's lines outside its address families."""
 
     name: str
@@ -53,7 +50,7 @@ class NeighborView:
     port: int | None = None
     timers: tuple[int, int] | None = None
     connect_time: int | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     bfd: bool = False
     bfd_profile: str | None = None
     disable_connected_check: bool = False
@@ -61,7 +58,7 @@ class NeighborView:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileView:
+class BfdProfile:
     """One BFD profile; intervals in milliseconds."""
 
     name: str
@@ -73,7 +70,7 @@ class ProfileView:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyNeighborView:
+class FamilyNeighbor:
     """One neighbour's lines inside an address family."""
 
     name: str
@@ -83,13 +80,13 @@ class FamilyNeighborView:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyView:
+class AddressFamily:
     """One address family of a BGP instance; left out when :attr:`empty`."""
 
     afi: str
     safi: str
     networks: tuple[str, ...] = ()
-    neighbors: tuple[FamilyNeighborView, ...] = ()
+    neighbors: tuple[FamilyNeighbor, ...] = ()
     advertise_all_vni: bool = False
     rd: str | None = None
     import_rts: tuple[str, ...] = ()
@@ -102,22 +99,22 @@ class FamilyView:
 
 
 @dataclass(frozen=True, slots=True)
-class BgpView:
+class BgpInstance:
     """One BGP instance."""
 
     asn: int
     router_id: str
-    families: tuple[FamilyView, ...]
-    neighbors: tuple[NeighborView, ...] = ()
+    families: tuple[AddressFamily, ...]
+    neighbors: tuple[BgpNeighbor, ...] = ()
     vrf: str | None = None
     graceful_restart: GracefulRestart | None = None
     listen_limit: int | None = None
 
 
-def profiles(underlay: DesiredUnderlay) -> list[ProfileView]:
+def profiles(underlay: DesiredUnderlay) -> list[BfdProfile]:
     """Return one profile for each neighbour whose BFD is more than plain."""
     return [
-        ProfileView(
+        BfdProfile(
             _profile_name(neighbor),
             _unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
             _unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
@@ -130,9 +127,9 @@ def profiles(underlay: DesiredUnderlay) -> list[ProfileView]:
     ]
 
 
-def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int, *, reveal: bool) -> BgpView:
+def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int) -> BgpInstance:
     """Return the instance that speaks with the fabric, and with the host in a passthrough."""
-    fabric = [_fabric_neighbor(neighbor, underlay, reveal=reveal) for neighbor in underlay.neighbors]
+    fabric = [_fabric_neighbor(neighbor, underlay) for neighbor in underlay.neighbors]
     host = _host_neighbors(desired.passthrough.session, QUICK_CONNECT) if desired.passthrough else []
     listens = any(neighbor.listens for neighbor in fabric)
     families = [
@@ -140,7 +137,7 @@ def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_l
         _underlay_unicast(underlay, desired.passthrough, BGPFamily.IPV6_UNICAST, 6),
         *([_underlay_evpn(underlay)] if underlay.advertise_evpn else []),
     ]
-    return BgpView(
+    return BgpInstance(
         asn=underlay.asn,
         router_id=str(underlay.router_id),
         neighbors=(*fabric, *host),
@@ -150,17 +147,17 @@ def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_l
     )
 
 
-def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -> BgpView:
+def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -> BgpInstance:
     """Return the instance of a routed tenant network's VRF: one for both IP versions."""
     families = [
         _vrf_unicast(vni, 4),
         _vrf_unicast(vni, 6),
-        FamilyView(
+        AddressFamily(
             "l2vpn", "evpn", rd=f"{underlay.router_id}:{rd_number}",
             import_rts=vni.import_rts, export_rts=vni.export_rts,
         ),
     ]  # fmt: skip
-    return BgpView(
+    return BgpInstance(
         asn=vni.asn,
         vrf=vni.vrf,
         router_id=str(underlay.router_id),
@@ -191,7 +188,7 @@ def _unless(value: int | None, default: int | None) -> int | None:
     return None if value == default else value
 
 
-def _present(families: Sequence[FamilyView]) -> tuple[FamilyView, ...]:
+def _present(families: Sequence[AddressFamily]) -> tuple[AddressFamily, ...]:
     return tuple(family for family in families if not family.empty)
 
 
@@ -199,9 +196,9 @@ def _profile_name(neighbor: FabricNeighbor) -> str:
     return f"neighbor-{neighbor.endpoint}"
 
 
-def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay, *, reveal: bool) -> NeighborView:
+def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> BgpNeighbor:
     is_interface = neighbor.endpoint_kind is EndpointKind.INTERFACE
-    return NeighborView(
+    return BgpNeighbor(
         name=neighbor.endpoint,
         remote_as=neighbor.remote_as,
         is_interface=is_interface,
@@ -210,7 +207,7 @@ def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay, *, rev
         port=_unless(neighbor.port, DEFAULT_BGP_PORT),
         timers=_timers(neighbor),
         connect_time=_unless(_connect_time(neighbor, underlay), DEFAULT_CONNECT_TIME),
-        password=_password(neighbor.password, reveal=reveal),
+        password=neighbor.password.reveal() if neighbor.password else None,
         bfd=neighbor.bfd is not None,
         bfd_profile=_profile_name(neighbor) if neighbor.bfd and neighbor.bfd.has_profile else None,
         disable_connected_check=neighbor.disable_connected_check,
@@ -231,15 +228,9 @@ def _connect_time(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> int | 
     return neighbor.connect_time
 
 
-def _password(secret: Secret | None, *, reveal: bool) -> str | None:
-    if secret is None:
-        return None
-    return secret.reveal() if reveal else HIDDEN
-
-
-def _host_neighbors(session: HostSession, connect_time: int | None) -> list[NeighborView]:
+def _host_neighbors(session: HostSession, connect_time: int | None) -> list[BgpNeighbor]:
     return [
-        NeighborView(name=str(addresses.host.ip), remote_as=session.remote_as, connect_time=connect_time)
+        BgpNeighbor(name=str(addresses.host.ip), remote_as=session.remote_as, connect_time=connect_time)
         for addresses in session.addresses
     ]
 
@@ -252,10 +243,10 @@ def _host_networks(session: HostSession, version: int) -> list[str]:
     return [_own_network(ends.host) for ends in session.addresses if ends.host.version == version]
 
 
-def _host_in_family(session: HostSession, version: int | None) -> list[FamilyNeighborView]:
+def _host_in_family(session: HostSession, version: int | None) -> list[FamilyNeighbor]:
     """Return the host's lines in a family: of one IP version, or with None of both."""
     return [
-        FamilyNeighborView(str(ends.host.ip), next_hop_self=not session.ebgp, allow_all=True)
+        FamilyNeighbor(str(ends.host.ip), next_hop_self=not session.ebgp, allow_all=True)
         for ends in session.addresses
         if version in (None, ends.host.version)
     ]
@@ -263,31 +254,31 @@ def _host_in_family(session: HostSession, version: int | None) -> list[FamilyNei
 
 def _underlay_unicast(
     underlay: DesiredUnderlay, passthrough: DesiredPassthrough | None, family: BGPFamily, version: int
-) -> FamilyView:
+) -> AddressFamily:
     networks = [_own_network(vtep) for vtep in underlay.vteps if vtep.version == version]
     neighbors = [
-        FamilyNeighborView(neighbor.endpoint, allowas_in=neighbor.ebgp, next_hop_self=not neighbor.ebgp)
+        FamilyNeighbor(neighbor.endpoint, allowas_in=neighbor.ebgp, next_hop_self=not neighbor.ebgp)
         for neighbor in underlay.neighbors
         if family in neighbor.families
     ]
     if passthrough:
         networks += _host_networks(passthrough.session, version)
         neighbors += _host_in_family(passthrough.session, version)
-    return FamilyView(f"ipv{version}", "unicast", tuple(networks), tuple(neighbors))
+    return AddressFamily(f"ipv{version}", "unicast", tuple(networks), tuple(neighbors))
 
 
-def _underlay_evpn(underlay: DesiredUnderlay) -> FamilyView:
+def _underlay_evpn(underlay: DesiredUnderlay) -> AddressFamily:
     neighbors = tuple(
-        FamilyNeighborView(neighbor.endpoint, allowas_in=neighbor.ebgp)
+        FamilyNeighbor(neighbor.endpoint, allowas_in=neighbor.ebgp)
         for neighbor in underlay.neighbors
         if BGPFamily.EVPN in neighbor.families
     )
-    return FamilyView("l2vpn", "evpn", neighbors=neighbors, advertise_all_vni=bool(underlay.vteps))
+    return AddressFamily("l2vpn", "evpn", neighbors=neighbors, advertise_all_vni=bool(underlay.vteps))
 
 
-def _vrf_unicast(vni: DesiredL3VNI, version: int) -> FamilyView:
+def _vrf_unicast(vni: DesiredL3VNI, version: int) -> AddressFamily:
     gateways = [network for network in vni.gateway_networks if (":" in network) == (version == 6)]
     if vni.session is None:
-        return FamilyView(f"ipv{version}", "unicast", tuple(gateways))
+        return AddressFamily(f"ipv{version}", "unicast", tuple(gateways))
     networks = [*_host_networks(vni.session, version), *gateways]
-    return FamilyView(f"ipv{version}", "unicast", tuple(networks), tuple(_host_in_family(vni.session, None)))
+    return AddressFamily(f"ipv{version}", "unicast", tuple(networks), tuple(_host_in_family(vni.session, None)))

@@ -1,10 +1,11 @@
-"""Keeping FRR's shells out of one another's way: a session that ends while mgmtd 10.3 commits spoils the commit.
+"""Keeps vtysh sessions of our processes from breaking one another's commits.
 
-The commit's values point into a tree that the end of any session with mgmtd, be it that of a ``show``, replaces. zebra
-is sent what lies in that memory by then, refuses it and breaks the connection, and mgmtd keeps its configuration locked
-for good (``tests/frr/test_sessions.py``). Sessions with other daemons do no harm. So whoever reads through mgmtd shares
-a lock with other readers, and whoever writes has it alone, whichever process they are. It is best effort: an operator's
-own shell knows nothing of it, and a lock that somebody keeps too long is not waited for indefinitely.
+In FRR 10.3 a commit's values point into a tree that mgmtd replaces when any session with it ends, even that of a
+``show``. mgmtd then sends zebra freed memory, zebra refuses the value and disconnects, and mgmtd stays locked
+(``tests/frr/test_sessions.py``). Sessions with other daemons do no harm.
+
+So each of our processes holds a lock file during a session with mgmtd: shared to read, exclusive to write. The lock is
+best effort: an operator's own shell does not take it, and a session that cannot get it in time starts without it.
 """
 
 from __future__ import annotations
@@ -22,44 +23,41 @@ from supervisor.logs.logger import get_logger
 
 log = get_logger("frr")
 
-#: Longer than a whole configuration may take to be sent (60 s), by whoever sends it.
+#: Longer than sending a whole configuration may take (60 s).
 PATIENCE_SECONDS: Final = 70.0
-_LOOK_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 
 @asynccontextmanager
-async def access(path: Path | None, *, alone: bool) -> AsyncIterator[None]:
-    """Hold the lock on a file, shared or ``alone``; without a file, or in vain for too long, go on without it.
+async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[None]:
+    """Hold the lock on a file; without a file, or after :data:`PATIENCE_SECONDS`, continue without it.
 
-    Readers that follow one another closely would keep a writer out indefinitely: everybody has to pass a second lock on
-    the way in, which a writer keeps.
+    Readers that follow one another closely would starve a writer: all pass a second lock on the way in, and a writer
+    keeps that one until it has finished.
     """
     with ExitStack() as held:
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         with trio.move_on_after(PATIENCE_SECONDS) as patience, ExitStack() as passing:
             if path is not None:
-                await _take(path.with_suffix(".turn"), kind, held if alone else passing)
+                await _take(path.with_suffix(".turn"), kind, held if exclusive else passing)
                 await _take(path, kind, held)
         if patience.cancelled_caught:
-            log.debug("somebody keeps the lock on FRR's configuration; going on without it", file=path)
+            log.debug("another process keeps the lock on FRR's configuration; continuing without it", file=path)
         yield
 
 
 async def _take(path: Path, kind: int, until: ExitStack) -> None:
-    """Take a lock that ``until`` gives back. No such directory, or not for us: nobody else locks then."""
+    """Take a lock that ``until`` releases. Without the directory or access to it there is no one to share with."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         log.debug("no lock on FRR's configuration", file=path, error=error)
         return
     until.callback(os.close, lock)
-    while not _taken(lock, kind):  # noqa: ASYNC110 - other processes tell nobody
-        await trio.sleep(_LOOK_SECONDS)
-
-
-def _taken(lock: int, kind: int) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    while True:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await trio.sleep(_POLL_SECONDS)
+        else:
+            return

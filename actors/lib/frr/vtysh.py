@@ -1,8 +1,8 @@
-"""Typed access to FRR through vtysh: the one way in which actors read what FRR is doing.
+"""Runs vtysh: the one way in which actors and operations read FRR.
 
-A call that reaches mgmtd waits for whoever is writing FRR's configuration (:mod:`.frr_access`). Every call is one
-process with a deadline. vtysh's exit codes are unreliable and its messages go to either stream, so what a command
-printed decides, not only how vtysh ended.
+Each call is one process with a deadline. A call that opens a session with mgmtd holds :func:`.frr_lock.session_lock`
+for its duration. vtysh's exit codes are unreliable and its messages go to either stream, so the output decides: a
+daemon that does not answer raises :class:`FrrUnavailable`, a refused or undecodable answer :class:`VtyshRefused`.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from config.settings import Settings
 from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.faults import DependencyFault
 
-from .frr_lock import access
+from .frr_lock import session_lock
 
 #: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
 SECONDS: Final = 20.0
 
-#: What vtysh says, on either stream, when a daemon that owns the command is not there, or does not answer any more. It
-#: says so in lines of its own: a description in the running configuration may hold the same words.
+#: What vtysh prints, on either stream, when the daemon of a command is absent or stops answering. Only whole lines
+#: count: a description in the running configuration may hold the same words.
 _ABSENT: Final = re.compile(
     r"^(?:Exiting: failed to connect to any daemons|[a-z0-9]+ is not running[ \r]*$|vtysh: error reading from ).*",
     re.MULTILINE,
 )
-#: A daemon that goes in the middle of its answer leaves half a line; nothing of a user's is ever printed as an error.
+#: A daemon that ends in the middle of its answer leaves half a line; standard error never holds a user's text.
 _LOST: Final = re.compile(r"vtysh: error reading from .*")
 
 
 class FrrUnavailable(DependencyFault):
-    """FRR, or one of its daemons that was asked, is not running."""
+    """FRR, or a daemon that a command needs, is not running."""
 
 
 class VtyshRefused(DependencyFault):
-    """FRR runs but did not accept a command or answered something unexpected."""
+    """FRR runs but did not accept a command, or its answer is unexpected."""
 
 
 class Vtysh:
-    """Runs vtysh against one FRR instance, that of ``pathspace``; ``lock`` is the file of :mod:`.frr_access`.
+    """Runs vtysh against the FRR of one pathspace; ``lock`` is the file of :mod:`.frr_lock`.
 
     Safe to use from several tasks at once: each call is a process of its own.
     """
@@ -58,68 +58,64 @@ class Vtysh:
         return cls(vtysh=program, pathspace=settings.frr_pathspace, seconds=seconds, lock=lock)
 
     async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
-        """Run vtysh with arguments of its own and return whatever came of it.
+        """Run vtysh with further arguments; raise only for a missing program or an exceeded deadline.
 
-        ``seconds`` do not count the wait for others. Raises only for a missing program or an exceeded deadline.
+        The deadline does not include the wait for the lock.
         """
-        async with access(self._lock if writes or _reaches_mgmtd(arguments) else None, alone=writes):
+        async with session_lock(self._lock if writes or _reaches_mgmtd(arguments) else None, exclusive=writes):
             return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
 
     async def text(self, *commands: str, daemon: str = "") -> str:
-        """Return what the commands, run in one process, print together; with ``daemon`` no other is reached.
+        """Return what the commands, run in one process, print together; ``daemon`` limits the session to that daemon.
 
         Raises :class:`FrrUnavailable`, :class:`VtyshRefused`, or the runner's faults for a deadline or a missing
         program; all are :class:`DependencyFault`.
         """
-        return _checked(await self.run(*_only(daemon), *_as_options(commands)))
+        return _checked(await self.run(*_options(commands, daemon)))
 
     async def json(self, *commands: str, daemon: str = "") -> list[object]:
-        """Return one decoded JSON document for each command, in order, from one process.
+        """Return one decoded JSON document for each command, in order, from one process; None for no output.
 
-        With ``daemon`` no other is reached. A command that prints nothing gives None. Raises like :meth:`text`, and
-        :class:`VtyshRefused` for an answer that is not JSON.
+        Raises like :meth:`text`, and :class:`VtyshRefused` for an answer that is not JSON.
         """
-        echoed = _checked(await self.run("-E", *_only(daemon), *_as_options(commands)))
+        echoed = _checked(await self.run("-E", *_options(commands, daemon)))
         return [_decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
 
     async def daemons(self) -> frozenset[str]:
-        """Return the names of the daemons that accept vtysh's connection now; raises when there are none."""
+        """Return the daemons that accept vtysh's connection now; raise if there are none."""
         return frozenset((await self.text("show daemons")).split())
 
 
 def lock_file(settings: Settings) -> Path:
-    """Return the file whose lock keeps readers and writers of FRR's configuration apart."""
+    """Return the file that sessions with mgmtd lock."""
     return settings.run_dir / "frr.lock"
 
 
 def _reaches_mgmtd(arguments: Sequence[str]) -> bool:
-    """Say whether vtysh opens a session with mgmtd: without ``-d`` it does with all daemons, in a dry run with none."""
+    """Return whether vtysh opens a session with mgmtd: without ``-d`` with all daemons, in a dry run with none."""
     if "-C" in arguments:
         return False
     return "-d" not in arguments or arguments[arguments.index("-d") + 1] == "mgmtd"
 
 
-def _only(daemon: str) -> tuple[str, ...]:
-    return ("-d", daemon) if daemon else ()
-
-
-def _as_options(commands: Sequence[str]) -> list[str]:
-    return [argument for command in commands for argument in ("-c", command)]
+def _options(commands: Sequence[str], daemon: str) -> list[str]:
+    options = ["-d", daemon] if daemon else []
+    return options + [argument for command in commands for argument in ("-c", command)]
 
 
 def _checked(completed: Completed) -> str:
-    said = f"{completed.stdout}\n{completed.stderr}"
-    absence = _ABSENT.search(said) or _LOST.search(completed.stderr)
+    output = f"{completed.stdout}\n{completed.stderr}"
+    absence = _ABSENT.search(output) or _LOST.search(completed.stderr)
     if absence:
         raise FrrUnavailable(f"FRR does not answer: {absence[0].strip()}")
     complaint = next((line for line in completed.stdout.splitlines() if line.startswith("% ")), "")
     if completed.returncode != 0 or complaint:
-        raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {complaint or _last_line(said)}")
+        raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {complaint or _last_line(output)}")
     return completed.stdout
 
 
 def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
 def _split(echoed: str, commands: Sequence[str]) -> list[str]:

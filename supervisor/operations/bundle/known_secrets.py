@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from actors.frr.redaction import HIDDEN, redact
 from actors.static_config.trial import SAVED
 from config.settings import Settings
 from config.syntax.files import UnreadableFileError, read_bounded
+from config.syntax.frr_secrets import HIDDEN, redact
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import InvalidYamlError, parse_yaml
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
-from actors.frr.redaction import HIDDEN, redact
+from config.syntax.frr_secrets import HIDDEN, redact
 
 #: A shorter secret is replaced only as a whole word, or nothing would be left of the text.
 SHORT: Final = 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.frr.driver import DAEMONS, ESSENTIAL
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import Vtysh
 from actors.netlink.interface_addresses import NAMESPACES
 from config.settings import Settings
@@ -196,7 +196,7 @@ def running(settings: Settings, frr: Frr) -> Iterator[Finding]:
         return
     missing = sorted(DAEMONS - answering)
     fix = f"journalctl -u {frr_unit(settings)} -n 50, then {_restart(settings)}"
-    if ESSENTIAL.intersection(missing):
+    if CORE_DAEMONS.intersection(missing):
         yield error("frr-running", f"FRR runs without {', '.join(missing)}", fix)
     elif missing:
         message = f"FRR runs without {', '.join(missing)}: a configuration with BFD or static routes is not applied"

@@ -18,9 +18,9 @@ from config.outcomes import FrrOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
+from tests.fakes.frr import FakeFrr
 
 from .cases import CASES
-from .fake import FakeFrr
 
 BASIC = CASES["basic"]
 
@@ -88,7 +88,7 @@ async def test_an_undisturbed_frr_costs_readings_and_no_line_and_no_message(
     caplog.clear()
     bench.frr.calls.clear()
     await trio.sleep(60 * 10 + 5)
-    assert bench.frr.calls == ["wake", "running"] * 10
+    assert bench.frr.calls == ["wait_ready", "running"] * 10
     assert bench.out.version == 1
     assert caplog.records == []
 
@@ -109,15 +109,15 @@ async def test_an_absent_frr_is_told_once_and_tried_for_ever(
     bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "openperouter")
-    bench.frr.away = "FRR does not answer"
+    bench.frr.unreachable = "FRR does not answer"
     bench.desired.set(BASIC)
     await trio.sleep(3600)
     assert len(caplog.records) == 1
     assert bench.out.version == 1
     assert bench.context.facts["waiting_for"] == "FRR does not answer"
-    attempts = bench.frr.calls.count("wake")
+    attempts = bench.frr.calls.count("wait_ready")
     assert 3600 / LONGEST_RETRY <= attempts < 3600 / LONGEST_RETRY + 10
-    bench.frr.away = ""
+    bench.frr.unreachable = ""
     await until(lambda: bench.outcome().applied, LONGEST_RETRY * 1.5)
     assert "waiting_for" not in bench.context.facts
 
@@ -131,10 +131,10 @@ async def test_a_hanging_frr_becomes_an_outcome_at_the_deadline(bench: Bench, au
 
 
 async def test_a_new_state_does_not_wait_for_the_retry_of_the_old_one(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.away = "away"
+    bench.frr.unreachable = "away"
     bench.desired.set(BASIC)
     await trio.sleep(300)
-    bench.frr.away = ""
+    bench.frr.unreachable = ""
     bench.desired.set(CASES["dual_stack"])
     await until(lambda: bench.outcome().applied, 1)
     assert bench.outcome().desired is CASES["dual_stack"]

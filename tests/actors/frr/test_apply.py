@@ -14,16 +14,16 @@ from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 from config.outcomes import FrrOutcome
 from config.problems import Reason
+from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
-from .fake import FakeFrr
 
 BASIC = CASES["basic"]
 
 
 class Bench:
     def __init__(self, directory: Path) -> None:
-        self.frr = FakeFrr()
+        self.frr = FakeFrr(vrf_devices={"red", "blue"})
         self.conf = directory / "frr.conf"
         self.applier = Applier(self.frr, self.conf, owner="nobody-has-this-name")
 
@@ -51,7 +51,7 @@ async def test_the_same_configuration_again_costs_one_reading(bench: Bench, auto
     bench.frr.calls.clear()
     outcome = await bench.apply(BASIC)
     assert (outcome.applied, outcome.changed) == (True, False)
-    assert bench.frr.calls == ["wake", "running"]
+    assert bench.frr.calls == ["wait_ready", "running"]
 
 
 async def test_a_configuration_that_runs_already_only_gets_its_boot_file(bench: Bench, autojump_clock: Clock) -> None:
@@ -67,7 +67,7 @@ async def test_an_frr_that_does_not_take_the_configuration_fails_and_keeps_the_o
 ) -> None:
     await bench.apply(BASIC)
     old = bench.conf.read_text()
-    bench.frr.deaf = True
+    bench.frr.ignores_commands = True
     outcome = await bench.apply(CASES["log_debug"])
     assert not outcome.applied
     assert "+ debug bfd network" in outcome.error
@@ -84,7 +84,7 @@ async def test_a_text_that_the_dry_run_refuses_never_reaches_frr(bench: Bench, a
 
 
 async def test_an_frr_that_is_away_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.away = "FRR does not answer: nobody there"
+    bench.frr.unreachable = "FRR does not answer: nobody there"
     outcome = await bench.apply(BASIC)
     assert (outcome.applied, outcome.error) == (False, "FRR does not answer: nobody there")
 
@@ -116,7 +116,6 @@ BAD = raw("bad", "florp")
 
 
 async def test_a_refused_snippet_is_left_out_named_and_checked_only_once(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.dry_refusals = {"florp"}
     desired = state(underlay=underlay(), raw_frr=(BAD, GOOD))
     outcome = await bench.apply(desired)
     assert outcome.applied
@@ -128,14 +127,13 @@ async def test_a_refused_snippet_is_left_out_named_and_checked_only_once(bench: 
     bench.frr.calls.clear()
     again = await bench.apply(desired)
     assert again.failures == outcome.failures
-    assert bench.frr.calls == ["wake", "running"]
+    assert bench.frr.calls == ["wait_ready", "running"]
 
 
 async def test_a_snippet_shown_in_other_words_is_reported_once_and_does_not_cause_reloads(
     bench: Bench, autojump_clock: Clock
 ) -> None:
     desired = state(underlay=underlay(), raw_frr=(raw("loose", "ip prefix-list x permit any"),))
-    bench.frr.rewrites = {"ip prefix-list x permit any": "ip prefix-list x seq 5 permit any"}
     outcome = await bench.apply(desired)
     assert outcome.applied
     assert "seq 5" in outcome.failures[0].message
@@ -147,20 +145,19 @@ async def test_a_snippet_shown_in_other_words_is_reported_once_and_does_not_caus
 async def test_a_snippet_that_breaks_what_is_generated_is_taken_out_and_the_rest_goes_in(
     bench: Bench, autojump_clock: Clock
 ) -> None:
-    snippet = raw("breaker", "router bgp 65000\nexit")
+    snippet = raw("breaker", "log facility local0")
     desired = state(underlay=underlay(), raw_frr=(snippet,))
-    bench.frr.rewrites = {"router bgp 65000": "unwanted thing"}
+    bench.frr.rewrites = {"log facility local0": "log record-priority"}
     outcome = await bench.apply(desired)
     assert outcome.applied, outcome.error
     assert outcome.failures[0].resource == snippet.resource
-    assert "router bgp 65000" not in bench.conf.read_text()
+    assert "log facility" not in bench.conf.read_text()
     bench.frr.calls.clear()
     assert (await bench.apply(desired)).failures
     assert bench.frr.writes == 0
 
 
 async def test_a_changed_snippet_gets_a_new_chance(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.dry_refusals = {"florp"}
     await bench.apply(state(raw_frr=(BAD,)))
     outcome = await bench.apply(state(raw_frr=(raw("bad", "ip prefix-list fine seq 5 permit any"),)))
     assert outcome.applied
@@ -176,17 +173,18 @@ async def test_two_applications_never_overlap(bench: Bench, autojump_clock: Cloc
 
 async def test_an_empty_vrf_left_behind_is_removed_once_its_device_is_gone(bench: Bench, autojump_clock: Clock) -> None:
     await bench.apply(BASIC)
-    bench.frr.text += "vrf gone\nexit-vrf\nvrf alive\nexit-vrf\n"
+    bench.frr.edit("vrf gone\nexit-vrf\nvrf alive\nexit-vrf\n")
+    bench.frr.vrf_devices = {"gone", "alive"}
     sent = len(bench.frr.sent)
     await bench.apply(BASIC)
     assert bench.frr.sent[sent:] == []
-    bench.frr.inactive = frozenset({"gone", "unrelated"})
+    bench.frr.vrf_devices = {"alive"}
     await bench.apply(BASIC)
     assert bench.frr.sent[sent:] == ["no vrf gone\n"]
 
 
 async def test_no_outcome_shows_a_password(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.deaf = True
+    bench.frr.ignores_commands = True
     outcome = await bench.apply(state(underlay=underlay(neighbor(password=Secret("topsecret")))))
     assert not outcome.applied
     assert "topsecret" not in repr(outcome)

@@ -11,19 +11,20 @@ from trio.testing import MockClock
 
 from actors.frr import driver
 from actors.frr.apply import Applier
-from actors.frr.driver import DAEMONS, ESSENTIAL, LATECOMER_SECONDS, ReloadDriver, daemons_for
+from actors.frr.driver import VtyshDriver, daemons_for
 from actors.frr.render.render import render
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
+from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
-from .fake import FakeFrr
 
 SECRET = "router bgp 64514\n neighbor 10.0.0.1 password hush\n"
 
-CALLS: dict[str, Callable[[ReloadDriver], Awaitable[str]]] = {
+CALLS: dict[str, Callable[[VtyshDriver], Awaitable[str]]] = {
     "refusal": lambda one: one.refusal(SECRET),
     "send": lambda one: one.send(SECRET),
     "reload": lambda one: one.reload(SECRET),
@@ -48,7 +49,7 @@ def left_behind(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_call_that_ends_leaves_no_secret(name: str, tmp_path: Path) -> None:
-    await CALLS[name](ReloadDriver(settings(tmp_path, "exit 0")))
+    await CALLS[name](VtyshDriver(settings(tmp_path, "exit 0")))
     assert (tmp_path / "started").exists()
     assert left_behind(tmp_path) == []
 
@@ -63,14 +64,14 @@ async def test_a_call_that_exceeds_its_deadline_leaves_no_secret(
         echo 'password hush' >{tmp_path}/run/frr/reload-X1.txt
         exec sleep 60"""
     with pytest.raises(CommandTimeout):
-        await CALLS[name](ReloadDriver(settings(tmp_path, body)))
+        await CALLS[name](VtyshDriver(settings(tmp_path, body)))
     assert left_behind(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_call_that_is_cancelled_leaves_no_secret(name: str, tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(CALLS[name], ReloadDriver(settings(tmp_path, "exec sleep 60")))
+        nursery.start_soon(CALLS[name], VtyshDriver(settings(tmp_path, "exec sleep 60")))
         while not (tmp_path / "started").exists():  # noqa: ASYNC110 - another process makes it
             await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
@@ -81,7 +82,7 @@ async def test_a_call_that_is_cancelled_leaves_no_secret(name: str, tmp_path: Pa
 async def test_a_program_that_is_not_there_leaves_no_secret(name: str, tmp_path: Path) -> None:
     nowhere = settings(tmp_path, "").model_copy(update={"vtysh": tmp_path / "no", "frr_reload": tmp_path / "no"})
     with pytest.raises(CommandMissing):
-        await CALLS[name](ReloadDriver(nowhere))
+        await CALLS[name](VtyshDriver(nowhere))
     assert left_behind(tmp_path) == []
 
 
@@ -90,90 +91,88 @@ async def test_what_a_killed_process_left_behind_goes_with_the_next_call(tmp_pat
     directory.mkdir(parents=True)
     for name in ("frr.conf", "reload-X1.txt", ".commands.conf.0123456789abcdef.tmp"):
         (directory / name).write_text(SECRET)
-    await ReloadDriver(settings(tmp_path, "exit 0")).refusal("hostname x\n")
+    await VtyshDriver(settings(tmp_path, "exit 0")).refusal("hostname x\n")
     assert left_behind(tmp_path) == []
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
-class Starting(Vtysh):
-    """Reaches one set of daemons after the other, a look each, then the last one indefinitely; None: no answer."""
+class StubVtysh(Vtysh):
+    """Reaches some daemons; counts the sessions."""
 
-    def __init__(self, *looks: frozenset[str] | None) -> None:
+    def __init__(self, daemons: frozenset[str]) -> None:
         super().__init__(vtysh="/nonexistent", pathspace="p")
-        self.looks = list(looks)
-        self.asked = 0
+        self.reached = daemons
+        self.sessions = 0
 
     async def daemons(self) -> frozenset[str]:
         await trio.lowlevel.checkpoint()
-        self.asked += 1
-        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        if found is None:
-            raise FrrUnavailable("nobody answers")
-        return found
+        self.sessions += 1
+        return self.reached
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> ReloadDriver:
-    return ReloadDriver(settings(tmp_path, "exit 0"))
+def one(tmp_path: Path) -> VtyshDriver:
+    return VtyshDriver(settings(tmp_path, "exit 0"))
 
 
-async def waits(one: ReloadDriver, needed: frozenset[str]) -> float:
+async def waits(one: VtyshDriver, needed: frozenset[str]) -> float:
     """Return how long it takes until FRR may be configured, in virtual seconds."""
     began = trio.current_time()
-    await one.wake(needed)
+    await one.wait_ready(needed)
     return trio.current_time() - began
 
 
-async def test_an_frr_with_all_daemons_is_not_waited_for(one: ReloadDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(DAEMONS)
+async def test_an_frr_with_all_daemons_is_not_waited_for(one: VtyshDriver, autojump_clock: MockClock) -> None:
+    one._vtysh = StubVtysh(DAEMONS)
     assert await waits(one, DAEMONS) == 0.0
 
 
-async def test_the_end_of_frrs_own_start_is_waited_for(
-    one: ReloadDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+async def test_the_end_of_frrs_own_start_is_waited_for_without_a_session(
+    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = starting = Starting(DAEMONS)
-    looks = iter([True, True, True])
+    one._vtysh = starting = StubVtysh(DAEMONS)
+    polls = iter([True, True, True])
 
     def loading(_pathspace: str) -> bool:
-        # A mere question would be a session with mgmtd, which spoils what is being loaded.
-        assert starting.asked == 0 or not (left := next(looks, False)), left
-        return next(looks, False)
+        under_way = next(polls, False)
+        # A mere question would be a session with mgmtd, which breaks what is being loaded.
+        assert starting.sessions == 0 or not under_way
+        return under_way
 
     monkeypatch.setattr(driver, "is_loading", loading)
     assert await waits(one, DAEMONS) == 1.5
+    assert starting.sessions == 1
+
+
+async def test_a_start_that_never_ends_is_not_waited_for_indefinitely(
+    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one._vtysh = StubVtysh(DAEMONS)
     monkeypatch.setattr(driver, "is_loading", lambda _pathspace: True)
     assert await waits(one, DAEMONS) == driver.START_SECONDS
 
 
-async def test_a_daemon_that_nobody_needs_holds_nothing_up_but_the_first_look(
-    one: ReloadDriver, autojump_clock: MockClock
+async def test_a_start_that_begins_meanwhile_is_waited_for(
+    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = Starting(DAEMONS - {"bfdd", "staticd"})
-    assert await waits(one, ESSENTIAL) == LATECOMER_SECONDS
-    assert await waits(one, ESSENTIAL) == 0.0
+    one._vtysh = StubVtysh(DAEMONS)
+    polls = iter([False, True, True, False])
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(polls))
+    assert await waits(one, DAEMONS) == 2 * driver.POLL_SECONDS
 
 
-async def test_a_daemon_that_is_just_starting_is_waited_for(one: ReloadDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(frozenset({"mgmtd"}), ESSENTIAL, DAEMONS)
-    assert 0.0 < await waits(one, ESSENTIAL) < LATECOMER_SECONDS
+async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
+    one: VtyshDriver, autojump_clock: MockClock
+) -> None:
+    one._vtysh = StubVtysh(DAEMONS - {"bfdd", "staticd"})
+    assert await waits(one, CORE_DAEMONS) == 0.0
 
 
 @pytest.mark.parametrize("absent", sorted(DAEMONS))
-async def test_a_needed_daemon_that_is_away_is_named(absent: str, one: ReloadDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(DAEMONS - {absent})
-    for _ in range(2):
-        with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
-            await one.wake(ESSENTIAL | {absent})
-
-
-async def test_a_new_frr_gets_its_moment_again(one: ReloadDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = Starting(ESSENTIAL)
-    await waits(one, ESSENTIAL)
-    one._vtysh = Starting(None, ESSENTIAL)
-    with pytest.raises(FrrUnavailable):
-        await one.wake(ESSENTIAL)
-    assert await waits(one, ESSENTIAL) == LATECOMER_SECONDS
+async def test_a_needed_daemon_that_is_absent_is_named(absent: str, one: VtyshDriver) -> None:
+    one._vtysh = StubVtysh(DAEMONS - {absent})
+    with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
+        await one.wait_ready(CORE_DAEMONS | {absent})
 
 
 BFD = state(underlay=underlay(neighbor(bfd=Bfd())))
@@ -195,10 +194,10 @@ BFD = state(underlay=underlay(neighbor(bfd=Bfd())))
 )
 async def test_only_the_daemons_that_a_configuration_uses_are_needed(desired: DesiredState, beyond: set[str]) -> None:
     rendered = render(desired, hostname=HOSTNAME)
-    assert daemons_for(rendered.text) == ESSENTIAL | beyond
+    assert daemons_for(rendered.text) == CORE_DAEMONS | beyond
 
 
 async def test_applying_asks_for_what_the_configuration_uses(tmp_path: Path) -> None:
     frr = FakeFrr()
     await Applier(frr, tmp_path / "frr.conf").apply(BFD, render(BFD, hostname=HOSTNAME))
-    assert frr.needed == ESSENTIAL | {"bfdd"}
+    assert frr.needed == CORE_DAEMONS | {"bfdd"}

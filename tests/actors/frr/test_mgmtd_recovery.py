@@ -1,7 +1,8 @@
-"""A management daemon that locked itself up is ended; one that is not to blame, or not what it seems, is left alone."""
+"""A mgmtd whose lock no live session holds is ended; a slow mgmtd, operators' sessions and other processes are not."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -15,24 +16,28 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.frr import mgmtd_recovery
 from actors.frr.mgmtd_recovery import (
     COMMIT_SECONDS,
-    LOOK_AGAIN_SECONDS,
-    LOOKS,
     PAUSE_SECONDS,
+    POLL_SECONDS,
     PROBE_SECONDS,
-    SILENCE_SECONDS,
-    Unwedger,
+    RECONNECT_PROBES,
+    STEADY_SECONDS,
+    MgmtdRecovery,
+    abandoned,
 )
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout, Completed
 
-#: Between two configurations that do not end in time: the configuration itself, and the pause after it.
+#: Between two configurations that exceed their deadline: the configuration itself, and the pause after it.
 ROUND = 90.0
+#: Long enough for any patience to end.
+LONG = 10 * COMMIT_SECONDS
 
 
 def answer(refusal: str = "", *, owner: int = 0, transaction: int = 0) -> str:
-    """What FRR 10.3 prints: the sessions, of which the last is who asks, the transactions, and how locking went."""
+    """What FRR 10.3 prints: the sessions, of which the last is our own, the transactions, and how locking went."""
     locks = "          running\n          candidate\n"
     sessions = f"""
       Session: \t\t\t\t0x563e3c970f50
@@ -66,7 +71,7 @@ MGMTD Transactions{pending if transaction else ""}
 
 REFUSAL = "% Can't enter config; candidate datastore locked by another session\n"
 FREE = answer()
-#: Nobody holds the lock, and nothing is under way that would give it back.
+#: No session holds the lock, and no transaction is under way that would release it.
 LOST = answer(REFUSAL)
 HELD = answer(REFUSAL, owner=25)
 SILENCE = None
@@ -77,40 +82,40 @@ class ScriptedVtysh(Vtysh):
     """Gives one answer after the other, the last one indefinitely, on the virtual clock."""
 
     answers: list[str | Callable[[], str] | None]
-    looks: int = field(default=0, init=False)
+    probes: int = field(default=0, init=False)
 
     async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
         assert not writes
         assert arguments[:2] == ("-d", "mgmtd")
-        said = self.answers[min(self.looks, len(self.answers) - 1)]
-        self.looks += 1
-        if callable(said):
-            said = said()
-        if said is None:
+        text = self.answers[min(self.probes, len(self.answers) - 1)]
+        self.probes += 1
+        if callable(text):
+            text = text()
+        if text is None:
             await trio.sleep(seconds or 0.0)
             raise CommandTimeout(arguments, seconds or 0.0, "", "")
-        return Completed(arguments, 1 if said.endswith(REFUSAL) else 0, said, "")
+        return Completed(arguments, 1 if text.endswith(REFUSAL) else 0, text, "")
 
 
 @dataclass
 class Case:
-    """An unwedger between a scripted mgmtd and a real process of that name."""
+    """A recovery between a scripted mgmtd and a real process of that name."""
 
     directory: Path
     process: subprocess.Popen[bytes]
-    unwedger: Unwedger = field(init=False)
+    recovery: MgmtdRecovery = field(init=False)
     vtysh: ScriptedVtysh = field(init=False)
 
     def scripted(self, *answers: str | Callable[[], str] | None) -> Case:
         self.vtysh = ScriptedVtysh(list(answers))
-        self.unwedger = Unwedger(self.vtysh, self.directory)
+        self.recovery = MgmtdRecovery(self.vtysh, self.directory)
         return self
 
     async def rounds(self, seconds: float) -> None:
         """Let configurations fail for a time."""
         end = trio.current_time() + seconds
         while trio.current_time() <= end:
-            await self.unwedger.after_timeout()
+            await self.recovery.recover(broken=False)
             await trio.sleep(ROUND)
 
     @property
@@ -138,7 +143,7 @@ def started(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
     program.unlink(missing_ok=True)
     shutil.copy(sleep, program)
     with subprocess.Popen([str(program), "600"]) as process:
-        # The kernel lets the parent go on a moment before it gives the child its new name.
+        # The kernel resumes the parent a moment before it gives the child its new name.
         deadline = time.monotonic() + 10
         while Path(f"/proc/{process.pid}/comm").read_text().strip() != name:
             assert time.monotonic() < deadline
@@ -147,36 +152,36 @@ def started(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-async def test_a_lock_that_nobody_holds_is_seen_several_times_before_the_daemon_is_ended(
+async def test_a_lock_that_no_session_holds_is_probed_several_times_before_mgmtd_is_ended(
     case: Case, autojump_clock: MockClock
 ) -> None:
-    await case.scripted(LOST).unwedger.after_timeout()
+    await case.scripted(LOST).recovery.recover(broken=False)
     assert case.ended
-    assert case.vtysh.looks == LOOKS
-    assert trio.current_time() >= (LOOKS - 1) * LOOK_AGAIN_SECONDS
+    assert case.vtysh.probes >= 3
+    assert STEADY_SECONDS <= trio.current_time() <= STEADY_SECONDS + POLL_SECONDS
 
 
-async def test_what_is_left_of_a_broken_commit_is_not_waited_for(case: Case, autojump_clock: MockClock) -> None:
-    # The daemon that broke it is back a moment later, and mgmtd waits for it indefinitely.
+async def test_what_is_left_of_a_broken_commit_gets_no_extra_time(case: Case, autojump_clock: MockClock) -> None:
+    # The daemon that broke it reconnects a moment later, and mgmtd waits for it indefinitely.
     stuck = answer(REFUSAL, transaction=27)
-    await case.scripted(FREE, stuck).unwedger.after_broken_commit()
+    await case.scripted(FREE, stuck).recovery.recover(broken=True)
     assert case.ended
-    assert trio.current_time() <= LOOKS * (LOOKS - 1) * LOOK_AGAIN_SECONDS
-    looks = case.vtysh.looks
-    await case.unwedger.after_broken_commit()
-    assert case.vtysh.looks == looks, "the new one needs time"
+    assert trio.current_time() <= RECONNECT_PROBES * POLL_SECONDS + STEADY_SECONDS
+    probes = case.vtysh.probes
+    await case.recovery.recover(broken=True)
+    assert case.vtysh.probes == probes, "the new one needs time"
 
 
 @pytest.mark.parametrize(
     "answers",
     [(FREE,), (HELD,), (SILENCE,), (answer(REFUSAL, transaction=27), answer(REFUSAL, transaction=28), FREE)],
-    ids=["it is over", "an operator's lock", "silence", "it goes on"],
+    ids=["it is over", "an operator's lock", "silence", "it continues"],
 )
-async def test_a_broken_commit_alone_is_no_reason_to_end_anybody(
+async def test_a_broken_commit_alone_is_no_reason_to_end_mgmtd(
     case: Case, autojump_clock: MockClock, answers: tuple[str | None, ...]
 ) -> None:
     with connection(case.directory):
-        await case.scripted(*answers).unwedger.after_broken_commit()
+        await case.scripted(*answers).recovery.recover(broken=True)
     assert not case.ended
 
 
@@ -184,33 +189,23 @@ async def test_a_broken_commit_alone_is_no_reason_to_end_anybody(
 async def test_a_lock_that_was_only_passed_on_is_no_proof(
     case: Case, autojump_clock: MockClock, later: str | None
 ) -> None:
-    await case.scripted(LOST, LOST, later).unwedger.after_timeout()
+    with connection(case.directory):
+        await case.scripted(LOST, LOST, later).recovery.recover(broken=False)
     assert not case.ended
 
 
-async def test_a_daemon_that_lets_others_configure_is_not_to_blame(case: Case, autojump_clock: MockClock) -> None:
-    await case.scripted(FREE).rounds(2 * SILENCE_SECONDS)
+async def test_an_mgmtd_that_lets_others_configure_is_not_ended(case: Case, autojump_clock: MockClock) -> None:
+    await case.scripted(FREE).rounds(LONG)
     assert not case.ended
 
 
-async def test_slow_answers_do_not_count_unless_nothing_else_is_heard_for_long(
-    case: Case, autojump_clock: MockClock
+@pytest.mark.parametrize("broken", [True, False])
+async def test_an_mgmtd_that_does_not_answer_is_left_to_watchfrr(
+    case: Case, autojump_clock: MockClock, broken: bool
 ) -> None:
-    await case.scripted(SILENCE, SILENCE, FREE, SILENCE, SILENCE, SILENCE).rounds(SILENCE_SECONDS)
-    assert not case.ended
-
-
-async def test_lasting_silence_is_the_end(case: Case, autojump_clock: MockClock) -> None:
-    await case.scripted(SILENCE).rounds(SILENCE_SECONDS - ROUND)
-    assert not case.ended
-    await case.rounds(2 * ROUND)
-    assert case.ended
-
-
-async def test_a_success_in_between_ends_the_silence(case: Case, autojump_clock: MockClock) -> None:
-    await case.scripted(SILENCE).rounds(SILENCE_SECONDS - ROUND)
-    case.unwedger.after_success()
-    await case.rounds(2 * ROUND)
+    case.scripted(SILENCE)
+    for _ in range(10):
+        await case.recovery.recover(broken=broken)
     assert not case.ended
 
 
@@ -218,16 +213,26 @@ async def test_a_session_whose_client_lives_keeps_the_lock_for_as_long_as_it_lik
     case: Case, autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with connection(case.directory):
-        await case.scripted(HELD).rounds(10 * SILENCE_SECONDS)
+        await case.scripted(HELD).rounds(LONG)
     assert not case.ended
     assert capsys.readouterr().err.count("another session holds FRR's configuration lock") <= 1
+
+
+async def test_the_session_that_holds_the_lock_is_logged_once(
+    case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connection(case.directory):
+        await case.scripted(HELD).rounds(LONG)
+    [record] = caplog.records
+    assert record.getMessage() == "another session holds FRR's configuration lock"
+    assert record.__dict__["fields"]["sessions"] == "25"
 
 
 async def test_an_operator_who_has_changed_something_and_not_committed_it_keeps_the_lock(
     case: Case, autojump_clock: MockClock
 ) -> None:
     with connection(case.directory):
-        await case.scripted(answer(REFUSAL, owner=25, transaction=4)).rounds(10 * COMMIT_SECONDS)
+        await case.scripted(answer(REFUSAL, owner=25, transaction=4)).rounds(LONG)
     assert not case.ended
 
 
@@ -236,11 +241,11 @@ async def test_a_session_whose_client_is_gone_and_that_commits_nothing_does_not(
 ) -> None:
     with connection(case.directory) as client:
         client.close()
-        await case.scripted(HELD).unwedger.after_timeout()
+        await case.scripted(HELD).recovery.recover(broken=False)
     assert case.ended
 
 
-async def test_clients_that_come_and_go_say_nothing_about_who_holds_the_lock(
+async def test_clients_that_connect_and_end_prove_nothing_about_the_owner_of_the_lock(
     case: Case, autojump_clock: MockClock
 ) -> None:
     with ExitStack() as until_the_next:
@@ -252,7 +257,7 @@ async def test_clients_that_come_and_go_say_nothing_about_who_holds_the_lock(
             return HELD
 
         passing()
-        await case.scripted(passing).rounds(SILENCE_SECONDS)
+        await case.scripted(passing).rounds(LONG)
     assert not case.ended
 
 
@@ -260,36 +265,55 @@ async def test_clients_that_come_and_go_say_nothing_about_who_holds_the_lock(
 async def test_a_transaction_gets_its_time(case: Case, autojump_clock: MockClock, owner: int) -> None:
     with connection(case.directory) as client:
         client.close()
-        await case.scripted(answer(REFUSAL, owner=owner, transaction=4)).rounds(COMMIT_SECONDS - ROUND)
+        case.scripted(answer(REFUSAL, owner=owner, transaction=4))
+        with trio.move_on_after(COMMIT_SECONDS - POLL_SECONDS / 2):
+            await case.recovery.recover(broken=False)
         assert not case.ended
-        await case.rounds(2 * ROUND)
+        await case.recovery.recover(broken=False)
     assert case.ended
 
 
+async def test_a_transaction_that_ends_is_not_waited_for_any_longer(case: Case, autojump_clock: MockClock) -> None:
+    pending = answer(REFUSAL, transaction=4)
+    await case.scripted(pending, pending, FREE).recovery.recover(broken=False)
+    assert trio.current_time() == 2 * POLL_SECONDS
+    assert not case.ended
+
+
 async def test_transactions_that_end_are_progress(case: Case, autojump_clock: MockClock) -> None:
-    answers = [answer(REFUSAL, transaction=number) for number in range(1, 40)]
-    await case.scripted(*answers).rounds(10 * COMMIT_SECONDS)
+    answers = [answer(REFUSAL, transaction=number) for number in range(1, 60)]
+    await case.scripted(*answers).rounds(LONG)
     assert not case.ended
 
 
 async def test_it_is_ended_once_and_then_given_time(case: Case, autojump_clock: MockClock) -> None:
-    await case.scripted(LOST).unwedger.after_timeout()
+    await case.scripted(LOST).recovery.recover(broken=False)
     assert case.ended
     with started(case.directory, "mgmtd") as second:
-        await case.unwedger.after_timeout()
+        await case.recovery.recover(broken=False)
         assert second.poll() is None
         await trio.sleep(PAUSE_SECONDS)
-        await case.unwedger.after_timeout()
+        await case.recovery.recover(broken=False)
         assert second.wait(10) == -9
 
 
 async def test_one_call_is_bounded_and_can_be_cancelled(case: Case, autojump_clock: MockClock) -> None:
-    slowest = LOOKS * PROBE_SECONDS + (LOOKS - 1) * LOOK_AGAIN_SECONDS
-    for answers in ([SILENCE], [LOST, SILENCE], [LOST, LOST, SILENCE], [HELD]):
+    pending = answer(REFUSAL, transaction=4)
+    for slowest, answers in (
+        (PROBE_SECONDS, [SILENCE]),
+        (PROBE_SECONDS + STEADY_SECONDS, [LOST, SILENCE]),
+        (PROBE_SECONDS + STEADY_SECONDS, [LOST, LOST, SILENCE]),
+        (COMMIT_SECONDS + POLL_SECONDS, [pending]),
+    ):
         with trio.fail_after(slowest + 0.1):
-            await case.scripted(*answers).unwedger.after_timeout()
-    with trio.move_on_after(LOOK_AGAIN_SECONDS / 2) as scope:
-        await case.scripted(LOST).unwedger.after_timeout()
+            await case.scripted(*answers).recovery.recover(broken=False)
+    with trio.fail_after(RECONNECT_PROBES * (PROBE_SECONDS + POLL_SECONDS)):
+        await case.scripted(SILENCE).recovery.recover(broken=True)
+
+
+async def test_a_cancelled_call_ends_nothing(case: Case, autojump_clock: MockClock) -> None:
+    with trio.move_on_after(POLL_SECONDS / 2) as scope:
+        await case.scripted(LOST).recovery.recover(broken=False)
     assert scope.cancelled_caught
     assert not case.ended
 
@@ -297,45 +321,100 @@ async def test_one_call_is_bounded_and_can_be_cancelled(case: Case, autojump_clo
 async def test_a_new_daemon_does_not_inherit_the_proof_against_the_old_one(
     case: Case, autojump_clock: MockClock
 ) -> None:
-    await case.scripted(SILENCE).rounds(SILENCE_SECONDS - ROUND)
-    with started(case.directory, "mgmtd") as second:
-        await case.rounds(2 * ROUND)
-        assert second.poll() is None
+    with ExitStack() as stack:
+        successors: list[subprocess.Popen[bytes]] = []
+
+        def restarted() -> str:
+            if not successors:
+                successors.append(stack.enter_context(started(case.directory, "mgmtd")))
+            return LOST
+
+        await case.scripted(LOST, restarted).recovery.recover(broken=False)
+        assert [successor.poll() for successor in successors] == [None]
     assert not case.ended
 
 
 async def test_a_process_that_only_inherited_the_number_is_left_alone(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    with started(tmp_path, "stranger") as stranger:
-        await Case(tmp_path, stranger).scripted(LOST).unwedger.after_timeout()
-        assert stranger.poll() is None
+    with started(tmp_path, "other") as other:
+        await Case(tmp_path, other).scripted(LOST).recovery.recover(broken=False)
+        assert other.poll() is None
 
 
-async def test_no_pid_file_is_no_crash(case: Case, autojump_clock: MockClock) -> None:
+async def test_no_pid_file_is_no_crash(case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     (case.directory / "mgmtd.pid").unlink()
-    await case.scripted(LOST).unwedger.after_timeout()
+    await case.scripted(LOST).recovery.recover(broken=False)
     assert not case.ended
+    assert "its PID file does not name its process" in caplog.text
 
 
 async def test_an_frr_that_cannot_be_judged_is_left_alone(case: Case, autojump_clock: MockClock) -> None:
     def missing() -> str:
         raise CommandMissing("cannot start vtysh")
 
-    await case.scripted("% Unknown command: show mgmt frontend-adapter all\n").rounds(SILENCE_SECONDS)
-    await case.scripted(missing).rounds(SILENCE_SECONDS)
+    await case.scripted("% Unknown command: show mgmt frontend-adapter all\n").rounds(LONG)
+    await case.scripted(missing).rounds(LONG)
     assert not case.ended
 
 
 @contextmanager
-def connection(directory: Path) -> Iterator[socket.socket]:
-    """A client's end of a connection to mgmtd's socket, where the other end reads nothing."""
-    path = directory / "mgmtd.vty"
-    path.unlink(missing_ok=True)
-    with closing(socket.socket(socket.AF_UNIX)) as server, closing(socket.socket(socket.AF_UNIX)) as client:
+def listening(path: Path) -> Iterator[socket.socket]:
+    """A server's socket, as mgmtd's."""
+    with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(path))
         server.listen()
+        yield server
+
+
+@contextmanager
+def connection(directory: Path) -> Iterator[socket.socket]:
+    """A client's end of a connection to mgmtd's socket, where the server reads nothing."""
+    path = directory / "mgmtd.vty"
+    path.unlink(missing_ok=True)
+    with listening(path) as server, closing(socket.socket(socket.AF_UNIX)) as client:
         client.connect(str(path))
         accepted, _ = server.accept()
         with closing(accepted):
             yield client
+
+
+def test_only_the_connection_without_a_client_is_abandoned(tmp_path: Path) -> None:
+    path = tmp_path / "mgmtd.vty"
+    with listening(path) as server, socket.socket(socket.AF_UNIX) as living, socket.socket(socket.AF_UNIX) as dying:
+        living.connect(str(path))
+        dying.connect(str(path))
+        with server.accept()[0], server.accept()[0] as left:
+            assert abandoned(path) == frozenset()
+            dying.close()
+            assert abandoned(path) == {os.fstat(left.fileno()).st_ino}
+            assert abandoned(tmp_path / "elsewhere" / "mgmtd.vty") == frozenset()
+
+
+def test_a_connection_is_found_by_another_path_to_the_same_socket(tmp_path: Path) -> None:
+    # FRR may use /var/run/frr and we /run/frr.
+    (tmp_path / "link").symlink_to(tmp_path)
+    with connection(tmp_path) as client:
+        client.close()
+        assert len(abandoned(tmp_path / "link" / "mgmtd.vty")) == 1
+
+
+def test_connections_beyond_one_netlink_message_are_seen(tmp_path: Path) -> None:
+    pairs = [socket.socketpair() for _ in range(400)]
+    with connection(tmp_path) as client:
+        client.close()
+        assert len(abandoned(tmp_path / "mgmtd.vty")) == 1
+    for one, other in pairs:
+        one.close()
+        other.close()
+
+
+async def test_a_kernel_that_does_not_list_connections_protects_the_owner(
+    case: Case, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_path: Path) -> frozenset[int]:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(mgmtd_recovery, "abandoned", refused)
+    await case.scripted(HELD).rounds(LONG)
+    assert not case.ended

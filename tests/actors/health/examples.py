@@ -6,7 +6,7 @@ import json
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
-from actors.health.assess import Inputs
+from actors.health.assess import HealthInputs
 from actors.health.frr_json import Observation, parse
 from config.desired import (
     Bfd,
@@ -67,10 +67,10 @@ def desired(generation: int = 1, *, reload_id: int = 0) -> DesiredState:
     )
 
 
-def applied(state: DesiredState, *, settling: bool = False) -> Inputs:
+def applied(state: DesiredState, *, settling: bool = False) -> HealthInputs:
     """The inputs of a state that FRR and the kernel both say they have applied."""
     kernel = KernelOutcome(state, applied=True, underlay_mtu=9000)
-    return Inputs(state, FrrOutcome(state, applied=True), kernel, settling=settling)
+    return HealthInputs(state, FrrOutcome(state, applied=True), kernel, settling=settling)
 
 
 def sample(name: str) -> tuple[frozenset[str], dict[str, object]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.health.assess import Inputs, assess
+from actors.health.assess import HealthInputs, assess
 from actors.health.frr_json import Observation, Vni
 from config.desired import DesiredState, ResourceFailure, ResourceId
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
@@ -211,11 +211,13 @@ def test_what_an_earlier_stage_refused_is_neither_blamed_again_nor_waited_for() 
     assert RED not in {vni.resource for vni in report.vnis}
 
 
-def outcomes(generation_frr: int, generation_kernel: int | None, *, frr: bool = True, kernel: bool = True) -> Inputs:
+def outcomes(
+    generation_frr: int, generation_kernel: int | None, *, frr: bool = True, kernel: bool = True
+) -> HealthInputs:
     newest = None
     if generation_kernel is not None:
         newest = KernelOutcome(desired(generation_kernel), applied=kernel, error="" if kernel else "NIC is missing")
-    return Inputs(desired(2), FrrOutcome(desired(generation_frr), frr, error="" if frr else "refused"), newest)
+    return HealthInputs(desired(2), FrrOutcome(desired(generation_frr), frr, error="" if frr else "refused"), newest)
 
 
 @pytest.mark.parametrize(
@@ -225,10 +227,12 @@ def outcomes(generation_frr: int, generation_kernel: int | None, *, frr: bool = 
         (outcomes(2, 1), "kernel has not yet applied generation 2"),
         (outcomes(2, 2, kernel=False), "kernel: NIC is missing"),
         (outcomes(2, 2, frr=False), "FRR: refused"),
-        (Inputs(desired(2)), "FRR has not yet applied generation 2"),
+        (HealthInputs(desired(2)), "FRR has not yet applied generation 2"),
     ],
 )
-def test_nothing_is_verified_from_an_old_or_failed_outcome_however_well_frr_looks(inputs: Inputs, reason: str) -> None:
+def test_nothing_is_verified_from_an_old_or_failed_outcome_however_well_frr_looks(
+    inputs: HealthInputs, reason: str
+) -> None:
     report = assess(inputs, observed("up"))
     assert (report.verified, report.generation, report.failures) == (False, 2, ())
     assert reason in report.summary
@@ -250,5 +254,5 @@ def test_a_silent_frr_makes_everything_unknown_and_blames_no_resource() -> None:
 
 
 def test_before_any_configuration_the_report_says_so() -> None:
-    report = assess(Inputs(), observed("empty"))
+    report = assess(HealthInputs(), observed("empty"))
     assert (report.generation, report.verified, report.summary) == (0, False, "waiting for a configuration")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.frr.redaction import redact
+from config.syntax.frr_secrets import redact
 from tests.actors.frr.cases import raw, state
 
 

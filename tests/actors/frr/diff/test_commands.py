@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.frr.diff.commands import Pass, additions, corrections, passes, residue
-from actors.frr.diff.diff import difference, intended, parse
+from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 

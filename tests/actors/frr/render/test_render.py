@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.diff import difference, intended, parse
-from actors.frr.render.render import render
+from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.render.render import UnsafeToken, render, token
 from actors.frr.render.template_context import rd_numbers
-from actors.frr.render.tokens import UnsafeToken, token
 from config.desired import EndpointKind, Secret
 
 from ..cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay

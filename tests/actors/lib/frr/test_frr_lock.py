@@ -1,16 +1,14 @@
-"""Readers of FRR's configuration share, a writer is alone, and nobody waits indefinitely."""
+"""Readers of FRR's configuration share the lock, a writer excludes all others, and no one waits indefinitely."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import trio
 
 from actors.lib.frr import frr_lock
-from actors.lib.frr.frr_daemons import pid_of, running_daemons
-from actors.lib.frr.frr_lock import access
+from actors.lib.frr.frr_lock import session_lock
 
 
 @pytest.fixture
@@ -18,32 +16,32 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "frr.lock"
 
 
-async def enters(lock: Path | None, *, alone: bool) -> bool:
-    """Return whether the lock is to be had within a moment."""
+async def enters(lock: Path | None, *, exclusive: bool) -> bool:
+    """Return whether the lock is available within a moment."""
     with trio.move_on_after(0.3):
-        async with access(lock, alone=alone):
+        async with session_lock(lock, exclusive=exclusive):
             return True
     return False
 
 
 async def test_readers_share(lock: Path) -> None:
-    async with access(lock, alone=False):
-        assert await enters(lock, alone=False)
-        assert not await enters(lock, alone=True)
-    assert await enters(lock, alone=True)
+    async with session_lock(lock, exclusive=False):
+        assert await enters(lock, exclusive=False)
+        assert not await enters(lock, exclusive=True)
+    assert await enters(lock, exclusive=True)
 
 
-async def test_a_writer_is_alone(lock: Path) -> None:
-    async with access(lock, alone=True):
-        assert not await enters(lock, alone=False)
-        assert not await enters(lock, alone=True)
-    assert await enters(lock, alone=False)
+async def test_a_writer_excludes_all_others(lock: Path) -> None:
+    async with session_lock(lock, exclusive=True):
+        assert not await enters(lock, exclusive=False)
+        assert not await enters(lock, exclusive=True)
+    assert await enters(lock, exclusive=False)
     assert (await trio.Path(lock).stat()).st_mode & 0o777 == 0o600
 
 
 async def test_readers_that_follow_one_another_do_not_keep_a_writer_out(lock: Path) -> None:
     async def read(started: trio.Event, until: trio.Event) -> None:
-        async with access(lock, alone=False):
+        async with session_lock(lock, exclusive=False):
             started.set()
             await until.wait()
 
@@ -54,13 +52,13 @@ async def test_readers_that_follow_one_another_do_not_keep_a_writer_out(lock: Pa
         written = trio.Event()
 
         async def write() -> None:
-            async with access(lock, alone=True):
+            async with session_lock(lock, exclusive=True):
                 written.set()
 
         nursery.start_soon(write)
         await trio.sleep(0.2)
         # The newcomer has to wait although only a reader has the lock.
-        assert not await enters(lock, alone=False)
+        assert not await enters(lock, exclusive=False)
         over.set()
         with trio.fail_after(5):
             await written.wait()
@@ -68,24 +66,13 @@ async def test_readers_that_follow_one_another_do_not_keep_a_writer_out(lock: Pa
 
 async def test_a_lock_that_is_kept_too_long_is_not_waited_for(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frr_lock, "PATIENCE_SECONDS", 0.1)
-    async with access(lock, alone=True):
-        assert await enters(lock, alone=True)
+    async with session_lock(lock, exclusive=True):
+        assert await enters(lock, exclusive=True)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-async def test_where_no_daemon_ever_ran_nobody_is_locked_out(tmp_path: Path, alone: bool) -> None:
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_without_the_directory_no_one_is_locked_out(tmp_path: Path, exclusive: bool) -> None:
     missing = tmp_path / "missing" / "frr.lock"
-    async with access(missing, alone=alone):
-        assert await enters(missing, alone=True)
-    assert await enters(None, alone=alone)
-
-
-def test_a_pid_file_that_names_another_program_is_no_daemon(tmp_path: Path) -> None:
-    own = Path("/proc/self/comm").read_text().strip()
-    (tmp_path / f"{own}.pid").write_text(f"{os.getpid()}\n")
-    (tmp_path / "zebra.pid").write_text(f"{os.getpid()}\n")
-    (tmp_path / "bgpd.pid").write_text("not a number\n")
-    assert running_daemons(tmp_path) == {own}
-    assert pid_of(tmp_path, own) == os.getpid()
-    assert pid_of(tmp_path, "mgmtd") is None
-    assert running_daemons(tmp_path / "missing") == frozenset()
+    async with session_lock(missing, exclusive=exclusive):
+        assert await enters(missing, exclusive=True)
+    assert await enters(None, exclusive=exclusive)

@@ -7,7 +7,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from actors.frr.driver import DAEMONS
+from actors.lib.frr.processes import DAEMONS
 from actors.netlink.planning.observed import NIC_GROUP, OWNED_GROUP, Address, Link, LinkKind, NamespaceView
 from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from config.desired import DesiredState, HostMasterKind

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.frr.driver import DAEMONS
+from actors.lib.frr.processes import DAEMONS
 from actors.netlink.planning.observed import Link, NamespaceView, NicPhase, NicRecord
 from config.problems import Origin, Problem, Severity
 from config.status import ActorStatus

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from config.desired import DesiredRawFRR
+from config.syntax.frr_secrets import redact
 
-from ..redaction import redact
 from ..render.render import RenderedConfig
 from .grammar import Path, scan
 

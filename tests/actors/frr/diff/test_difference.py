@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.diff import blamed, difference, explained, intended, parse, rewritten, show
+from actors.frr.diff.difference import blamed, difference, explained, intended, parse, rewritten, show
 from actors.frr.render.render import render
 from config.desired import Secret
 
