@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_interface
 
 from config.desired import Family, IPAddress, IPInterface
 
@@ -106,11 +105,6 @@ class Address:
     peer: str = ""
     broadcast: str | None = None
     label: str = ""
-
-    @property
-    def permanent(self) -> bool:
-        """Whether somebody configured it, rather than a router advertisement or DHCP with a lifetime."""
-        return bool(self.flags & IFA_F_PERMANENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +225,6 @@ def router_veth(vni: int) -> str:
     return f"pe-e-{vni}"
 
 
-def host_bridge(vni: int) -> str:
-    """Return the name of an L2VNI's managed bridge in the host."""
-    return f"br-hs-{vni}"
-
-
 PASSTHROUGH_HOST = "pt-host"
 PASSTHROUGH_ROUTER = "pt-ns"
 
@@ -250,8 +239,3 @@ def usual_broadcast(interface: IPInterface, peer: str) -> str:
     if peer or interface.version != 4 or interface.network.prefixlen >= 31:
         return ""
     return str(interface.network.broadcast_address)
-
-
-def parse_interface(text: str) -> IPInterface:
-    """Return an address with prefix length from text; ValueError for anything else."""
-    return ip_interface(text)

@@ -30,7 +30,6 @@ from .observed import (
     Namespace,
     Vxlan,
     gateway_mac,
-    host_bridge,
     host_veth,
     router_bridge,
     router_veth,
@@ -95,10 +94,6 @@ class KernelModel:
     origins: Mapping[ResourceId, Origin] = field(default_factory=dict)
     mtu: int | None = None
     needs_address: bool = False
-
-    def wants(self, namespace: Namespace, name: str) -> bool:
-        """Whether a device of that name is wanted there."""
-        return any(link.namespace is namespace and link.name == name for link in self.links)
 
 
 def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | None) -> KernelModel:
@@ -219,16 +214,12 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     gateway = gateway_mac(vni.vni) if vni.gateways else None
     yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
     host, router = host_veth(vni.vni), router_veth(vni.vni)
-    master: str | None = None
-    if vni.host_master is HostMasterKind.MANAGED_BRIDGE:
-        master = host_bridge(vni.vni)
-        yield WantedLink(Namespace.HOST, master, LinkKind.BRIDGE, vni.resource)
-    elif vni.host_master is HostMasterKind.EXTERNAL_BRIDGE:
-        master = vni.bridge
+    if vni.host_master is HostMasterKind.MANAGED_BRIDGE and vni.bridge is not None:
+        yield WantedLink(Namespace.HOST, vni.bridge, LinkKind.BRIDGE, vni.resource)
     size = veth_mtu(mtu, vni.vtep)
     # No addresses of ours on either end, but those of an L3VNI that had this number before must go.
     yield WantedLink(
-        Namespace.HOST, host, LinkKind.VETH, vni.resource, master=master, peer=router, mtu=size, addresses=()
+        Namespace.HOST, host, LinkKind.VETH, vni.resource, master=vni.bridge, peer=router, mtu=size, addresses=()
     )
     yield WantedLink(
         Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=router_bridge(vni.vni), mtu=size, addresses=()

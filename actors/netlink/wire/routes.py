@@ -20,7 +20,6 @@ from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
 
 #: linux/rtnetlink.h
 RTN_UNICAST = 1
-RTN_LOCAL = 2
 RTN_UNREACHABLE = 7
 #: Routes that the kernel makes again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
@@ -29,8 +28,6 @@ RTM_F_CLONED = 0x200
 #: RTNH_F_ONLINK, the only flag of a route that a user sets.
 RTNH_F_ONLINK = 4
 SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
-#: In a header whose table has no room for it; RTA_TABLE has the number.
-RT_TABLE_UNSPEC = 0
 
 
 def _filter(family: Family, *, table: int = 0, protocol: int = 0, kind: int = 0, oif: int = 0) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from ipaddress import ip_address, ip_interface
 import pytest
 
 from actors.netlink.planning.observed import (
+    IFA_F_PERMANENT,
     OWNED_GROUP,
     Link,
     LinkKind,
@@ -156,7 +157,7 @@ def addresses_come_and_go_and_carry_our_mark(kernel: Kernel) -> None:
     found = {address.interface: address for address in see(kernel).router.addresses["lo"]}
     assert found[four].ours
     assert found[six].ours
-    assert found[four].permanent
+    assert found[four].flags & IFA_F_PERMANENT
     for interface in (four, six):
         kernel.apply(RemoveAddress(ROUTER, "lo", interface))
         kernel.apply(RemoveAddress(ROUTER, "lo", interface))
