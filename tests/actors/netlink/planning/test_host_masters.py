@@ -11,7 +11,7 @@ from actors.netlink.planning.observed import Link, LinkKind, Namespace
 from actors.netlink.planning.plan_links import LONGEST_ALIAS
 from config.desired import DesiredL2VNI, DesiredState, HostMasterKind, ResourceId
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 MANAGED = l2vni(vrf=None, gateways=())
 NONE = replace(MANAGED, host_master=HostMasterKind.NONE, bridge=None)

@@ -23,7 +23,7 @@ from actors.netlink.planning.steps import ChangeLink, CreateLink, DeleteLinks, P
 from config.desired import DesiredState, Family, HostMasterKind
 from config.problems import Reason
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 
 def node() -> FakeKernel:

@@ -14,7 +14,7 @@ from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
 from tests.actors.netlink.builders import state, underlay, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 IFA_F_PERMANENT = 0x80
 

@@ -15,7 +15,7 @@ from actors.netlink.planning.plan import model_for, plan, wish_for
 from actors.netlink.planning.steps import Plan
 from config.desired import DesiredState, Family, HostMasterKind
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state, underlay, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 NICS = ("toswitch1", "toswitch2")
 VTEPS = ("100.65.0.0", "100.65.0.1", "2001:db8:ffff::1")

@@ -1,4 +1,8 @@
-"""A kernel in memory, as much of it as plans rely on. Verified: it passes the contract that the real one passes."""
+"""A kernel in memory: as much of its behaviour as plans rely on.
+
+It passes the same contract (:mod:`.kernel_contract`) as the real kernel. Of the production code it uses the types of
+steps and observations only, and nothing that plans, parses or computes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,6 @@ from actors.netlink.planning.observed import (
     Observed,
     SavedRoute,
     Wish,
-    usual_broadcast,
 )
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -41,11 +44,19 @@ from actors.netlink.planning.steps import (
     SetSysctl,
     Step,
 )
-from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
 
 Key = tuple[Namespace, str]
+#: The sysctls of a new namespace that a router needs; all of them are off.
+SYSCTLS = (
+    "net.ipv4.conf.all.forwarding",
+    "net.ipv6.conf.all.forwarding",
+    "net.ipv4.conf.all.arp_accept",
+    "net.ipv4.conf.default.arp_accept",
+    "net.ipv6.conf.default.accept_untracked_na",
+    "net.ipv6.conf.all.accept_untracked_na",
+)
 
 
 class FakeKernel:
@@ -56,7 +67,7 @@ class FakeKernel:
         self.addresses: dict[Key, list[Address]] = {}
         self.routes: dict[str, list[SavedRoute]] = {}
         self.nic_sysctls: dict[str, dict[str, str]] = {}
-        self.sysctls: dict[str, str | None] = {key: "0" for key, _, _ in ROUTER_SYSCTLS}
+        self.sysctls: dict[str, str | None] = dict.fromkeys(SYSCTLS, "0")
         self.unreachable: set[tuple[Family, int]] = set()
         self.busy_tables: set[int] = set()
         self.tables: dict[str, int] = {}
@@ -238,9 +249,9 @@ class FakeKernel:
     def _add_address(self, step: AddAddress) -> None:
         found = self._addresses(step.namespace, step.link)
         if all(address.interface != step.interface for address in found):
-            broadcast = None if step.broadcast == usual_broadcast(step.interface, step.peer) else step.broadcast
             label = "" if step.label == step.link else step.label
             flags = step.flags | IFA_F_PERMANENT
+            broadcast = None if step.broadcast == _last_address(step) else step.broadcast
             found.append(Address(step.interface, flags, step.scope, step.marked, step.peer, broadcast, label))
 
     def _add_route(self, step: AddRoute) -> None:
@@ -267,3 +278,9 @@ class FakeKernel:
         addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
         routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
         return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal
+
+
+def _last_address(step: AddAddress) -> str:
+    """Return the last address of an IPv4 subnet; empty where there is no broadcast: IPv6, /31, /32, point to point."""
+    network = step.interface.network
+    return str(network[-1]) if network.version == 4 and network.num_addresses > 2 and not step.peer else ""
