@@ -29,12 +29,11 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
 from .converge import Pass, converge
-from .interface_addresses import NAMESPACES
 from .link_monitor import Interest, drain, open_monitor, watch
 from .planning.plan import marked_nics
 from .state_files import StateFiles
 from .wire.kernel import LinuxKernel
-from .wire.namespace_thread import NamespaceMissing
+from .wire.namespace import NAMESPACES, NamespaceMissing
 from .wire.socket import KernelRefusal
 
 log = get_logger("netlink")
@@ -192,7 +191,7 @@ class _Keeper:
         if "router" not in self._monitors:
             monitor = self._kernel.router.call(lambda _: open_monitor())
             trio.from_thread.run_sync(self._open_router_watch, monitor)
-        return converge(desired, self._kernel, self._kernel.persisted_tables(), self._drain)
+        return converge(desired, self._kernel, self._drain)
 
     def _drain(self) -> None:
         for monitor in list(self._monitors.values()):
@@ -249,7 +248,7 @@ class _Keeper:
                 log.warning("not in the kernel", message_id=message_ids.KERNEL_LACKS, problem=problem)
         self._say(problems, lambda: None)
         self._ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
-        self._ctx.note(underlay_mtu=result.mtu, writes=result.writes)
+        self._ctx.note(underlay_mtu=result.plan.model.mtu, writes=result.writes)
         self._done_generation = desired.generation
 
     def _publish(self, outcome: KernelOutcome) -> None:
@@ -297,7 +296,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
         error="; ".join((*result.errors, *cut_off)),
         failures=failures,
         writes=result.writes,
-        underlay_mtu=result.mtu,
+        underlay_mtu=result.plan.model.mtu,
     )
 
 

@@ -1,6 +1,8 @@
-"""One pass over the kernel: observe, plan, apply, and look again until nothing is left to do.
+"""One pass over the kernel: observe, plan, execute, and observe again until nothing is left to do.
 
-The last look is the verification: a pass that says "applied" has seen an empty plan. Blocks; called in a thread.
+In come the desired state and a kernel (:class:`.wire.kernel.Kernel`). The last observation is the verification: a pass
+that reports success has seen an empty plan. What the kernel refused is left to the next pass, after a pause; the
+observation after it is for the report only. Out comes a :class:`Pass`. Everything blocks, so it is called in a thread.
 """
 
 from __future__ import annotations
@@ -12,17 +14,17 @@ from config.desired import DesiredState, ResourceFailure, ResourceId
 
 from .execute import Applied, apply_plan
 from .planning.observed import Observed
-from .planning.plan import model_for, plan_model, wish_for
+from .planning.plan import plan
 from .planning.steps import Plan
 from .wire.kernel import Kernel
 
-#: Rounds of observe-plan-apply in one pass. Two are normal: the second only looks.
+#: Rounds of observe, plan and execute in one pass. Two are normal: the second only verifies.
 ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a pass came to. ``steps`` is the first round's text, for the log."""
+    """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log."""
 
     observed: Observed
     plan: Plan
@@ -30,11 +32,10 @@ class Pass:
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     steps: str = ""
-    mtu: int | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do but what failed by name."""
+        """Whether nothing is left to do, except for resources that failed."""
         return not self.errors
 
     @property
@@ -43,32 +44,27 @@ class Pass:
         return not self.errors and not self.failures
 
 
-def look(desired: DesiredState, kernel: Kernel, persisted: dict[str, int]) -> tuple[Observed, Plan]:
+def look(desired: DesiredState, kernel: Kernel) -> tuple[Observed, Plan]:
     """Observe and plan without acting."""
-    observed = kernel.observe(wish_for(desired, persisted))
-    return observed, plan_model(model_for(desired, observed), observed)
+    observed = kernel.observe(desired)
+    return observed, plan(desired, observed)
 
 
-def converge(
-    desired: DesiredState, kernel: Kernel, persisted: dict[str, int], before_look: Callable[[], None] = lambda: None
-) -> Pass:
+def converge(desired: DesiredState, kernel: Kernel, before_look: Callable[[], None] = lambda: None) -> Pass:
     """Bring the kernel to a desired state. ``before_look`` is called before each observation."""
     writes, first, stuck = 0, "", False
     applied = Applied()
     for turn in range(ROUNDS):
         before_look()
-        observed = kernel.observe(wish_for(desired, persisted))
-        model = model_for(desired, observed)
-        plan = plan_model(model, observed)
-        if turn == 0 and plan.steps:
-            first = plan.text
-        if not plan.steps or stuck:
+        observed, found = look(desired, kernel)
+        if turn == 0 and found.steps:
+            first = found.text
+        if not found.steps or stuck:
             break
-        applied = apply_plan(plan, model, kernel)
+        applied = apply_plan(found, kernel)
         writes += applied.writes
-        # What the kernel refused is for the next pass, after a pause; the look in between is for the report.
         stuck = applied.refused
     else:
         applied = Applied(errors=("the kernel does not settle: something else keeps changing it",))
-    failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*plan.failures, *applied.failures)}
-    return Pass(observed, plan, writes, tuple(failures.values()), applied.errors, first, model.mtu)
+    failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*found.failures, *applied.failures)}
+    return Pass(observed, found, writes, tuple(failures.values()), applied.errors, first)

@@ -7,6 +7,7 @@ steps and observations only, and nothing that plans, parses or computes.
 from __future__ import annotations
 
 import errno
+import re
 from copy import deepcopy
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
@@ -23,7 +24,6 @@ from actors.netlink.planning.observed import (
     NicRecord,
     Observed,
     SavedRoute,
-    Wish,
 )
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -33,7 +33,6 @@ from actors.netlink.planning.steps import (
     ChangeLink,
     CreateLink,
     DeleteLinks,
-    DisableAddressGeneration,
     ForgetNic,
     MoveLink,
     RemoveAddress,
@@ -45,7 +44,7 @@ from actors.netlink.planning.steps import (
     Step,
 )
 from actors.netlink.wire.socket import KernelRefusal
-from config.desired import Family
+from config.desired import DesiredState, Family
 
 Key = tuple[Namespace, str]
 #: The sysctls of a new namespace that a router needs; all of them are off.
@@ -60,7 +59,7 @@ SYSCTLS = (
 
 
 class FakeKernel:
-    """Applies steps to plain dictionaries. ``fail`` holds texts of steps that are refused with EIO."""
+    """Applies steps to plain dictionaries. ``fail`` has the text of each step that is refused with EIO."""
 
     def __init__(self) -> None:
         self.links: dict[Key, Link] = {}
@@ -87,7 +86,8 @@ class FakeKernel:
     def copy(self) -> FakeKernel:
         return deepcopy(self)
 
-    def observe(self, wish: Wish) -> Observed:
+    def observe(self, desired: DesiredState | None = None) -> Observed:
+        nics = desired.underlay.interfaces if desired is not None and desired.underlay is not None else ()
         return Observed(
             host=self._view(Namespace.HOST),
             router=self._view(Namespace.ROUTER),
@@ -96,8 +96,8 @@ class FakeKernel:
             busy_tables=frozenset(self.busy_tables),
             tables=dict(self.tables),
             journal=dict(self.journal),
-            nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in wish.nics},
-            nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in wish.nics},
+            nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
+            nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )
 
     def _view(self, namespace: Namespace) -> NamespaceView:
@@ -107,7 +107,7 @@ class FakeKernel:
         )
 
     def apply(self, step: Step) -> None:
-        if step.text in self.fail:
+        if str(step) in self.fail:
             raise KernelRefusal(errno.EIO)
         match step:
             case CreateLink():
@@ -130,7 +130,7 @@ class FakeKernel:
     def _apply_state(self, step: Step) -> None:
         match step:
             case SetSysctl():
-                self.sysctls[step.key] = step.value
+                self._set_sysctl(step)
             case AddUnreachable():
                 self.unreachable.add((step.family, step.table))
             case RemoveUnreachable():
@@ -141,10 +141,15 @@ class FakeKernel:
                 self.journal.pop(step.name, None)
             case SaveTables():
                 self.tables = dict(step.tables)
-            case DisableAddressGeneration():
-                self._update((Namespace.ROUTER, step.name), addr_gen_none=True)
             case _:
                 self._apply_nic(step)
+
+    def _set_sysctl(self, step: SetSysctl) -> None:
+        device = re.fullmatch(r"net\.ipv6\.conf\.([^.]+)\.addr_gen_mode", step.key)
+        if device is None:
+            self.sysctls[step.key] = step.value
+        else:
+            self._update((Namespace.ROUTER, device[1]), addr_gen_none=step.value == "1")
 
     def _apply_nic(self, step: Step) -> None:
         match step:
@@ -248,11 +253,11 @@ class FakeKernel:
 
     def _add_address(self, step: AddAddress) -> None:
         found = self._addresses(step.namespace, step.link)
-        if all(address.interface != step.interface for address in found):
-            label = "" if step.label == step.link else step.label
-            flags = step.flags | IFA_F_PERMANENT
-            broadcast = None if step.broadcast == _last_address(step) else step.broadcast
-            found.append(Address(step.interface, flags, step.scope, step.marked, step.peer, broadcast, label))
+        new = step.address
+        if all(address.interface != new.interface for address in found):
+            label = "" if new.label == step.link else new.label
+            broadcast = None if new.broadcast == _last_address(new) else new.broadcast
+            found.append(replace(new, flags=new.flags | IFA_F_PERMANENT, broadcast=broadcast, label=label))
 
     def _add_route(self, step: AddRoute) -> None:
         if not self._link(Namespace.HOST, step.link).up:
@@ -280,7 +285,7 @@ class FakeKernel:
         return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal
 
 
-def _last_address(step: AddAddress) -> str:
+def _last_address(address: Address) -> str:
     """Return the last address of an IPv4 subnet; empty where there is no broadcast: IPv6, /31, /32, point to point."""
-    network = step.interface.network
-    return str(network[-1]) if network.version == 4 and network.num_addresses > 2 and not step.peer else ""
+    network = address.interface.network
+    return str(network[-1]) if network.version == 4 and network.num_addresses > 2 and not address.peer else ""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from actors.lib.frr.vtysh import Vtysh
-from actors.netlink.interface_addresses import NAMESPACES
+from actors.netlink.wire.namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, run_command
 from supervisor.runtime.faults import DependencyFault

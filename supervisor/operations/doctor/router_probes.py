@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.netlink.interface_addresses import NAMESPACES
 from actors.netlink.planning.observed import NIC_GROUP, NamespaceView
 from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.namespace_socket import NamespaceEnd
-from actors.netlink.wire.namespace_thread import NamespaceMissing
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 from config.settings import Settings
 from config.status import Status, StatusFormatError
 from supervisor.cli.options import CONTROL_SOCKET, STATE_FILE
@@ -24,7 +22,7 @@ LOCKS = Path("/proc/locks")
 
 def network(settings: Settings) -> NetworkFacts:
     """Read both namespaces' links and addresses; a router that is not there is a fact like any other."""
-    host_end = NamespaceEnd("host", None)
+    host_end = NamespaceHandle("host", None)
     try:
         host = host_end.view()
     finally:
@@ -32,7 +30,7 @@ def network(settings: Settings) -> NetworkFacts:
     journal = StateFiles.of(settings, read_only=True).journal()
     rp_filter = _rp_filter(host)
     try:
-        router_end = NamespaceEnd("router", NAMESPACES / settings.netns)
+        router_end = NamespaceHandle("router", NAMESPACES / settings.netns)
     except NamespaceMissing as missing:
         return NetworkFacts(host, None, str(missing), {}, rp_filter, journal)
     try:

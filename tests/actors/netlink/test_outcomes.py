@@ -19,7 +19,7 @@ def wanting(*nics: str) -> DesiredState:
 
 
 def outcome(kernel: FakeKernel, desired: DesiredState) -> KernelOutcome:
-    return outcome_of(desired, converge(desired, kernel, dict(kernel.tables)))
+    return outcome_of(desired, converge(desired, kernel))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def segment(vni: DesiredL2VNI) -> DesiredState:
 
 def settle(desired: DesiredState, kernel: FakeKernel) -> int:
     """Converge, which has to succeed, and return the number of writes."""
-    result = converge(desired, kernel, dict(kernel.tables))
+    result = converge(desired, kernel)
     assert result.clean, (result.errors, result.failures)
     return result.writes
 

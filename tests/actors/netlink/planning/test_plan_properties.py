@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from actors.netlink.converge import converge
 from actors.netlink.execute import apply_plan
 from actors.netlink.planning.observed import Address, Link, LinkKind, Namespace, SavedRoute
-from actors.netlink.planning.plan import model_for, plan, wish_for
+from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import Plan
 from config.desired import DesiredState, Family, HostMasterKind
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state, underlay, without_underlay
@@ -84,19 +84,19 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
 
 
 def steps_of(desired: DesiredState, kernel: FakeKernel) -> Plan:
-    return plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+    return plan(desired, kernel.observe(desired))
 
 
 def apply_some(desired: DesiredState, kernel: FakeKernel, share: float) -> None:
     """Apply the first part of a plan, as a process does that is killed in the middle."""
-    observed = kernel.observe(wish_for(desired, kernel.tables))
+    observed = kernel.observe(desired)
     whole = plan(desired, observed)
     part = whole.steps[: round(len(whole.steps) * share)]
-    apply_plan(replace(whole, steps=part), model_for(desired, observed), kernel)
+    apply_plan(replace(whole, steps=part), kernel)
 
 
 def settle(desired: DesiredState, kernel: FakeKernel) -> None:
-    result = converge(desired, kernel, kernel.tables)
+    result = converge(desired, kernel)
     assert not result.errors, (result.errors, result.plan.text)
 
 
