@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.netlink.converge import Pass, converge, look
-from actors.netlink.execute import Applied, apply_plan
+from actors.netlink.converge import Applied, Pass, apply_plan, converge, look
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Plan
 from actors.netlink.state_files import StateFiles

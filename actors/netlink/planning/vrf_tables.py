@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from config.desired import DesiredState
 
 from .observed import LinkKind, Observed
+from .wanted import vrf_owners
 
 TABLE_BASE = 10_000_000
 #: One whole VNI space: when a VNI's number is taken, the next one to try is no other VNI's first choice.
@@ -25,7 +26,7 @@ def _tables(vni: int) -> range:
 
 
 def candidate_tables(desired: DesiredState, persisted: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the tables whose use by others must be known before a VRF of this state can be made."""
+    """Return the tables whose foreign use must be known before a VRF of this state can be created."""
     candidates: list[int] = []
     for vrf, vni in _first_vnis(desired).items():
         candidates += [persisted.get(vrf, 0) or _tables(vni)[0], _tables(vni)[1]]
@@ -58,8 +59,4 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
 
 
 def _first_vnis(desired: DesiredState) -> dict[str, int]:
-    vnis: dict[str, int] = {}
-    if desired.underlay is not None:
-        for l3vni in desired.l3vnis:
-            vnis.setdefault(l3vni.vrf, l3vni.vni)
-    return vnis
+    return {} if desired.underlay is None else {vrf: owner.vni for vrf, owner in vrf_owners(desired).items()}

@@ -117,7 +117,7 @@ def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | No
     vrfs = vrf_owners(desired)
     links: list[WantedLink] = []
     for l3vni in desired.l3vnis:
-        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] == l3vni.resource))
+        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] is l3vni))
     for l2vni in desired.l2vnis:
         links.extend(_l2vni_links(l2vni, mtu))
     if desired.passthrough is not None:
@@ -146,11 +146,11 @@ def _needs_address(underlay: DesiredUnderlay) -> bool:
     return bool(kinds) and EndpointKind.INTERFACE not in kinds
 
 
-def vrf_owners(desired: DesiredState) -> dict[str, ResourceId]:
-    """Return each wanted VRF with the resource that creates it: the first L3VNI in it."""
-    owners: dict[str, ResourceId] = {}
+def vrf_owners(desired: DesiredState) -> dict[str, DesiredL3VNI]:
+    """Return each wanted VRF with the L3VNI that creates it: the first in it."""
+    owners: dict[str, DesiredL3VNI] = {}
     for l3vni in desired.l3vnis:
-        owners.setdefault(l3vni.vrf, l3vni.resource)
+        owners.setdefault(l3vni.vrf, l3vni)
     return owners
 
 
@@ -162,12 +162,12 @@ def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
     return mtu if mtu > MTU_FLOOR else None
 
 
-def _parents(desired: DesiredState, vrfs: Mapping[str, ResourceId]) -> dict[ResourceId, ResourceId]:
+def _parents(desired: DesiredState, vrfs: Mapping[str, DesiredL3VNI]) -> dict[ResourceId, ResourceId]:
     members: list[DesiredL3VNI | DesiredL2VNI] = [*desired.l3vnis, *desired.l2vnis]
     return {
-        member.resource: vrfs[member.vrf]
+        member.resource: vrfs[member.vrf].resource
         for member in members
-        if member.vrf is not None and member.vrf in vrfs and vrfs[member.vrf] != member.resource
+        if member.vrf is not None and member.vrf in vrfs and vrfs[member.vrf] is not member
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,25 +17,8 @@ from typing import Any, Protocol
 
 from config.desired import DesiredState
 
+from ..planning import steps
 from ..planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
-from ..planning.steps import (
-    AddAddress,
-    AddAltname,
-    AddRoute,
-    AddUnreachable,
-    ChangeLink,
-    CreateLink,
-    DeleteLinks,
-    ForgetNic,
-    MoveLink,
-    RemoveAddress,
-    RemoveUnreachable,
-    SaveNic,
-    SaveTables,
-    SetNicSysctls,
-    SetSysctl,
-    Step,
-)
 from ..planning.vrf_tables import candidate_tables
 from ..planning.wanted import ROUTER_SYSCTLS, WantedLink
 from ..state_files import StateFiles
@@ -57,12 +40,12 @@ class Kernel(Protocol):
         NamespaceMissing when the router's namespace does not exist.
         """
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: steps.Step) -> None:
         """Carry one step out; KernelRefusal when the kernel refuses it. Repeating a step is harmless."""
 
 
 @contextmanager
-def tolerating(*numbers: int) -> Any:
+def tolerating(*numbers: int) -> Iterator[None]:
     """Treat these errors as success: the kernel already is as the step wants it."""
     try:
         yield
@@ -79,22 +62,22 @@ class LinuxKernel:
         self._state = state
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
-        self._handlers: dict[type[Step], Callable[[Any], None]] = {
-            CreateLink: self._create,
-            ChangeLink: self._change,
-            DeleteLinks: self._delete,
-            SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
-            AddAddress: self._add_address,
-            RemoveAddress: self._remove_address,
-            AddUnreachable: self._add_unreachable,
-            RemoveUnreachable: self._remove_unreachable,
-            MoveLink: self._move,
-            SetNicSysctls: self._set_nic_sysctls,
-            AddRoute: self._add_route,
-            AddAltname: self._add_altname,
-            SaveNic: lambda step: state.save_nic(step.record),
-            ForgetNic: lambda step: state.forget_nic(step.name),
-            SaveTables: lambda step: state.save_tables(step.tables),
+        self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
+            steps.CreateLink: self._create,
+            steps.ChangeLink: self._change,
+            steps.DeleteLinks: self._delete,
+            steps.SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
+            steps.AddAddress: self._add_address,
+            steps.RemoveAddress: self._remove_address,
+            steps.AddUnreachable: self._add_unreachable,
+            steps.RemoveUnreachable: self._remove_unreachable,
+            steps.MoveLink: self._move,
+            steps.SetNicSysctls: self._set_nic_sysctls,
+            steps.AddRoute: self._add_route,
+            steps.AddAltname: self._add_altname,
+            steps.SaveNic: lambda step: state.save_nic(step.record),
+            steps.ForgetNic: lambda step: state.forget_nic(step.name),
+            steps.SaveTables: lambda step: state.save_tables(step.tables),
         }
 
     def close(self) -> None:
@@ -159,11 +142,11 @@ class LinuxKernel:
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
         )
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
         self._handlers[type(step)](step)
 
-    def _create(self, step: CreateLink) -> None:
+    def _create(self, step: steps.CreateLink) -> None:
         wanted = step.wanted
         handle = self._handle(wanted.namespace)
         handle.forget(wanted.name)
@@ -177,34 +160,32 @@ class LinuxKernel:
         if wanted.peer is None:
             raise KernelRefusal(errno.EINVAL, f"{wanted.name}: a veth is created from its host end")
         self.router.forget(wanted.peer)
-        descriptor = self._open(Namespace.ROUTER)
-        try:
+        with self._descriptor(Namespace.ROUTER) as descriptor:
             self._host.call(partial(links.create_link, wanted=wanted, peer_namespace=descriptor))
+
+    @contextmanager
+    def _descriptor(self, namespace: Namespace) -> Iterator[int]:
+        """Give a descriptor of a namespace; the router's must be the namespace that is open."""
+        identity = None if namespace is Namespace.HOST else self.router.identity
+        descriptor = os.open(OWN_NAMESPACE if identity is None else self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if identity not in (None, (status.st_dev, status.st_ino)):
+                raise NamespaceMissing(f"netns {self._path.name} was replaced in the meantime")
+            yield descriptor
         finally:
             os.close(descriptor)
 
-    def _open(self, namespace: Namespace) -> int:
-        """Return a new descriptor of a namespace; the router's must be the namespace that is open."""
-        if namespace is Namespace.HOST:
-            return os.open(OWN_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC)
-        identity = self.router.identity
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) != identity:
-            os.close(descriptor)
-            raise NamespaceMissing(f"netns {self._path.name} was replaced in the meantime")
-        return descriptor
-
-    def _change(self, step: ChangeLink) -> None:
+    def _change(self, step: steps.ChangeLink) -> None:
         handle = self._handle(step.namespace)
         master = None if step.master is None else (handle.index(step.master) if step.master else 0)
         handle.call(partial(links.change_link, change=step, master=master))
 
-    def _delete(self, step: DeleteLinks) -> None:
+    def _delete(self, step: steps.DeleteLinks) -> None:
         handle = self._handle(step.namespace)
         for name in step.names:
             handle.forget(name)
-            condemned = ChangeLink(step.namespace, name, group=CONDEMNED_GROUP)
+            condemned = steps.ChangeLink(step.namespace, name, group=CONDEMNED_GROUP)
             with tolerating(errno.ENODEV):
                 if step.batch:
                     handle.call(partial(links.change_link, change=condemned))
@@ -214,37 +195,34 @@ class LinuxKernel:
             with tolerating(errno.ENODEV):
                 handle.call(partial(links.delete_group, group=CONDEMNED_GROUP))
 
-    def _add_address(self, step: AddAddress) -> None:
+    def _add_address(self, step: steps.AddAddress) -> None:
         handle = self._handle(step.namespace)
         index = handle.index(step.link)
         with tolerating(errno.EEXIST):
             handle.call(partial(addresses.add_address, index=index, address=step.address))
 
-    def _remove_address(self, step: RemoveAddress) -> None:
+    def _remove_address(self, step: steps.RemoveAddress) -> None:
         handle = self._handle(step.namespace)
         index = handle.index(step.link)
         with tolerating(errno.EADDRNOTAVAIL):
             handle.call(partial(addresses.remove_address, index=index, interface=step.interface))
 
-    def _add_unreachable(self, step: AddUnreachable) -> None:
+    def _add_unreachable(self, step: steps.AddUnreachable) -> None:
         with tolerating(errno.EEXIST):
             self.router.call(partial(routes.add_unreachable, family=step.family, table=step.table))
 
-    def _remove_unreachable(self, step: RemoveUnreachable) -> None:
+    def _remove_unreachable(self, step: steps.RemoveUnreachable) -> None:
         with tolerating(errno.ESRCH, errno.ENOENT):
             self.router.call(partial(routes.remove_unreachable, family=step.family, table=step.table))
 
-    def _move(self, step: MoveLink) -> None:
+    def _move(self, step: steps.MoveLink) -> None:
         handle = self._handle(step.source)
         self.router.forget(step.name)
         self._host.forget(step.name)
-        descriptor = self._open(step.target)
-        try:
+        with self._descriptor(step.target) as descriptor:
             handle.call(partial(links.move_link, name=step.name, namespace=descriptor))
-        finally:
-            os.close(descriptor)
 
-    def _set_nic_sysctls(self, step: SetNicSysctls) -> None:
+    def _set_nic_sysctls(self, step: steps.SetNicSysctls) -> None:
         refusals: list[KernelRefusal] = []
         for key, value in step.sysctls:
             try:
@@ -254,11 +232,11 @@ class LinuxKernel:
         if refusals:
             raise KernelRefusal(refusals[0].errno, ", ".join(str(refusal) for refusal in refusals))
 
-    def _add_route(self, step: AddRoute) -> None:
+    def _add_route(self, step: steps.AddRoute) -> None:
         index = self._host.index(step.link)
         with tolerating(errno.EEXIST):
             self._host.call(partial(routes.add_route, index=index, route=step.route))
 
-    def _add_altname(self, step: AddAltname) -> None:
+    def _add_altname(self, step: steps.AddAltname) -> None:
         with tolerating(errno.EEXIST):
             self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))

@@ -7,8 +7,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from actors.netlink.converge import ROUNDS, converge
-from actors.netlink.execute import apply_plan
+from actors.netlink.converge import ROUNDS, apply_plan, converge
 from actors.netlink.planning.observed import (
     CONDEMNED_GROUP,
     OWNED_GROUP,

@@ -8,8 +8,7 @@ from ipaddress import ip_interface
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.netlink.converge import converge
-from actors.netlink.execute import apply_plan
+from actors.netlink.converge import apply_plan, converge
 from actors.netlink.planning.observed import Address, Link, LinkKind, Namespace, SavedRoute
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import Plan
