@@ -49,19 +49,19 @@ class Pass:
         return not self.errors and not self.failures
 
 
-def look(desired: DesiredState, kernel: Kernel) -> tuple[Observed, Plan]:
+def observe_and_plan(desired: DesiredState, kernel: Kernel) -> tuple[Observed, Plan]:
     """Observe and plan without acting."""
     observed = kernel.observe(desired)
     return observed, plan(desired, observed)
 
 
-def converge(desired: DesiredState, kernel: Kernel, before_look: Callable[[], None] = lambda: None) -> Pass:
-    """Bring the kernel to a desired state. ``before_look`` is called before each observation."""
+def converge(desired: DesiredState, kernel: Kernel, before_observation: Callable[[], None] = lambda: None) -> Pass:
+    """Bring the kernel to a desired state. ``before_observation`` is called before each observation."""
     writes, first, stuck = 0, "", False
     applied = Applied()
     for turn in range(ROUNDS):
-        before_look()
-        observed, found = look(desired, kernel)
+        before_observation()
+        observed, found = observe_and_plan(desired, kernel)
         if turn == 0 and found.steps:
             first = found.text
         if not found.steps or stuck:

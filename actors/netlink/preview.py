@@ -16,7 +16,7 @@ import trio
 from config.desired import DesiredState, IPInterface
 from config.settings import Settings
 
-from .converge import look
+from .converge import observe_and_plan
 from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed
 from .planning.steps import Plan
 from .state_files import StateFiles
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 async def preview(desired: DesiredState, settings: Settings) -> Plan:
     """Return what would be done now; writes nothing. Raises NamespaceMissing, KernelRefusal."""
-    return await _with_kernel(settings, lambda kernel: look(desired, kernel)[1])
+    return await _with_kernel(settings, lambda kernel: observe_and_plan(desired, kernel)[1])
 
 
 async def observe_kernel(settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.netlink.converge import Applied, Pass, apply_plan, converge, look
+from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Plan
 from actors.netlink.state_files import StateFiles
@@ -97,13 +97,13 @@ class Node:
         where = ("-n", self.NETNS) if router else ()
         return {link["ifname"] for link in ip_json(*where, "link")}
 
-    def look(self, desired: DesiredState) -> tuple[Observed, Plan]:
-        return look(desired, self.kernel)
+    def plan(self, desired: DesiredState) -> tuple[Observed, Plan]:
+        return observe_and_plan(desired, self.kernel)
 
     def converge(self, desired: DesiredState) -> Pass:
         return converge(desired, self.kernel)
 
     def apply_prefix(self, desired: DesiredState, count: int) -> Applied:
         """Carry out a plan's first steps only."""
-        _, plan = self.look(desired)
+        _, plan = self.plan(desired)
         return apply_plan(replace(plan, steps=plan.steps[:count]), self.kernel)

@@ -49,7 +49,7 @@ def test_killed_after_any_step_of_the_way_a_purge_makes_the_nic_whole(
     before = outside()
     start = OUTSIDE if way is INSIDE else INSIDE
     assert node.converge(start).clean
-    total = len(node.look(way)[1].steps)
+    total = len(node.plan(way)[1].steps)
     assert total > 8
     for count in range(total + 1):
         assert node.converge(start).clean, count
