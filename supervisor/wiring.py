@@ -19,7 +19,7 @@ from actors.desired import actor as desired
 from actors.frr import actor as frr
 from actors.health import actor as health
 from actors.netlink import actor as netlink
-from actors.netlink.interface_addresses import interface_addresses
+from actors.netlink.preview import interface_addresses
 from actors.report import actor as report
 from actors.static_config import actor as static_config
 from actors.status_writer import actor as status_writer

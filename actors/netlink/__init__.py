@@ -1,5 +1,6 @@
-"""The kernel's side of the router: what the node should be becomes links, addresses, routes and sysctls, and stays so.
+"""The router's part of the kernel: links, addresses, routes and sysctls as desired, and drift repaired.
 
-Reading order: ``objects`` (what exists), ``model`` (what should), ``planning`` (the difference, pure), ``operations``
-(its steps and their text), ``kernel`` (the real thing behind them), ``actor`` (the loop).
+Reading order: :mod:`.planning.observed` (what exists), :mod:`.planning.wanted` (what should exist),
+:mod:`.planning.plan` (the difference, as :mod:`.planning.steps`), :mod:`.wire.kernel` (how a step is carried out),
+:mod:`.converge` (one pass), :mod:`.actor` (the loop).
 """

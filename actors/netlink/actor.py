@@ -1,9 +1,13 @@
-"""Keeps the kernel as the newest state that FRR has applied wants it.
+"""Keeps the kernel in the newest state that FRR has applied.
 
-FRR comes first, for additions and removals alike: a VXLAN device that appears while bgpd has no EVPN instance crashes
-it (reference RLD-5). What FRR has applied is made so here, verified, and kept so: the loop looks again when a
-notification says that something changed, when a resource failed and is due for another attempt, and every audit
-interval. Looking without finding anything writes nothing and says nothing.
+In comes FRR's outcome for each desired state. FRR is first, for additions and removals alike: a VXLAN device that
+appears while bgpd has no EVPN instance crashes bgpd (reference RLD-5). A state that FRR has applied is in force here:
+a pass (:mod:`.converge`) brings the kernel to it and verifies it. Further passes follow when a notification reports a
+change in the kernel (:mod:`.link_monitor`), when a failed resource is due for another attempt, when another namespace
+has the router's name, and at every audit interval. Out goes a kernel outcome for each new state, each pass that wrote
+something and each change of the failures; a pass that finds nothing to do writes nothing and logs nothing.
+
+All netlink calls of the actor run in one worker thread at a time (``owner``).
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ import math
 import random
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import trio
@@ -29,27 +33,26 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
 from .converge import Pass, converge
-from .interface_addresses import NAMESPACES
 from .link_monitor import Interest, drain, open_monitor, watch
 from .planning.plan import marked_nics
 from .state_files import StateFiles
 from .wire.kernel import LinuxKernel
-from .wire.namespace_thread import NamespaceMissing
+from .wire.namespace import NAMESPACES, NamespaceMissing
 from .wire.socket import KernelRefusal
 
 log = get_logger("netlink")
 T = TypeVar("T")
 
-#: Changes within this many seconds of one another are looked at once.
+#: Changes within this many seconds of one another lead to one pass.
 COALESCE_SECONDS = 0.2
-#: How often the namespace's file is looked at: its deletion makes no notification, and our threads would keep it alive,
-#: and the NIC in it.
+#: How often the namespace's file is checked: no notification reports its deletion, and our threads would keep the
+#: namespace alive, with the NIC in it.
 NAMESPACE_SECONDS = 2.0
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
 PASS_SECONDS = 300.0
-#: Part of the audit interval by which it varies, so that nodes do not all look at once.
+#: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2
 
 
@@ -59,14 +62,13 @@ async def run(
     """Run one incarnation until cancelled."""
     owner = trio.CapacityLimiter(1)
     kernel = await trio.to_thread.run_sync(_open, settings, limiter=owner)
-    keeper = _Keeper(ctx, kernel, owner, out, settings.audit_interval_seconds)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(keeper.watch_host)
-            nursery.start_soon(keeper.watch_router)
-            nursery.start_soon(keeper.take_in, frr)
+            loop = _ControlLoop(ctx, kernel, owner, out, settings.audit_interval_seconds, nursery)
+            nursery.start_soon(loop.watch_host)
+            nursery.start_soon(loop.receive, frr)
             ctx.started()
-            await keeper.keep()
+            await loop.run()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(kernel.close, limiter=owner)
@@ -77,215 +79,186 @@ def _open(settings: Settings) -> LinuxKernel:
         state = StateFiles.of(settings)
     except OSError as error:
         raise DependencyFault(f"{settings.state_dir}: {error.strerror}") from error
-    return LinuxKernel(Path(NAMESPACES / settings.netns), state)
+    return LinuxKernel(NAMESPACES / settings.netns, state)
 
 
-class _Keeper:
-    """The loop and what it knows between passes."""
+@dataclass(eq=False)
+class _ControlLoop:
+    """The loop and its state between passes."""
 
-    def __init__(
-        self,
-        ctx: ActorContext,
-        kernel: LinuxKernel,
-        owner: trio.CapacityLimiter,
-        out: Latest[KernelOutcome],
-        audit_seconds: float,
-    ) -> None:
-        self._ctx = ctx
-        self._kernel = kernel
-        self._owner = owner
-        self._out = out
-        self._audit_seconds = audit_seconds
-        self._newest: FrrOutcome | None = None
-        self._in_force: DesiredState | None = None
-        self._done_generation: int | None = None
-        self._wake = trio.Event()
-        self._interest = Interest.of_host((), ())
-        self._monitors: dict[str, socket.socket] = {}
-        self._router_watch: trio.CancelScope | None = None
-        self._router_opened = trio.Event()
-        self._retry_seconds = FIRST_RETRY_SECONDS
-        self._due = math.inf
-        self._reported: tuple[str, ...] = ()
+    ctx: ActorContext
+    kernel: LinuxKernel
+    owner: trio.CapacityLimiter
+    out: Latest[KernelOutcome]
+    audit_seconds: float
+    nursery: trio.Nursery
+    newest: FrrOutcome | None = None
+    in_force: DesiredState | None = None
+    done_generation: int | None = None
+    wake: trio.Event = field(default_factory=trio.Event)
+    interest: Interest = field(default_factory=lambda: Interest.of_host((), ()))
+    monitors: dict[str, socket.socket] = field(default_factory=dict)
+    router_watch: trio.CancelScope | None = None
+    retry_seconds: float = FIRST_RETRY_SECONDS
+    due: float = math.inf
+    problems: tuple[str, ...] = ()
 
-    def look_again(self) -> None:
-        """Ask for a pass."""
-        self._wake.set()
-
-    async def take_in(self, frr: LatestReader[FrrOutcome]) -> None:
+    async def receive(self, frr: LatestReader[FrrOutcome]) -> None:
         """Receive FRR's outcomes. A state that FRR has not applied never replaces the one in force here."""
         while True:
             outcome = await frr.receive()
-            self._newest = outcome
+            self.newest = outcome
             if outcome.applied:
-                self._in_force = outcome.desired
-                self._retry_seconds = FIRST_RETRY_SECONDS
-                self.look_again()
+                self.in_force = outcome.desired
+                self.retry_seconds = FIRST_RETRY_SECONDS
+                self.wake.set()
             else:
-                error = f"not begun: FRR has not applied generation {outcome.desired.generation}: {outcome.error}"
-                self._out.set(KernelOutcome(outcome.desired, applied=False, error=error))
-                self._done_generation = None
+                error = f"not started: FRR has not applied generation {outcome.desired.generation}: {outcome.error}"
+                self.out.set(KernelOutcome(outcome.desired, applied=False, error=error))
+                self.done_generation = None
 
     async def watch_host(self) -> None:
-        """Wake the loop upon changes in the host that concern us."""
-        monitor = await self._in_thread(open_monitor)
-        self._monitors["host"] = monitor
+        """Wake the loop upon changes of the host's devices that concern us."""
+        self.monitors["host"] = monitor = await self._in_thread(open_monitor)
         with monitor:
-            await watch(monitor, lambda: self._interest, self.look_again)
+            await watch(monitor, lambda: self.interest, self.wake_up)
 
-    async def watch_router(self) -> None:
-        """Wake the loop upon changes in the router's namespace, whichever that is at the time."""
-        while True:
-            await self._router_opened.wait()
-            self._router_opened = trio.Event()
-            monitor = self._monitors.get("router")
-            if monitor is None:
-                continue
-            with trio.CancelScope() as self._router_watch, monitor:
-                await watch(monitor, lambda: None, self.look_again)
-            self._router_watch = None
+    async def watch_router(self, monitor: socket.socket, scope: trio.CancelScope) -> None:
+        """Wake the loop upon any change in one namespace of the router, until the scope is cancelled."""
+        with scope, monitor:
+            await watch(monitor, lambda: None, self.wake_up)
 
-    async def keep(self) -> None:
-        """Pass after pass, each for a reason."""
+    def wake_up(self) -> None:
+        """Request a pass."""
+        self.wake.set()
+
+    async def run(self) -> None:
+        """Make one pass after another, each for a reason."""
         while True:
             await self._wait()
-            desired = self._in_force
+            desired = self.in_force
             if desired is not None:
                 await self._pass(desired)
 
     async def _wait(self) -> None:
-        """Wait for a reason to look: a new state, a change, a retry, an audit, or another namespace under the name."""
-        with self._ctx.idle():
-            while not self._wake.is_set() and trio.current_time() < self._due:
-                seconds = min(self._due - trio.current_time(), NAMESPACE_SECONDS if self._in_force else math.inf)
+        """Wait for a new state, a change, a retry, an audit, or another namespace of the router's name."""
+        with self.ctx.idle():
+            while not self.wake.is_set() and trio.current_time() < self.due:
+                seconds = min(self.due - trio.current_time(), NAMESPACE_SECONDS if self.in_force else math.inf)
                 with trio.move_on_after(seconds):
-                    await self._wake.wait()
-                if not self._kernel.router_is_current():
+                    await self.wake.wait()
+                if not self.kernel.router_is_current():
                     break
-            if self._wake.is_set():
-                await trio.sleep(COALESCE_SECONDS if self._done_generation == self._generation else 0)
-        self._wake = trio.Event()
-
-    @property
-    def _generation(self) -> int | None:
-        return None if self._in_force is None else self._in_force.generation
+            if self.wake.is_set():
+                generation = None if self.in_force is None else self.in_force.generation
+                await trio.sleep(COALESCE_SECONDS if self.done_generation == generation else 0)
+        self.wake = trio.Event()
 
     async def _pass(self, desired: DesiredState) -> None:
-        fresh = self._done_generation != desired.generation
+        fresh = self.done_generation != desired.generation
         started = trio.current_time()
         try:
-            with self._ctx.working("applying to the kernel", PASS_SECONDS):
-                result = await self._in_thread(partial(self._converge, desired))
+            with self.ctx.working("applying to the kernel", PASS_SECONDS):
+                await self._follow_router()
+                # Notifications of our own writes are dropped before each observation, which sees their effect.
+                result = await self._in_thread(partial(converge, desired, self.kernel, self._drain))
         except (NamespaceMissing, KernelRefusal) as fault:
-            self._close_router_watch()
-            self._missed(desired, str(fault))
+            self._leave_router()
+            self._report_fault(desired, str(fault))
             return
-        self._interest = _interest(desired, result)
+        self.interest = _interest(desired, result)
         self._report(desired, result, fresh=fresh, seconds=trio.current_time() - started)
         self._schedule(clean=result.clean)
 
-    def _converge(self, desired: DesiredState) -> Pass:
-        """Make the pass, in the owner thread; notifications of our own writes are forgotten before each look."""
-        if not self._kernel.router_is_current():
-            trio.from_thread.run_sync(self._close_router_watch)
-            self._kernel.release_router()
-        if "router" not in self._monitors:
-            monitor = self._kernel.router.call(lambda _: open_monitor())
-            trio.from_thread.run_sync(self._open_router_watch, monitor)
-        return converge(desired, self._kernel, self._kernel.persisted_tables(), self._drain)
+    async def _follow_router(self) -> None:
+        """Watch the namespace that has the router's name now."""
+        if not self.kernel.router_is_current():
+            self._leave_router()
+            await self._in_thread(self.kernel.release_router)
+        if self.router_watch is None:
+            monitor = await self._in_thread(lambda: self.kernel.router.call(lambda _: open_monitor()))
+            self.monitors["router"] = monitor
+            self.router_watch = trio.CancelScope()
+            self.nursery.start_soon(self.watch_router, monitor, self.router_watch)
+
+    def _leave_router(self) -> None:
+        """Close the monitor of the router's namespace: it would keep the namespace alive, with the NIC in it."""
+        self.monitors.pop("router", None)
+        if self.router_watch is not None:
+            self.router_watch.cancel()
+            self.router_watch = None
 
     def _drain(self) -> None:
-        for monitor in list(self._monitors.values()):
+        for monitor in list(self.monitors.values()):
             drain(monitor)
 
-    def _open_router_watch(self, monitor: socket.socket) -> None:
-        self._monitors["router"] = monitor
-        self._router_opened.set()
-
-    def _close_router_watch(self) -> None:
-        """Let go of the namespace: a socket in it would keep it alive, and the NIC with it."""
-        monitor = self._monitors.pop("router", None)
-        if self._router_watch is not None:
-            self._router_watch.cancel()
-        elif monitor is not None:
-            monitor.close()
-
-    def _missed(self, desired: DesiredState, error: str) -> None:
-        """Say that nothing could be done, once per reason, and try again soon."""
+    def _report_fault(self, desired: DesiredState, error: str) -> None:
+        """Report that nothing could be done, log it once per reason, and try again soon."""
         self._publish(KernelOutcome(desired, applied=False, error=error))
-        self._say(
-            (error,),
-            lambda: log.error(
+        if self.problems != (error,):
+            log.error(
                 "kernel not configured",
                 message_id=message_ids.KERNEL_NOT_CONFIGURED,
                 error=error,
                 generation=desired.generation,
-            ),
-        )
-        self._ctx.note(error=error)
-        self._done_generation = None
-        self._due = trio.current_time() + NAMESPACE_SECONDS
+            )
+        self.problems = (error,)
+        self.ctx.note(error=error)
+        self.done_generation = None
+        self.due = trio.current_time() + NAMESPACE_SECONDS
 
     def _report(self, desired: DesiredState, result: Pass, *, fresh: bool, seconds: float) -> None:
         outcome = outcome_of(desired, result)
         failures = tuple(f"{failure.resource}: {failure.message}" for failure in outcome.failures)
         problems = (*result.errors, *failures)
-        if fresh or result.writes or problems != self._reported:
+        if fresh or result.writes or problems != self.problems:
             self._publish(outcome)
         if result.writes:
-            message = "kernel configured" if fresh else "kernel drift repaired"
-            event = message_ids.KERNEL_CONFIGURED if fresh else message_ids.DRIFT
-            first = result.steps.partition("\n")[0]
             log.info(
-                message,
-                message_id=event,
+                "kernel configured" if fresh else "kernel drift repaired",
+                message_id=message_ids.KERNEL_CONFIGURED if fresh else message_ids.DRIFT,
                 generation=desired.generation,
                 writes=result.writes,
                 seconds=round(seconds, 3),
-                first=first,
+                first=result.steps.partition("\n")[0],
             )
         for problem in problems:
-            if problem not in self._reported:
+            if problem not in self.problems:
                 log.warning("not in the kernel", message_id=message_ids.KERNEL_LACKS, problem=problem)
-        self._say(problems, lambda: None)
-        self._ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
-        self._ctx.note(underlay_mtu=result.mtu, writes=result.writes)
-        self._done_generation = desired.generation
+        if self.problems and not problems:
+            log.info("kernel in the desired state again")
+        self.problems = problems
+        self.ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
+        self.ctx.note(underlay_mtu=outcome.underlay_mtu, writes=result.writes)
+        self.done_generation = desired.generation
 
     def _publish(self, outcome: KernelOutcome) -> None:
-        """Publish, unless FRR is already past or stuck on another state, whose outcome is the one to show."""
-        if self._newest is None or self._newest.desired is outcome.desired:
-            self._out.set(outcome)
-
-    def _say(self, problems: tuple[str, ...], speak: Callable[[], None]) -> None:
-        if problems != self._reported:
-            speak()
-            if self._reported and not problems:
-                log.info("kernel as desired again")
-        self._reported = problems
+        """Publish, unless FRR already has another state, applied or failed, whose outcome is the one to show."""
+        if self.newest is None or self.newest.desired is outcome.desired:
+            self.out.set(outcome)
 
     def _schedule(self, *, clean: bool) -> None:
-        """Set when to look again at the latest."""
-        seconds = self._audit_seconds
+        """Set the latest time of the next pass."""
+        seconds = self.audit_seconds
         if clean:
-            self._retry_seconds = FIRST_RETRY_SECONDS
+            self.retry_seconds = FIRST_RETRY_SECONDS
         else:
-            seconds = min(seconds, self._retry_seconds)
-            self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
+            seconds = min(seconds, self.retry_seconds)
+            self.retry_seconds = min(self.retry_seconds * 2, LAST_RETRY_SECONDS)
         # Spreading load needs no unpredictability.
-        self._due = trio.current_time() + seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        self.due = trio.current_time() + seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(function, limiter=self._owner)
+        return await trio.to_thread.run_sync(function, limiter=self.owner)
 
 
 def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
-    """Return what a pass came to.
+    """Return a pass's result as an outcome.
 
-    A node that has none of its NICs reaches nobody: whatever else was done, its state is not in force. With
-    one of them inside, another that is missing is a failure among others: the node works, and says what it lacks.
+    A node without any of its NICs is cut off: its state is not in force, even if everything else was done. With at
+    least one of them inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
     """
-    # The pass keeps one failure a resource; each NIC that is missing has to be named.
+    # The pass keeps one failure per resource, but each missing NIC must be named.
     failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
     cut_off: tuple[str, ...] = ()
     if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):
@@ -297,7 +270,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
         error="; ".join((*result.errors, *cut_off)),
         failures=failures,
         writes=result.writes,
-        underlay_mtu=result.mtu,
+        underlay_mtu=result.plan.model.mtu,
     )
 
 

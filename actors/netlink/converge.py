@@ -1,28 +1,35 @@
-"""One pass over the kernel: observe, plan, apply, and look again until nothing is left to do.
+"""One pass over the kernel: observe, plan, execute, and observe again until nothing is left to do.
 
-The last look is the verification: a pass that says "applied" has seen an empty plan. Blocks; called in a thread.
+In come the desired state and a kernel (:class:`.wire.kernel.Kernel`). A step that the kernel refuses fails its resource
+and what depends on it, and nothing else; the rest of its unit is skipped if the step was vital, and everything else is
+carried out. A refused removal belongs to no resource: it is an error of the pass, which is then incomplete. What was
+refused is left to the next pass, after a pause; the observation after it is for the report only.
+
+Out comes a :class:`Pass`. Its last observation is the verification: a pass that reports success has seen an empty
+plan. Everything blocks, so it is called in a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from config.desired import DesiredState, ResourceFailure, ResourceId
+from config.problems import Kind, Reason
 
-from .execute import Applied, apply_plan
 from .planning.observed import Observed
-from .planning.plan import model_for, plan_model, wish_for
-from .planning.steps import Plan
+from .planning.plan import Failures, plan
+from .planning.steps import Plan, Step
 from .wire.kernel import Kernel
+from .wire.socket import KernelRefusal
 
-#: Rounds of observe-plan-apply in one pass. Two are normal: the second only looks.
+#: Rounds of observe, plan and execute in one pass. Two are normal: the second only verifies.
 ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a pass came to. ``steps`` is the first round's text, for the log."""
+    """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log."""
 
     observed: Observed
     plan: Plan
@@ -30,11 +37,10 @@ class Pass:
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     steps: str = ""
-    mtu: int | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do but what failed by name."""
+        """Whether nothing is left to do, except for resources that failed."""
         return not self.errors
 
     @property
@@ -43,32 +49,84 @@ class Pass:
         return not self.errors and not self.failures
 
 
-def look(desired: DesiredState, kernel: Kernel, persisted: dict[str, int]) -> tuple[Observed, Plan]:
+def observe_and_plan(desired: DesiredState, kernel: Kernel) -> tuple[Observed, Plan]:
     """Observe and plan without acting."""
-    observed = kernel.observe(wish_for(desired, persisted))
-    return observed, plan_model(model_for(desired, observed), observed)
+    observed = kernel.observe(desired)
+    return observed, plan(desired, observed)
 
 
-def converge(
-    desired: DesiredState, kernel: Kernel, persisted: dict[str, int], before_look: Callable[[], None] = lambda: None
-) -> Pass:
-    """Bring the kernel to a desired state. ``before_look`` is called before each observation."""
+def converge(desired: DesiredState, kernel: Kernel, before_observation: Callable[[], None] = lambda: None) -> Pass:
+    """Bring the kernel to a desired state. ``before_observation`` is called before each observation."""
     writes, first, stuck = 0, "", False
     applied = Applied()
     for turn in range(ROUNDS):
-        before_look()
-        observed = kernel.observe(wish_for(desired, persisted))
-        model = model_for(desired, observed)
-        plan = plan_model(model, observed)
-        if turn == 0 and plan.steps:
-            first = plan.text
-        if not plan.steps or stuck:
+        before_observation()
+        observed, found = observe_and_plan(desired, kernel)
+        if turn == 0 and found.steps:
+            first = found.text
+        if not found.steps or stuck:
             break
-        applied = apply_plan(plan, model, kernel)
+        applied = apply_plan(found, kernel)
         writes += applied.writes
-        # What the kernel refused is for the next pass, after a pause; the look in between is for the report.
         stuck = applied.refused
     else:
         applied = Applied(errors=("the kernel does not settle: something else keeps changing it",))
-    failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*plan.failures, *applied.failures)}
-    return Pass(observed, plan, writes, tuple(failures.values()), applied.errors, first, model.mtu)
+    failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*found.failures, *applied.failures)}
+    return Pass(observed, found, writes, tuple(failures.values()), applied.errors, first)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An executed plan's result. ``failures`` are those that planning did not find; ``errors`` belong to no resource;
+    ``refused`` means that at least one step was."""
+
+    writes: int = 0
+    failures: tuple[ResourceFailure, ...] = ()
+    errors: tuple[str, ...] = ()
+    refused: bool = False
+
+
+@dataclass
+class _Progress:
+    plan: Plan
+    failures: Failures
+    #: Units whose remaining steps are pointless, and units of which something is missing.
+    broken: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    def skips(self, step: Step) -> bool:
+        """Return whether a step is pointless now: its own unit broke, or the resource that it depends on failed."""
+        parent = None if step.resource is None else self.plan.model.parents.get(step.resource)
+        stopped = self.broken | self.partial if step.completes else self.broken
+        return (bool(step.unit) and step.unit in stopped) or parent in self.failures
+
+    def fail(self, step: Step, message: str) -> None:
+        (self.broken if step.vital else self.partial).add(step.unit)
+        if step.resource is None:
+            self.errors.append(message)
+            return
+        reason = Reason.UNDERLAY_FAILED if step.resource.kind is Kind.UNDERLAY else Reason.OVERLAY_ATTACHMENT_FAILED
+        known = self.failures.get(step.resource)
+        if known is not None and not step.vital:
+            # Neither follows from the other: both have to be fixed.
+            self.failures[step.resource] = replace(known, message=f"{known.message}; {message}")
+        self.failures.add(step.resource, reason, message)
+
+
+def apply_plan(plan: Plan, kernel: Kernel) -> Applied:
+    """Carry out every step that still makes sense, in order."""
+    progress = _Progress(plan, Failures(plan.model, plan.failures))
+    writes = 0
+    for step in plan.steps:
+        if progress.skips(step):
+            continue
+        try:
+            kernel.apply(step)
+        except (KernelRefusal, OSError) as error:
+            progress.fail(step, f"{step}: {error}")
+        else:
+            writes += step.writes_kernel
+    progress.failures.spread()
+    found = tuple(failure for failure in progress.failures.values() if failure not in plan.failures)
+    return Applied(writes, found, tuple(progress.errors), refused=bool(progress.broken or progress.partial))

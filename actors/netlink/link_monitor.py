@@ -1,8 +1,8 @@
 """Wakes the loop when a namespace's links or addresses change, without decoding what changed.
 
-A notification only says "look again", so a few bytes of it are enough: in the host's namespace, where every pod makes
-noise, only changes to devices that we care about count. A full buffer (ENOBUFS) means that something was missed, which
-is one more reason to look.
+A netlink socket subscribes to notifications; each one only means "observe again", so a few bytes of it are enough. In
+the host's namespace, where every pod causes notifications, only those about devices that concern us count. A full
+buffer (ENOBUFS) means that notifications were lost, which is a reason to observe again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from dataclasses import dataclass
 import trio
 
 from .planning.observed import PASSTHROUGH_HOST
-from .wire.socket import SO_RCVBUFFORCE
+from .wire.socket import enlarge_buffer
 
 #: linux/rtnetlink.h: RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR
 GROUPS = 0x1 | 0x10 | 0x100
-#: One VXLAN and bridge pair emits 17.5 KiB of notifications; this holds those of several hundred.
-BUFFER = 16 << 20
 DATAGRAM = 1 << 16
 NETLINK_HEADER = 16
 OUR_HOST_NAMES = (b"host-e-", b"br-hs-", PASSTHROUGH_HOST.encode())
@@ -29,25 +27,25 @@ OUR_HOST_NAMES = (b"host-e-", b"br-hs-", PASSTHROUGH_HOST.encode())
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Which notifications count: of links with these indices, or that contain one of these names. None: all do."""
+    """Which notifications count: those of links with these indices, or that contain one of these names."""
 
     indices: frozenset[int]
     names: tuple[bytes, ...]
 
     @staticmethod
     def of_host(names: Iterable[str], indices: Iterable[int]) -> Interest:
-        """Return the host's interest: our own names always, and what the desired state speaks of."""
+        """Return the interest in the host: our own names, and the names and indices given."""
         return Interest(frozenset(indices), (*OUR_HOST_NAMES, *(name.encode() for name in names)))
 
     def counts(self, datagram: bytes) -> bool:
-        """Say whether a datagram of one or more messages is interesting."""
+        """Return whether a datagram of one or more messages is interesting."""
         if any(name in datagram for name in self.names):
             return True
         return any(index in self.indices for index in _indices(datagram))
 
 
 def _indices(datagram: bytes) -> Iterator[int]:
-    """Yield each message's link index: ifinfomsg and ifaddrmsg both have it in their second word."""
+    """Yield each message's link index, the second word of both ifinfomsg and ifaddrmsg."""
     offset = 0
     while offset + NETLINK_HEADER + 8 <= len(datagram):
         (length,) = struct.unpack_from("=I", datagram, offset)
@@ -62,10 +60,7 @@ def open_monitor() -> socket.socket:
     """Return a subscribed socket of the calling thread's namespace."""
     monitor = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
     try:
-        try:
-            monitor.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
-        except PermissionError:
-            monitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        enlarge_buffer(monitor)
         monitor.bind((0, GROUPS))
         monitor.setblocking(False)
     except BaseException:
@@ -75,7 +70,7 @@ def open_monitor() -> socket.socket:
 
 
 def drain(monitor: socket.socket) -> None:
-    """Forget all that is queued: what it says will be seen by the observation that follows."""
+    """Drop all that is queued: the observation that follows sees its effect."""
     while True:
         try:
             monitor.recv(DATAGRAM)
@@ -87,7 +82,7 @@ def drain(monitor: socket.socket) -> None:
 
 
 async def watch(monitor: socket.socket, interest: Callable[[], Interest | None], changed: Callable[[], None]) -> None:
-    """Call ``changed`` for each interesting notification, until cancelled."""
+    """Call ``changed`` for each interesting notification until cancelled; without an interest, all of them are."""
     while True:
         await trio.lowlevel.wait_readable(monitor.fileno())
         try:

@@ -1,4 +1,9 @@
-"""Looking at the kernel without changing it: for ``openperouter plan`` and ``openperouter show kernel``."""
+"""Reading the kernel without changing it, for the command line and for resolution.
+
+``openperouter plan`` shows what the actor would do now (:func:`preview`), ``openperouter show kernel`` our part of the
+kernel as data or text, and resolution may derive the node's index from a NIC's address (:func:`interface_addresses`).
+Each call opens its own sockets and closes them, so all of it works beside a running daemon.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +13,32 @@ from typing import Any, TypeVar
 
 import trio
 
-from config.desired import DesiredState
+from config.desired import DesiredState, IPInterface
 from config.settings import Settings
 
-from .converge import look
-from .interface_addresses import NAMESPACES
-from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed, Wish
+from .converge import observe_and_plan
+from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed
 from .planning.steps import Plan
 from .state_files import StateFiles
 from .wire.kernel import LinuxKernel
+from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 
 T = TypeVar("T")
 
 
 async def preview(desired: DesiredState, settings: Settings) -> Plan:
-    """Return what would be done now; writes nothing. ``.text`` has it in lines. Raises NamespaceMissing,
-    KernelRefusal."""
-    return await _with_kernel(settings, lambda kernel: look(desired, kernel, kernel.persisted_tables())[1])
+    """Return what would be done now; writes nothing. Raises NamespaceMissing, KernelRefusal."""
+    return await _with_kernel(settings, lambda kernel: observe_and_plan(desired, kernel)[1])
 
 
 async def observe_kernel(settings: Settings) -> dict[str, Any]:
     """Return our part of the kernel as plain data: both namespaces' devices of ours and NICs, journal and tables."""
-    return describe(await _with_kernel(settings, lambda kernel: kernel.observe(Wish())))
+    return describe(await _with_kernel(settings, LinuxKernel.observe))
 
 
 async def observe_text(settings: Settings) -> str:
-    """Return the same in lines for people."""
-    return observed_text(await _with_kernel(settings, lambda kernel: kernel.observe(Wish())))
+    """Return the same as readable lines."""
+    return observed_text(await _with_kernel(settings, LinuxKernel.observe))
 
 
 async def _with_kernel(settings: Settings, function: Callable[[LinuxKernel], T]) -> T:
@@ -48,17 +52,41 @@ async def _with_kernel(settings: Settings, function: Callable[[LinuxKernel], T])
     return await trio.to_thread.run_sync(call)
 
 
+def interface_addresses(name: str, netns: str) -> tuple[IPInterface, ...]:
+    """Return an interface's addresses in the kernel's order; empty when it does not exist or has none. Blocks.
+
+    Looks in the router as well as in the host. Upstream looks in the host only, and so cannot start again once the
+    router has the NIC (openperouter#718). KernelRefusal when the kernel cannot be read.
+    """
+    for label, path in (("host", None), ("router", NAMESPACES / netns)):
+        try:
+            handle = NamespaceHandle(label, path)
+        except NamespaceMissing:
+            continue
+        try:
+            view = handle.view()
+        finally:
+            handle.close()
+        if name in view.links:
+            return tuple(address.interface for address in view.addresses.get(name, ()))
+    return ()
+
+
 def _relevant(view: NamespaceView) -> list[Link]:
     links = (link for link in view.links.values() if link.ours or link.group == NIC_GROUP)
     return sorted(links, key=lambda link: link.name)
 
 
+def _vteps(observed: Observed) -> list[str]:
+    return [str(address.interface) for address in observed.router.addresses.get("lo", ()) if address.ours]
+
+
 def describe(observed: Observed) -> dict[str, Any]:
-    """Return an observation's relevant part as data that JSON can hold."""
+    """Return an observation's relevant part as data for JSON."""
     return {
         "host": [_describe_link(link, observed.host) for link in _relevant(observed.host)],
         "router": [_describe_link(link, observed.router) for link in _relevant(observed.router)],
-        "vteps": [str(address.interface) for address in observed.router.addresses.get("lo", ()) if address.ours],
+        "vteps": _vteps(observed),
         "sysctls": dict(observed.sysctls),
         "tables": dict(observed.tables),
         "unreachableDefaults": sorted(f"{family} table {table}" for family, table in observed.unreachable),
@@ -75,13 +103,12 @@ def _describe_link(link: Link, view: NamespaceView) -> dict[str, Any]:
 
 
 def observed_text(observed: Observed) -> str:
-    """Return an observation's relevant part in lines."""
+    """Return an observation's relevant part as readable lines."""
     lines: list[str] = []
     for title, view in (("host", observed.host), ("router", observed.router)):
         lines.append(f"{title}:")
         lines += [f"  {_link_line(link, view)}" for link in _relevant(view)]
-    vteps = [str(address.interface) for address in observed.router.addresses.get("lo", ()) if address.ours]
-    lines.append(f"vteps: {' '.join(vteps) or 'none'}")
+    lines.append(f"vteps: {' '.join(_vteps(observed)) or 'none'}")
     lines += [f"journal: {name} {record.phase}" for name, record in sorted(observed.journal.items())]
     return "\n".join(lines)
 

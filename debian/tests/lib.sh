@@ -1,4 +1,4 @@
-# Shared by the tests; they run in the root of the source package, on a machine that may be broken.
+# Shared by the tests, which run in the root of the source package, on a machine that they may break.
 set -eu
 
 source=$PWD
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-within() { # within COMMAND...: the command succeeds before patience is at its end
+within() { # within COMMAND...: the command succeeds before the deadline
     end=$(($(date +%s) + patience))
     until "$@" >/dev/null 2>&1; do
         [ "$(date +%s)" -lt "$end" ] || fail "not within $patience s: $*"
@@ -25,19 +25,19 @@ main_pid() { # of the daemon; 0 if there is none
     systemctl show --property=MainPID --value openperouter.service
 }
 
-replaced() { # replaced PID: systemd calls another daemon than that one ready
+replaced() { # replaced PID: another daemon than that one is ready
     now=$(main_pid)
     [ "$now" != 0 ] && [ "$now" != "$1" ] && systemctl --quiet is-active openperouter.service
 }
 
-settled() { # addresses that appear by themselves (duplicate address detection, router advertisements) have done so
+settled() { # duplicate address detection has ended
     [ -z "$(ip -o -6 address show tentative)" ]
 }
 
 lay_fabric() { # a leaf switch and hosts behind it, in namespaces of this machine; see tests/harness/demo
     cp -r "$source/tests/harness/demo/rootfs/." /
     chown -R frr:frr /etc/frr/leaf /etc/frr/hostbgp
-    # A second zebra in this namespace would sweep the routes of the BGP speaker below.
+    # A second zebra in this namespace would remove the routes of the BGP speaker below.
     systemctl disable --quiet --now frr.service
     systemctl daemon-reload
     systemctl start fabric.service frr@leaf.service frr@hostbgp.service
@@ -67,7 +67,7 @@ no_ping_lost() { # no_ping_lost OCCASION
     [ "$sent" -gt 20 ] && [ $((sent - received)) -le 1 ] || fail "$1 lost pings"
 }
 
-package_file() { # the installed package as a file; OPENPEROUTER_DEB names it where dpkg-repack is not to be had
+package_file() { # the installed package as a file; OPENPEROUTER_DEB names it where dpkg-repack is unavailable
     if [ -n "${OPENPEROUTER_DEB:-}" ]; then
         cp "$OPENPEROUTER_DEB" "$scratch/openperouter.deb"
     else

@@ -33,11 +33,11 @@ SOURCES = ("debian/tests", "packaging/examples", "tests/harness/demo/rootfs", "p
 
 TESTBED = "/root/testbed"
 PACKAGE = f"{TESTBED}/openperouter.deb"
-#: The machine before the first installation, if somebody took that picture.
+#: The machine before the first installation, if it was recorded.
 BEFORE = f"{TESTBED}/before"
 #: Nothing but the package, as on a machine without a network; what it depends on is in the guest.
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends"
-#: Programs are compiled and started on an emulated machine.
+#: Byte code is compiled, and services started, on an emulated machine.
 INSTALL_SECONDS = 400
 TEST_SECONDS = 1500
 
@@ -63,7 +63,7 @@ def install(machine: Machine, package: str = PACKAGE) -> None:
 
 
 def take_picture(machine: Machine) -> None:
-    """Write down what a prepared guest is like, for the test of purging to compare with."""
+    """Record the state of a prepared guest, with which the test of purging compares."""
     machine.remote.run(f"cd {TESTBED}/source && . debian/tests/lib.sh && within settled && picture {BEFORE}")
 
 
@@ -82,12 +82,12 @@ def run(image: Image, package: Path, test: str) -> bool:
             install(machine)
             say(f"{test}: running")
             done = run_test(machine, test)
-            passed, said = done.returncode == 0, done.stdout
+            passed, output = done.returncode == 0, done.stdout
         except GuestError as error:
-            passed, said = False, str(error)
+            passed, output = False, str(error)
         if not passed:
             collect(machine, ROOT / "build" / "guest-logs" / f"autopkgtest-{test}")
-    print(said, flush=True)
+    print(output, flush=True)
     say(f"{test}: {'PASS' if passed else 'FAIL'}")
     return passed
 

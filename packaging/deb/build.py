@@ -33,20 +33,20 @@ OUTPUT = ROOT / "build" / "deb"
 SOURCES = "openperouter"
 #: The user of the build root.
 BUILDER = 2000
-#: Folders whose untracked files are probably meant to be in the package.
+#: Folders whose untracked files probably belong into the package.
 SHIPPED = ("actors", "config", "debian", "docs", "packaging", "supervisor")
-#: Modes as git knows them, whatever the umask of this checkout was.
+#: File modes as in git, whatever the umask of this checkout was.
 PLAIN, EXECUTABLE = 0o644, 0o755
 
 
 def tracked_files(*, untracked: bool) -> list[str]:
-    """Return the checkout's files, relative to it; with ``untracked`` also those that git does not know yet."""
+    """Return the checkout's files, relative to it; with ``untracked`` untracked ones as well."""
     listed = git("ls-files", "-z", "--cached", *(("--others", "--exclude-standard") if untracked else ()))
     return sorted(name for name in set(listed.split("\0")) if name and os.path.lexists(ROOT / name))
 
 
 def git(*arguments: str) -> str:
-    """Run git on the checkout; :class:`GuestError` when this is none."""
+    """Run git on the checkout; :class:`GuestError` when it fails."""
     command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -55,10 +55,10 @@ def git(*arguments: str) -> str:
 
 
 def warn_of_untracked() -> None:
-    """Say which files will be missing in the package because git does not know them."""
+    """Print which files will be missing in the package because they are untracked."""
     missing = git("ls-files", "--others", "--exclude-standard", "--", *SHIPPED).splitlines()
     if missing:
-        say(f"not tracked by git, hence not in the package: {', '.join(missing[:5])}{' ...' if missing[5:] else ''}")
+        say(f"untracked, hence not in the package: {', '.join(missing[:5])}{' ...' if missing[5:] else ''}")
 
 
 def export(target: Path, names: list[str]) -> None:
@@ -109,8 +109,8 @@ def examine(tree: Path, results: list[Path]) -> None:
         own(Path(directory))
         [changes] = [path.name for path in results if path.suffix == ".changes"]
         options = ["--fail-on", "error,warning", "--display-info", "--tag-display-limit", "0"]
-        said = BuildRoot(tree, Path(directory)).run(["lintian", *options, changes])
-    for line in said.splitlines():
+        output = BuildRoot(tree, Path(directory)).run(["lintian", *options, changes])
+    for line in output.splitlines():
         if re.match(r"[EWIPX]: ", line):
             say(f"lintian: {line}")
 
@@ -133,8 +133,8 @@ def publish(results: list[Path]) -> Path:
     return next(path for path in published if path.suffix == ".deb")
 
 
-def make(options: argparse.Namespace) -> Path:
-    """Do everything; return the package's path."""
+def build_all(options: argparse.Namespace) -> Path:
+    """Build, examine and publish; return the package's path."""
     tree = ensure_build_tree()
     if not options.untracked:
         warn_of_untracked()
@@ -153,15 +153,15 @@ def make(options: argparse.Namespace) -> Path:
 
 
 def main() -> int:
-    """Parse the command line and build; a failure is told in words."""
+    """Parse the command line and build; a failure is printed as a message."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--verify-reproducible", action="store_true", help="build twice and compare the bytes")
-    parser.add_argument("--untracked", action="store_true", help="include files that git does not know yet")
+    parser.add_argument("--untracked", action="store_true", help="include untracked files")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        parser.exit(1, "build.py needs root: it makes a Debian tree and enters it\n")
+        parser.exit(1, "build.py needs root: it creates a Debian tree and enters it\n")
     try:
-        package = make(options)
+        package = build_all(options)
     except GuestError as error:
         say(f"FAILED: {error}")
         return 1

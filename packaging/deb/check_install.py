@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Install, upgrade, remove and purge the built package in a tree: ``check_install.py [PACKAGE.deb]``.
 
-No service is started here and no kernel beyond the host's is needed: this says whether apt and dpkg are content,
-whether the program runs, whether a purge leaves the file system as it was, and whether it gives a NIC back.
-A booted guest shows the rest. Needs root; every command runs in namespaces of its own.
+No service is started here and no kernel beyond the host's is needed: this checks that apt and dpkg succeed, that the
+program runs, that a purge leaves the file system as it was, and that it returns a NIC to the host. Tests on a booted
+guest check the rest. Needs root; every command runs in namespaces of its own.
 """
 
 from __future__ import annotations
@@ -67,22 +67,21 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=no
 ISOLATE = ("unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child")
 
 INSTALL = "apt-get -qq install --no-install-recommends -y {package}"
-#: With a pseudo-terminal apt would mix what maintainer scripts complain about with everything else.
+#: With a pseudo-terminal apt would mix the maintainer scripts' errors with their other output.
 PURGE = """
-apt-get -qq -o Dpkg::Use-Pty=0 purge -y openperouter >/tmp/said 2>/tmp/complaints || {
-    cat /tmp/said /tmp/complaints
+apt-get -qq -o Dpkg::Use-Pty=0 purge -y openperouter >/tmp/output 2>/tmp/errors || {
+    cat /tmp/output /tmp/errors
     exit 1
 }
 """
 
-#: A NIC with two addresses and a route, moved and journalled as the daemon does it, then purged together with the
-#: package.
+#: A NIC with addresses and routes, moved and journalled as the daemon does it, then the package is purged.
 PURGE_WITH_ROUTER = """
 ip link set lo up
 ip link add NIC type veth peer name wire
 ip link set wire up
 ip link set NIC up mtu 1400
-ip link property add dev NIC altname cardslot0
+ip link property add dev NIC altname nicslot0
 ip address add 192.0.2.5/24 broadcast 192.0.2.255 dev NIC
 ip address add 192.0.3.5/24 dev NIC label NIC:1
 ip address add 2001:db8::5/64 dev NIC nodad noprefixroute
@@ -113,7 +112,7 @@ routes = (
     SavedRoute(Family.IPV4, "198.51.100.0/24", 254, "192.0.2.1", priority=50, protocol=4, mtu=1300),
     SavedRoute(Family.IPV6, "2001:db8:1::/48", 254, "2001:db8::1", priority=1024, protocol=200, flags=4),
 )
-record = NicRecord("NIC", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("cardslot0",))
+record = NicRecord("NIC", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("nicslot0",))
 StateFiles(Path("/var/lib/openperouter")).save_nic(record)
 END
 ip link set NIC netns perouter group 4242
@@ -124,13 +123,13 @@ ip -n perouter link add br-pe-100 group 4243 type bridge
 {purge}
 show > /tmp/after
 diff /tmp/before /tmp/after
-[ ! -s /tmp/complaints ] || {{ cat /tmp/complaints; exit 1; }}
-! grep -q 'openperouter: ' /tmp/said || {{ cat /tmp/said; exit 1; }}
+[ ! -s /tmp/errors ] || {{ cat /tmp/errors; exit 1; }}
+! grep -q 'openperouter: ' /tmp/output || {{ cat /tmp/output; exit 1; }}
 [ ! -e /run/netns/perouter ]
 ! ip link show host-e-100 2>/dev/null
 """
 
-#: The same after the record was lost: the NIC must come back all the same, and somebody has to be told.
+#: The same after the record was lost: the NIC must be returned all the same, and a message must report it.
 PURGE_WITHOUT_RECORD = """
 ip link add NIC type veth peer name wire
 {install} >/dev/null 2>&1
@@ -139,7 +138,7 @@ ip link set NIC netns perouter
 ip -n perouter link set NIC group 4242 up
 {purge}
 ip -d link show NIC | grep -q 'group default'
-grep -q 'returning NIC without its former addresses' /tmp/complaints
+grep -q 'returning NIC without its former addresses' /tmp/errors
 [ ! -e /run/netns/perouter ]
 """
 

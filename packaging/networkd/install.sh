@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lays out what keeps udev and NetworkManager off the router's links: packaging/networkd/install.sh DESTDIR. What systemd-networkd
-# needs to know is with the units, because it matters without the package too.
+# Installs what keeps udev and NetworkManager off the router's links: packaging/networkd/install.sh DESTDIR. The files for
+# systemd-networkd are installed with the units, because they matter without the package too.
 set -eu
 
 destdir=$1

@@ -173,7 +173,7 @@ def _identify(settings: Settings, *, remembered: bool) -> Identification:
 
 def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
     """Return an interface's addresses; none without the privileges for it, which the caller reports."""
-    from actors.netlink.interface_addresses import interface_addresses
+    from actors.netlink.preview import interface_addresses
 
     try:
         return interface_addresses(name, netns)

@@ -22,13 +22,11 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.netlink.converge import converge
-from actors.netlink.interface_addresses import NAMESPACES
-from actors.netlink.planning.observed import Observed, Wish
+from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Step
 from actors.netlink.state_files import StateFiles
 from actors.netlink.wire.kernel import Kernel, LinuxKernel
-from actors.netlink.wire.namespace_socket import NamespaceEnd
-from actors.netlink.wire.namespace_thread import NamespaceMissing
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState
 from config.settings import Settings
 
@@ -105,15 +103,15 @@ class _ReportingKernel:
         self._say = say
         self.steps = 0
 
-    def observe(self, wish: Wish) -> Observed:
+    def observe(self, desired: DesiredState | None = None) -> Observed:
         """Read what there is."""
-        return self._kernel.observe(wish)
+        return self._kernel.observe(desired)
 
     def apply(self, step: Step) -> None:
         """Carry out one step and print it."""
         self._kernel.apply(step)
         self.steps += 1
-        self._say(f"kernel: {step.text}")
+        self._say(f"kernel: {step}")
 
 
 def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
@@ -139,7 +137,7 @@ def _clear_between(router: Path, state: StateFiles, say: Say) -> tuple[str, ...]
     kernel = LinuxKernel(router, state)
     try:
         reporting = _ReportingKernel(kernel, say)
-        result = converge(nothing(), reporting, kernel.persisted_tables())
+        result = converge(nothing(), reporting)
         if not reporting.steps:
             say("kernel: nothing of the router is there")
         return result.errors
@@ -202,7 +200,7 @@ def _run(argv: tuple[str, ...], seconds: float) -> Completed:
 def _foreign_devices(path: Path) -> list[str]:
     """Return the names of devices in a namespace that neither we nor the kernel put there."""
     try:
-        end = NamespaceEnd("router", path)
+        end = NamespaceHandle("router", path)
     except NamespaceMissing:
         return []
     try:

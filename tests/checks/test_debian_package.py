@@ -241,7 +241,7 @@ def record(**changes: Any) -> NicRecord:
 
 
 def test_a_nic_is_moved_only_if_it_is_still_in_the_router() -> None:
-    lines = list(load("deb/give_back.py").commands("perouter", record()))
+    lines = list(load("deb/return_nics.py").commands("perouter", record()))
     assert lines[0] == "if ip -n perouter link show dev eth1 >/dev/null 2>&1; then"
     assert "ip -n perouter link set dev eth1 netns $host" in lines[1]
 
@@ -249,7 +249,7 @@ def test_a_nic_is_moved_only_if_it_is_still_in_the_router() -> None:
 def test_a_nic_gets_its_addresses_before_its_routes() -> None:
     addresses = (Address(ip_interface("192.0.2.5/24")), Address(ip_interface("2001:db8::5/64"), flags=0x282))
     routes = (SavedRoute(Family.IPV4, "0.0.0.0/0", 254, "192.0.2.1", flags=4), SavedRoute(Family.IPV6, "::/0", 100))
-    lines = list(load("deb/give_back.py").restoring(record(addresses=addresses, routes=routes, altnames=("enp1s0",))))
+    lines = list(load("deb/return_nics.py").restoring(record(addresses=addresses, routes=routes, altnames=("enp1s0",))))
     assert lines == [
         "-4 address add 192.0.2.5/24 broadcast 192.0.2.255 dev eth1 scope 0",
         "-6 address add 2001:db8::5/64 dev eth1 scope 0 nodad noprefixroute",
@@ -262,14 +262,14 @@ def test_a_nic_gets_its_addresses_before_its_routes() -> None:
 
 def test_a_point_to_point_address_keeps_its_peer() -> None:
     address = Address(ip_interface("192.0.2.5/32"), peer="192.0.2.9")
-    [line, _] = load("deb/give_back.py").restoring(record(addresses=(address,)))
+    [line, _] = load("deb/return_nics.py").restoring(record(addresses=(address,)))
     assert line == "-4 address add 192.0.2.5 peer 192.0.2.9/32 dev eth1 scope 0"
 
 
 def test_an_address_keeps_broadcast_and_label() -> None:
     none = Address(ip_interface("192.0.2.5/24"), broadcast="", label="eth1:2")
     odd = Address(ip_interface("192.0.3.5/24"), broadcast="192.0.3.0")
-    lines = list(load("deb/give_back.py").restoring(record(addresses=(none, odd))))
+    lines = list(load("deb/return_nics.py").restoring(record(addresses=(none, odd))))
     assert lines[:2] == [
         "-4 address add 192.0.2.5/24 dev eth1 label eth1:2 scope 0",
         "-4 address add 192.0.3.5/24 broadcast 192.0.3.0 dev eth1 scope 0",
@@ -277,29 +277,29 @@ def test_an_address_keeps_broadcast_and_label() -> None:
 
 
 def test_a_nic_whose_journal_was_lost_does_not_keep_the_routers_group() -> None:
-    [line, *_] = load("deb/give_back.py").restoring(record(group=4242, up=False))
+    [line, *_] = load("deb/return_nics.py").restoring(record(group=4242, up=False))
     assert line == "link set dev eth1 mtu 9000 group 0 down"
 
 
 def test_what_the_kernel_makes_by_itself_is_left_to_it() -> None:
     own = Address(ip_interface("fe80::5054:ff:fe12:3456/64"), scope=253)
     set_by_hand = Address(ip_interface("fe80::1/64"), scope=253)
-    lines = list(load("deb/give_back.py").restoring(record(mac="52:54:00:12:34:56", addresses=(own, set_by_hand))))
+    lines = list(load("deb/return_nics.py").restoring(record(mac="52:54:00:12:34:56", addresses=(own, set_by_hand))))
     assert [line for line in lines if "address add" in line] == ["-6 address add fe80::1/64 dev eth1 scope 253"]
 
 
 def test_a_nic_keeps_its_hardware_address() -> None:
-    text = "\n".join(load("deb/give_back.py").commands("perouter", record(mac="52:54:00:12:34:56")))
+    text = "\n".join(load("deb/return_nics.py").commands("perouter", record(mac="52:54:00:12:34:56")))
     assert "ip link set dev eth1 address 52:54:00:12:34:56" in text
 
 
 def test_a_name_that_means_something_to_a_shell_stays_a_name() -> None:
-    text = load("deb/give_back.py").script("perouter", "boot", {"x": record(name="$(reboot)")})
+    text = load("deb/return_nics.py").script("perouter", "boot", {"x": record(name="$(reboot)")})
     assert "dev '$(reboot)'" in text
     assert "dev $(reboot)" not in text
 
 
 def test_the_record_of_another_boot_is_not_carried_out() -> None:
-    text = load("deb/give_back.py").script("perouter", "another-boot", {"eth1": record()})
+    text = load("deb/return_nics.py").script("perouter", "another-boot", {"eth1": record()})
     done = subprocess.run(["sh", "-xeu"], input=text, capture_output=True, text=True, check=True)
     assert "ip link" not in done.stderr

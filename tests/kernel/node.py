@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.netlink.converge import Pass, converge
-from actors.netlink.execute import Applied, apply_plan
+from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
 from actors.netlink.planning.observed import Observed
-from actors.netlink.planning.plan import model_for, plan_model, wish_for
 from actors.netlink.planning.steps import Plan
 from actors.netlink.state_files import StateFiles
 from actors.netlink.wire.kernel import LinuxKernel
@@ -98,14 +97,13 @@ class Node:
         where = ("-n", self.NETNS) if router else ()
         return {link["ifname"] for link in ip_json(*where, "link")}
 
-    def look(self, desired: DesiredState) -> tuple[Observed, Plan]:
-        observed = self.kernel.observe(wish_for(desired, self.kernel.persisted_tables()))
-        return observed, plan_model(model_for(desired, observed), observed)
+    def plan(self, desired: DesiredState) -> tuple[Observed, Plan]:
+        return observe_and_plan(desired, self.kernel)
 
     def converge(self, desired: DesiredState) -> Pass:
-        return converge(desired, self.kernel, self.kernel.persisted_tables())
+        return converge(desired, self.kernel)
 
     def apply_prefix(self, desired: DesiredState, count: int) -> Applied:
         """Carry out a plan's first steps only."""
-        observed, plan = self.look(desired)
-        return apply_plan(Plan(plan.steps[:count]), model_for(desired, observed), self.kernel)
+        _, plan = self.plan(desired)
+        return apply_plan(replace(plan, steps=plan.steps[:count]), self.kernel)

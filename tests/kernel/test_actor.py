@@ -11,8 +11,7 @@ import pytest
 import trio
 
 from actors.netlink import actor
-from actors.netlink.interface_addresses import interface_addresses
-from actors.netlink.preview import observe_kernel, observe_text, preview
+from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings

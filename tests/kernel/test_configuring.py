@@ -131,7 +131,7 @@ def test_the_mtu_follows_the_smallest_nic_and_the_vteps_family(node: Node) -> No
     nics = underlay("toswitch1", "toswitch2", vteps=("100.65.0.0/32", "2001:db8:ffff::/128"))
     four, six = l3vni("red", 100), l3vni("green", 101, vtep="2001:db8:ffff::", pairs=(("10.1.1.1/24", "10.1.1.2/24"),))
     result = node.converge(state(underlay=nics, l3vnis=(four, six)))
-    assert result.mtu == 8000
+    assert result.plan.model.mtu == 8000
     assert node.link("pe-e-100")["mtu"] == 7950
     assert node.link("pe-e-101")["mtu"] == node.link("host-e-101", router=False)["mtu"] == 7930
     assert info(node.link("vni101"))["local6"] == "2001:db8:ffff::"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from actors.netlink.wire.kernel import Kernel
-from tests.actors.netlink.contract import CONTRACT
+from tests.fakes.kernel_contract import CONTRACT
 from tests.kernel.node import Node
 
 

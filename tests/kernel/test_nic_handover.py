@@ -48,7 +48,7 @@ def test_a_nic_comes_back_whole(furnished: Node) -> None:
     assert furnished.converge(OUTSIDE).clean
     assert outside() == before
     assert furnished.converge(OUTSIDE).writes == 0
-    assert furnished.look(OUTSIDE)[0].journal == {}
+    assert furnished.plan(OUTSIDE)[0].journal == {}
 
 
 def test_a_mac_that_the_router_changed_comes_back_as_it_was(furnished: Node) -> None:
@@ -84,7 +84,7 @@ def test_a_crash_between_any_two_steps_loses_nothing(furnished: Node, first: Des
     before = outside()
     start = OUTSIDE if first is INSIDE else INSIDE
     furnished.converge(start)
-    total = len(furnished.look(first)[1].steps)
+    total = len(furnished.plan(first)[1].steps)
     assert total > 8
     for count in range(total + 1):
         furnished.converge(start)
@@ -132,7 +132,7 @@ def test_a_journal_of_another_boot_is_not_believed(furnished: Node) -> None:
     text = journal.read_text()
     boot = text.partition('"boot": "')[2].partition('"')[0]
     journal.write_text(text.replace(boot, "another-boot"))
-    assert furnished.look(INSIDE)[0].journal == {}
+    assert furnished.plan(INSIDE)[0].journal == {}
 
 
 def test_a_name_taken_in_the_host_is_reported_and_retried(furnished: Node) -> None:

@@ -105,7 +105,7 @@ def test_killed_after_any_step_the_next_teardown_ends_it(
     before = witness()
     empty: DesiredState = nothing()
     assert node.converge(demo()).clean
-    steps = len(node.look(empty)[1].steps)
+    steps = len(node.plan(empty)[1].steps)
     assert steps > 8
     for count in range(1, steps):
         node.apply_prefix(empty, count)

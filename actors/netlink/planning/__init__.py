@@ -1,1 +1,1 @@
-"""Wanted and observed kernel state, and the pure functions that plan the steps between them."""
+"""Observed and wanted kernel state, and the pure functions that plan the steps from one to the other."""

@@ -1,7 +1,8 @@
-"""The kernel objects that we read and write, as plain typed values.
+"""The kernel objects that we read and write, as immutable typed values.
 
-pyroute2's messages become these in ``wire`` and go no further. Names, groups and numbers that users can see equal
-upstream's (reference 4.1, 12); the groups 4243 and 4244 and the two protocol numbers are ours.
+:mod:`..wire` decodes pyroute2's messages into these, planning compares them with what is wanted, and the journal stores
+some of them. Names, groups and numbers that users see equal upstream's (reference 4.1, 12); the groups 4243 and 4244
+and the two protocol numbers are ours.
 """
 
 from __future__ import annotations
@@ -9,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_interface
 
 from config.desired import Family, IPAddress, IPInterface
 
 #: Link group of a NIC handed to the router (upstream's).
 NIC_GROUP = 4242
-#: Link group of every device that we make: set in the very message that creates it, so there is no unmarked moment.
+#: Link group of every device that we create: set in the message that creates it, so no device is ever unmarked.
 OWNED_GROUP = 4243
-#: Link group that our devices get in order to be deleted in one call: 3.3 times quicker than one by one.
+#: Link group of our devices that are about to be deleted in one call: 3.3 times as fast as one by one.
 CONDEMNED_GROUP = 4244
 OUR_GROUPS = frozenset({OWNED_GROUP, CONDEMNED_GROUP})
 
-#: IFA_PROTO of the addresses that we put on devices (kernel 5.18 and later), so that only these are ever taken away.
+#: IFA_PROTO of the addresses that we add (kernel 5.18 and later): only these are ever removed.
 ADDRESS_PROTOCOL = 79
-#: rtm_protocol of the routes that we make.
+#: rtm_protocol of the routes that we add.
 ROUTE_PROTOCOL = 79
 #: FRR's documented metric for a VRF's "unreachable default": distance 255 in the top byte, so zebra never selects it.
 UNREACHABLE_METRIC = 4278198272
@@ -41,7 +41,7 @@ class Namespace(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Kinds of devices that we make, in the kernel's words."""
+    """Kinds of devices that we create, by the kernel's names."""
 
     VRF = "vrf"
     BRIDGE = "bridge"
@@ -51,7 +51,7 @@ class LinkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vxlan:
-    """What decides a VXLAN device; any difference means a new device (IDEM-4)."""
+    """A VXLAN device's fixed attributes: any difference means a new device (IDEM-4)."""
 
     vni: int
     port: int
@@ -62,10 +62,10 @@ class Vxlan:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One device as the kernel has it. ``kind`` is empty for hardware, ``master`` for a free device.
+    """One device as the kernel has it. ``kind`` is empty for hardware, ``master`` for a device without one.
 
     ``peer_index`` is IFLA_LINK: of a veth, the other end's index. ``addr_gen_none`` None means that the kernel did not
-    say. ``alias`` is free text: of our devices, whom they are for.
+    report it. ``alias`` is free text: of our devices, the resource that they belong to.
     """
 
     index: int
@@ -86,17 +86,17 @@ class Link:
 
     @property
     def ours(self) -> bool:
-        """Whether we made this device."""
+        """Whether we created this device."""
         return self.group in OUR_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address on a device. ``flags`` are IFA_F_*, ``scope`` is RT_SCOPE_*; ``ours`` says that it has our mark.
+    """One address on a device. ``flags`` are IFA_F_*, ``scope`` is RT_SCOPE_*; ``ours`` means that it has our mark.
 
     ``peer`` is the other end's address on a point-to-point link, in text, else empty. ``broadcast`` is None when it is
-    the one that the prefix implies (:func:`usual_broadcast`), empty for none. ``label`` (IPv4) is empty when it is just
-    the device's name.
+    the one that the prefix implies (:func:`usual_broadcast`), empty for none. ``label`` (IPv4) is empty when it is the
+    device's name.
     """
 
     interface: IPInterface
@@ -107,15 +107,10 @@ class Address:
     broadcast: str | None = None
     label: str = ""
 
-    @property
-    def permanent(self) -> bool:
-        """Whether somebody configured it, rather than a router advertisement or DHCP with a lifetime."""
-        return bool(self.flags & IFA_F_PERMANENT)
-
 
 @dataclass(frozen=True, slots=True)
 class SavedRoute:
-    """One route through a NIC: enough to make it again. Numbers are the kernel's; an absent gateway is empty text."""
+    """One route through a NIC: enough to add it again. Numbers are the kernel's; an absent gateway is empty text."""
 
     family: Family
     destination: str
@@ -131,16 +126,16 @@ class SavedRoute:
 
 
 def in_order(routes: Iterable[SavedRoute]) -> tuple[SavedRoute, ...]:
-    """Return routes so that each can be made after those before it: the ways to gateways, then what is behind them.
+    """Return routes in an order in which they can be added: routes to gateways, then routes through gateways.
 
-    The kernel dumps a default first, and refuses it while its gateway is not reached directly; one that is ``onlink``
-    as well, if it is found behind another NIC. A gateway is never behind a gateway.
+    The kernel dumps a default route first, but refuses to add it while its gateway is not directly reachable, even one
+    that is ``onlink`` if the gateway is found behind another NIC. A gateway is never behind a gateway.
     """
     return tuple(sorted(routes, key=lambda route: bool(route.gateway)))
 
 
 class NicPhase(StrEnum):
-    """How far a hand-over is: written before the step that it names."""
+    """How far a move is: written before the step that it names."""
 
     MOVING = "moving"
     INSIDE = "inside"
@@ -149,7 +144,7 @@ class NicPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NicRecord:
-    """What the journal remembers of a NIC while the router has it.
+    """What the journal records of a NIC while the router has it.
 
     ``sysctls`` are those that the host had set for this NIC only: (``ipv4.rp_filter``, value).
     """
@@ -181,11 +176,11 @@ class NamespaceView:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that planning looks at, read in one pass.
+    """Everything that planning needs, read in one pass.
 
-    ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are those of the tables asked
-    about that hold somebody's routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and ``nic_sysctls``
-    are what wanted NICs in the host have.
+    ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables that a VRF could get but
+    that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and ``nic_sysctls`` belong
+    to wanted NICs that are still in the host.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -203,12 +198,9 @@ class Observed:
         return self.host if namespace is Namespace.HOST else self.router
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What an observation is asked to include beyond links and addresses."""
-
-    nics: tuple[str, ...] = ()
-    tables: tuple[int, ...] = ()
+def owned_address(interface: IPInterface) -> Address:
+    """Return an address as we add it to devices, with our mark."""
+    return Address(interface, flags=0, ours=True)
 
 
 def router_bridge(vni: int) -> str:
@@ -231,11 +223,6 @@ def router_veth(vni: int) -> str:
     return f"pe-e-{vni}"
 
 
-def host_bridge(vni: int) -> str:
-    """Return the name of an L2VNI's managed bridge in the host."""
-    return f"br-hs-{vni}"
-
-
 PASSTHROUGH_HOST = "pt-host"
 PASSTHROUGH_ROUTER = "pt-ns"
 
@@ -246,12 +233,7 @@ def gateway_mac(vni: int) -> str:
 
 
 def usual_broadcast(interface: IPInterface, peer: str) -> str:
-    """Return the broadcast address that an address has when nobody says otherwise; empty for none."""
+    """Return the broadcast address that an address has by default; empty for none."""
     if peer or interface.version != 4 or interface.network.prefixlen >= 31:
         return ""
     return str(interface.network.broadcast_address)
-
-
-def parse_interface(text: str) -> IPInterface:
-    """Return an address with prefix length from text; ValueError for anything else."""
-    return ip_interface(text)

@@ -1,19 +1,24 @@
-"""The difference between what is wanted and what is there, as an ordered list of steps. Pure.
+"""The difference between what is wanted and what exists, as an ordered list of steps. Pure.
 
-Promises: a converged node gives an empty plan; any prefix of a plan, then planning again, comes to the same state;
-nothing that lacks our mark is ever changed or removed, and a wanted name that is taken by such a device fails its
-resource (and what depends on it) instead; nothing is taken down, and nothing is deleted because something else failed.
+In come the desired state and an observation of the kernel. :mod:`.wanted` says what the desired state means for the
+kernel; resources that cannot be carried out fail here, together with what depends on them; then the steps follow, in
+an order that works: sysctls; deletions, which free names, VNIs and addresses; NICs back to the host
+(:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; devices with their addresses
+(:mod:`.plan_links`), each VRF with its unreachable defaults. Out comes a :class:`.steps.Plan`.
+
+Promises: a converged node gives an empty plan; applying any prefix of a plan and planning again leads to the same
+state; nothing without our mark is ever changed or removed, and a wanted name that such a device has fails its resource
+(and what depends on it) instead; no device is taken down, and none is deleted because something else failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
 from config.desired import DesiredState, Family, ResourceFailure, ResourceId
-from config.problems import Origin, Reason
+from config.problems import Reason
 
-from .observed import NIC_GROUP, LinkKind, Namespace, Observed, Wish
+from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
 from .plan_links import Survivors, link_steps, survivors
 from .plan_nics import handover, restoration
 from .steps import (
@@ -26,110 +31,92 @@ from .steps import (
     SaveTables,
     SetSysctl,
     Step,
+    attributed,
 )
-from .vrf_tables import assign_tables, candidate_tables
+from .vrf_tables import assign_tables
 from .wanted import ROUTER_SYSCTLS, KernelModel, WantedLink, kernel_model
 
-FAMILIES = (Family.IPV4, Family.IPV6)
 
+class Failures(dict[ResourceId, ResourceFailure]):
+    """Resources that cannot be carried out, each with the first reason found."""
 
-@dataclass
-class _Verdicts:
-    """Resources that cannot be carried out, by the first reason found."""
+    def __init__(self, model: KernelModel, known: Iterable[ResourceFailure] = ()) -> None:
+        super().__init__({failure.resource: failure for failure in known})
+        self._model = model
 
-    model: KernelModel
-    failures: dict[ResourceId, ResourceFailure] = field(default_factory=dict)
-
-    def fail(self, resource: ResourceId, reason: Reason, message: str) -> None:
-        origin = self.model.origins.get(resource, Origin())
-        self.failures.setdefault(resource, ResourceFailure(resource, reason, message, origin))
+    def add(self, resource: ResourceId, reason: Reason, message: str) -> None:
+        """Fail a resource, unless it has failed already."""
+        self.setdefault(resource, self._model.failure(resource, reason, message))
 
     def spread(self) -> None:
         """Fail what depends on a failed resource."""
-        for resource, parents in self.model.parents.items():
-            for parent in parents:
-                if parent in self.failures:
-                    self.fail(resource, Reason.DEPENDENCY_FAILED, dependency_message(parent))
+        for resource, parent in self._model.parents.items():
+            if parent in self:
+                self.add(resource, Reason.DEPENDENCY_FAILED, dependency_message(parent))
 
 
 def dependency_message(parent: ResourceId) -> str:
-    """Return what a resource is told whose parent failed."""
+    """Return the message of a resource whose parent failed."""
     return f"{parent} failed, and this is in its VRF"
 
 
-def wish_for(desired: DesiredState | None, persisted: dict[str, int]) -> Wish:
-    """Return what to observe for a desired state."""
-    if desired is None or desired.underlay is None:
-        return Wish()
-    return Wish(nics=desired.underlay.interfaces, tables=candidate_tables(desired, persisted))
-
-
 def underlay_mtu(desired: DesiredState, observed: Observed) -> int | None:
-    """Return the smallest MTU of the underlay's NICs, wherever each is now; None when none is there."""
+    """Return the smallest MTU of the underlay's NICs, wherever each is now; None when none exists."""
     if desired.underlay is None:
         return None
     found = (observed.router.links.get(name) or observed.host.links.get(name) for name in desired.underlay.interfaces)
     return min((link.mtu for link in found if link is not None), default=None)
 
 
-def model_for(desired: DesiredState, observed: Observed) -> KernelModel:
-    """Return what a desired state means on this kernel: its VRF tables and MTU filled in."""
-    return kernel_model(desired, assign_tables(desired, observed), underlay_mtu(desired, observed))
-
-
 def plan(desired: DesiredState, observed: Observed) -> Plan:
-    """Return the steps from what is there to what is desired."""
-    return plan_model(model_for(desired, observed), observed)
-
-
-def plan_model(model: KernelModel, observed: Observed) -> Plan:
-    """Return the steps from what is there to a model. Removals come first: they free names, VNIs and addresses."""
-    verdicts = _judge(model, observed)
-    wanted = tuple(link for link in model.links if link.resource not in verdicts.failures)
+    """Return the steps from what exists to what is desired."""
+    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu(desired, observed))
+    failures = _impossible(model, observed)
+    wanted = tuple(link for link in model.links if link.resource not in failures)
     remaining = survivors(model, wanted, observed)
     steps: list[Step] = [*_sysctls(model, observed), *_deletions(remaining), *_stale_tables(model, observed)]
     steps += restoration(model, observed)
     nic_steps, nic_failures = handover(model, observed)
     steps += nic_steps
-    steps += _loopback(model, observed)
+    steps += attributed(_loopback(model, observed), model.underlay, "loopback")
     if dict(model.tables) != dict(observed.tables):
         steps.append(SaveTables(model.tables))
     for link in wanted:
-        steps += link_steps(link, remaining)
+        steps += attributed(link_steps(link, remaining), link.resource)
         if link.kind is LinkKind.VRF:
-            steps += _unreachable(link, observed)
-    return Plan(tuple(steps), (*nic_failures, *verdicts.failures.values()))
+            steps += attributed(_unreachable(link, observed), link.resource)
+    return Plan(tuple(steps), (*nic_failures, *failures.values()), model)
 
 
-def _judge(model: KernelModel, observed: Observed) -> _Verdicts:
+def _impossible(model: KernelModel, observed: Observed) -> Failures:
     """Find what cannot be done before anything is."""
-    verdicts = _Verdicts(model)
+    failures = Failures(model)
     for wanted in model.links:
         found = observed.view(wanted.namespace).links.get(wanted.name)
         if found is not None and not found.ours:
-            verdicts.fail(wanted.resource, Reason.OVERLAY_ATTACHMENT_FAILED, _foreign(wanted, found.kind))
+            failures.add(wanted.resource, Reason.OVERLAY_ATTACHMENT_FAILED, _foreign(wanted, found.kind))
     for resource, bridge in model.external_bridges.items():
         found = observed.host.links.get(bridge)
         if found is None or found.kind != LinkKind.BRIDGE:
-            what = "is not there" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
-            message = f"host bridge {bridge} {what}: make it, or let hostMaster make one (type Managed)"
-            verdicts.fail(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
+            what = "does not exist" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
+            message = f"host bridge {bridge} {what}: create it, or let hostMaster create one (type Managed)"
+            failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
     for resource, vrf in model.orphans.items():
-        verdicts.fail(resource, Reason.DEPENDENCY_FAILED, f"no L3VNI in force makes its VRF {vrf}")
-    verdicts.spread()
-    return verdicts
+        failures.add(resource, Reason.DEPENDENCY_FAILED, f"no active L3VNI creates its VRF {vrf}")
+    failures.spread()
+    return failures
 
 
 def _foreign(wanted: WantedLink, kind: str) -> str:
     where = "the host" if wanted.namespace is Namespace.HOST else "the router's namespace"
     return (
-        f"device {wanted.name} ({kind or 'hardware'}) in {where} was not made by openperouter and is left alone: "
+        f"device {wanted.name} ({kind or 'hardware'}) in {where} was not created by openperouter and is left alone: "
         "rename or delete it"
     )
 
 
 def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
-    """Yield reference 4.3: read first, write only what differs. A missing optional one is no news."""
+    """Yield the sysctls of reference 4.3 that differ. An optional one that this kernel lacks is no difference."""
     if model.underlay is None:
         return
     for key, value, optional in ROUTER_SYSCTLS:
@@ -139,7 +126,7 @@ def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
 
 
 def _deletions(remaining: Survivors) -> Iterator[Step]:
-    """Yield one deletion a namespace: the host's first, as a veth takes its other end along."""
+    """Yield one deletion per namespace: the host's first, since deleting a veth's end deletes the other one as well."""
     for namespace, victims, batch in remaining.victims:
         if victims:
             yield DeleteLinks(namespace, victims, batch, unit=f"delete in {namespace}")
@@ -154,22 +141,22 @@ def _stale_tables(model: KernelModel, observed: Observed) -> Iterator[Step]:
 
 
 def _unreachable(vrf: WantedLink, observed: Observed) -> Iterator[Step]:
-    for family in FAMILIES:
+    for family in Family:
         if vrf.table is not None and (family, vrf.table) not in observed.unreachable:
-            yield AddUnreachable(family, vrf.table, resource=vrf.resource, unit=str(vrf.resource))
+            yield AddUnreachable(family, vrf.table)
 
 
 def _loopback(model: KernelModel, observed: Observed) -> Iterator[Step]:
-    """Yield the router's VTEP addresses: stale ones (ours, no longer wanted) go, missing ones come."""
+    """Yield the router's VTEP addresses: ours that are no longer wanted go, missing ones come."""
     present = observed.router.addresses.get("lo", ())
     wanted = set(model.loopback)
     for address in present:
         if address.ours and address.interface not in wanted:
-            yield RemoveAddress(Namespace.ROUTER, "lo", address.interface, resource=model.underlay, unit="loopback")
-    there = {address.interface for address in present}
+            yield RemoveAddress(Namespace.ROUTER, "lo", address.interface)
+    existing = {address.interface for address in present}
     for interface in model.loopback:
-        if interface not in there:
-            yield AddAddress(Namespace.ROUTER, "lo", interface, resource=model.underlay, unit="loopback")
+        if interface not in existing:
+            yield AddAddress(Namespace.ROUTER, "lo", owned_address(interface))
 
 
 def marked_nics(observed: Observed) -> tuple[str, ...]:

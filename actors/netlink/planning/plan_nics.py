@@ -1,8 +1,10 @@
-"""Planning of the NIC's way into the router and back (reference 4.4, 4.10). Pure.
+"""Planning of a NIC's move into the router and back (reference 4.4, 4.10). Pure.
 
-A NIC loses its addresses and routes when it changes namespaces, so the journal is written first and every later step
-can be found out again from the journal and the kernel alone: that is what makes a crash between any two of them
-harmless.
+In: a wanted NIC is recorded in the journal, moved, and gets its addresses, its mark and its state inside the router.
+Back: sysctls, addresses, link attributes, alternative names and routes are restored in the host, then the record goes.
+
+A NIC loses its addresses and routes when it changes namespaces. Therefore the journal is written first, and every
+later step follows from the journal and the kernel alone: a crash between any two steps loses nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from config.desired import IPInterface, ResourceFailure, ResourceId
-from config.problems import Origin, Reason
+from config.desired import IPInterface, ResourceFailure
+from config.problems import Reason
 
 from .observed import (
     IFA_F_NOPREFIXROUTE,
@@ -27,22 +29,33 @@ from .observed import (
     SavedRoute,
     in_order,
 )
-from .steps import AddAddress, AddAltname, AddRoute, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
+from .steps import (
+    AddAddress,
+    AddAltname,
+    AddRoute,
+    ChangeLink,
+    ForgetNic,
+    MoveLink,
+    SaveNic,
+    SetNicSysctls,
+    Step,
+    attributed,
+)
 from .wanted import KernelModel
 
 #: An IPv6 privacy address (RFC 8981; linux/if_addr.h). On IPv4 the same bit means a secondary address.
 IFA_F_TEMPORARY = 0x01
-#: The flags of an address that somebody chose and that mean something when it is made again (linux/if_addr.h): nodad,
-#: home address, manage temporary addresses, no prefix route, multicast auto-join.
+#: The flags of an address that were configured and still mean something when it is added again (linux/if_addr.h):
+#: nodad, home address, manage temporary addresses, no prefix route, multicast auto-join.
 KEPT_FLAGS = 0x02 | 0x10 | 0x100 | IFA_F_NOPREFIXROUTE | 0x400
 
-#: Virtual NICs whose MAC the kernel made up. systemd's default MACAddressPolicy= gives such a NIC another one when it
-#: appears in the host, unless somebody has set the one that it has (systemd.link(5)): so we do, before it appears.
+#: Virtual NICs whose MAC the kernel generated. systemd's default MACAddressPolicy= gives such a NIC another MAC when it
+#: appears in the host, unless its MAC was set explicitly (systemd.link(5)): hence it is set before the NIC moves.
 RANDOM_MAC_KINDS = frozenset({LinkKind.VETH, "dummy", "macvlan"})
 
 
 def handover(model: KernelModel, observed: Observed) -> tuple[list[Step], list[ResourceFailure]]:
-    """Return the steps that bring the wanted NICs in, and what stands against those that cannot come."""
+    """Return the steps that bring the wanted NICs in, and the reasons why some cannot be brought in."""
     steps: list[Step] = []
     failures: list[ResourceFailure] = []
     if model.underlay is None:
@@ -50,17 +63,15 @@ def handover(model: KernelModel, observed: Observed) -> tuple[list[Step], list[R
     for name in model.nics:
         obstacle = _obstacle(name, observed) or _bare(name, model, observed)
         if obstacle:
-            origin = model.origins.get(model.underlay, Origin())
-            failures.append(ResourceFailure(model.underlay, Reason.UNDERLAY_FAILED, obstacle, origin))
-        elif name in observed.router.links:
-            steps += _settle(name, observed, model.underlay)
+            failures.append(model.failure(model.underlay, Reason.UNDERLAY_FAILED, obstacle))
         else:
-            steps += _bring_in(name, observed, model.underlay)
+            nic = _settle(name, observed) if name in observed.router.links else _bring_in(name, observed)
+            steps += attributed(nic, model.underlay, f"nic {name}")
     return steps, failures
 
 
 def _obstacle(name: str, observed: Observed) -> str:
-    """Say why a NIC cannot be the router's, or nothing."""
+    """Return why the router cannot have a NIC, or nothing."""
     inside, outside = observed.router.links.get(name), observed.host.links.get(name)
     link = inside or outside
     if link is None:
@@ -75,10 +86,10 @@ def _obstacle(name: str, observed: Observed) -> str:
 
 
 def _bare(name: str, model: KernelModel, observed: Observed) -> str:
-    """Say that a NIC was not configured yet, as at boot before the host's network manager ran, or nothing.
+    """Return why a NIC must wait for its configuration, as at boot before the host's network manager ran, or nothing.
 
-    It would never get an address inside the router, out of that program's sight. One address on any of the underlay's
-    NICs, or in the journal, is enough: only all of them bare is a sign of being early.
+    Inside the router, where that program does not see it, it would never get an address. One address on any of the
+    underlay's NICs, or in the journal, is enough: only when all of them are bare is it too early.
     """
     if not model.needs_address or name in observed.router.links:
         return ""
@@ -91,63 +102,59 @@ def _bare(name: str, model: KernelModel, observed: Observed) -> str:
     return f"interface {name} has no address yet, which every neighbour needs: it is taken when it has one"
 
 
-def _settle(name: str, observed: Observed, resource: ResourceId) -> Iterator[Step]:
-    """Yield what a NIC inside still needs. One that somebody else put there is adopted, journal and all."""
-    unit = f"nic {name}"
+def _settle(name: str, observed: Observed) -> Iterator[Step]:
+    """Yield what a NIC inside still needs. One that was put there by other means is adopted, with a journal record."""
     link, addresses = observed.router.links[name], observed.router.addresses.get(name, ())
     record = observed.journal.get(name)
     if record is None:
         record = record_of(link, addresses, (), NicPhase.INSIDE)
-        yield SaveNic(record, resource=resource, unit=unit)
-    yield from _give_addresses(Namespace.ROUTER, name, record, observed.router.interfaces(name), resource)
+        yield SaveNic(record)
+    yield from _restore_addresses(Namespace.ROUTER, record, observed.router.interfaces(name))
     change = ChangeLink(
         Namespace.ROUTER,
         name,
         group=NIC_GROUP if link.group != NIC_GROUP else None,
         up=True if not link.up else None,
-        resource=resource,
-        unit=unit,
     )
     if not change.empty:
         yield change
     if record.phase is not NicPhase.INSIDE:
-        yield SaveNic(replace(record, phase=NicPhase.INSIDE), resource=resource, unit=unit)
+        yield SaveNic(replace(record, phase=NicPhase.INSIDE))
 
 
-def _bring_in(name: str, observed: Observed, resource: ResourceId) -> Iterator[Step]:
-    unit = f"nic {name}"
+def _bring_in(name: str, observed: Observed) -> Iterator[Step]:
     link, addresses = observed.host.links[name], observed.host.addresses.get(name, ())
-    fresh = record_of(link, addresses, observed.nic_routes.get(name, ()), NicPhase.MOVING)
-    fresh = replace(fresh, sysctls=observed.nic_sysctls.get(name, ()))
-    record = _merged(fresh, observed.journal.get(name))
+    current = record_of(link, addresses, observed.nic_routes.get(name, ()), NicPhase.MOVING)
+    current = replace(current, sysctls=observed.nic_sysctls.get(name, ()))
+    record = _merged(current, observed.journal.get(name))
     if record != observed.journal.get(name):
-        yield SaveNic(record, resource=resource, unit=unit)
-    yield MoveLink(name, Namespace.HOST, Namespace.ROUTER, resource=resource, unit=unit)
-    yield from _give_addresses(Namespace.ROUTER, name, record, frozenset(), resource)
-    yield ChangeLink(Namespace.ROUTER, name, group=NIC_GROUP, up=True, resource=resource, unit=unit)
-    yield SaveNic(replace(record, phase=NicPhase.INSIDE), resource=resource, unit=unit)
+        yield SaveNic(record)
+    yield MoveLink(name, Namespace.HOST, Namespace.ROUTER)
+    yield from _restore_addresses(Namespace.ROUTER, record, frozenset())
+    yield ChangeLink(Namespace.ROUTER, name, group=NIC_GROUP, up=True)
+    yield SaveNic(replace(record, phase=NicPhase.INSIDE))
 
 
-def _merged(fresh: NicRecord, old: NicRecord | None) -> NicRecord:
-    """Return what to remember of a NIC in the host.
+def _merged(current: NicRecord, old: NicRecord | None) -> NicRecord:
+    """Return the record of a NIC in the host, from its current state and an older record.
 
-    An older record counts when the NIC may have lost what it had: its return was interrupted, or the router's
-    namespace died and the kernel put the NIC back bare. A record of a move that never happened is simply replaced.
+    The older record counts when the NIC may have lost what it had: its return was interrupted, or the router's
+    namespace was destroyed and the kernel put the NIC back bare. A record of a move that never happened is replaced.
     """
-    if old is None or (old.phase is NicPhase.MOVING and fresh.addresses):
-        return fresh
-    known = {address.interface for address in fresh.addresses}
-    routes = {(route.family, route.table, route.destination, route.priority) for route in fresh.routes}
+    if old is None or (old.phase is NicPhase.MOVING and current.addresses):
+        return current
+    known = {address.interface for address in current.addresses}
+    routes = {(route.family, route.table, route.destination, route.priority) for route in current.routes}
     return replace(
-        fresh,
+        current,
         mtu=old.mtu,
-        up=fresh.up or old.up,
+        up=current.up or old.up,
         group=old.group,
-        altnames=(*fresh.altnames, *(name for name in old.altnames if name not in fresh.altnames)),
-        sysctls=tuple(sorted({**dict(old.sysctls), **dict(fresh.sysctls)}.items())),
-        addresses=fresh.addresses + tuple(a for a in old.addresses if a.interface not in known),
+        altnames=(*current.altnames, *(name for name in old.altnames if name not in current.altnames)),
+        sysctls=tuple(sorted({**dict(old.sysctls), **dict(current.sysctls)}.items())),
+        addresses=current.addresses + tuple(a for a in old.addresses if a.interface not in known),
         routes=in_order(
-            (*fresh.routes, *(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes))
+            (*current.routes, *(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes))
         ),
     )
 
@@ -155,8 +162,8 @@ def _merged(fresh: NicRecord, old: NicRecord | None) -> NicRecord:
 def record_of(link: Link, addresses: tuple[Address, ...], routes: tuple[SavedRoute, ...], phase: NicPhase) -> NicRecord:
     """Return the record of a NIC as it is.
 
-    Addresses with a lifetime (DHCP, router advertisements) are kept as well, for good: nobody renews them inside the
-    router. Only IPv6 privacy addresses are not, since they were never meant to last.
+    Addresses with a lifetime (DHCP, router advertisements) are kept permanently, since nothing renews them inside the
+    router. Only IPv6 privacy addresses are left out, which are meant to be temporary.
     """
     kept = tuple(
         address for address in addresses if address.interface.version == 4 or not address.flags & IFA_F_TEMPORARY
@@ -166,75 +173,53 @@ def record_of(link: Link, addresses: tuple[Address, ...], routes: tuple[SavedRou
     )
 
 
-def _give_addresses(
-    namespace: Namespace, name: str, record: NicRecord, present: frozenset[IPInterface], resource: ResourceId | None
-) -> Iterator[Step]:
+def _restore_addresses(namespace: Namespace, record: NicRecord, present: frozenset[IPInterface]) -> Iterator[Step]:
     """Yield the journalled addresses that are missing; inside the router each gets its prefix route (KRN-U-2)."""
     cleared = IFA_F_NOPREFIXROUTE if namespace is Namespace.ROUTER else 0
     for address in record.addresses:
         if address.interface not in present:
-            yield AddAddress(
-                namespace,
-                name,
-                address.interface,
-                marked=False,
-                flags=address.flags & KEPT_FLAGS & ~cleared,
-                scope=address.scope,
-                peer=address.peer,
-                broadcast=address.broadcast,
-                label=address.label,
-                resource=resource,
-                unit=f"nic {name}",
-                vital=namespace is Namespace.ROUTER,
-            )
+            restored = replace(address, flags=address.flags & KEPT_FLAGS & ~cleared, ours=False)
+            yield AddAddress(namespace, record.name, restored, vital=namespace is Namespace.ROUTER)
 
 
 def restoration(model: KernelModel, observed: Observed) -> list[Step]:
-    """Return the steps that give NICs back: marked ones inside that nobody wants, and returns that were interrupted."""
+    """Return the steps that return NICs to the host: marked ones that are not wanted, and interrupted returns."""
     marked = {name for name, link in observed.router.links.items() if link.group == NIC_GROUP}
     steps: list[Step] = []
     for name in sorted((marked | set(observed.journal)) - set(model.nics)):
         if name in observed.router.links:
-            steps += _give_back(name, observed, model.underlay)
+            nic = _return(name, observed)
         elif name in observed.host.links:
-            steps += _make_whole(observed.journal[name], observed, model.underlay)
+            record = observed.journal[name]
+            nic = _restore(record, observed.host.links[name], observed.host.interfaces(name))
         else:
-            steps.append(ForgetNic(name, resource=model.underlay, unit=f"nic {name}"))
+            nic = iter([ForgetNic(name)])
+        steps += attributed(nic, model.underlay, f"nic {name}")
     return steps
 
 
-def _give_back(name: str, observed: Observed, resource: ResourceId | None) -> Iterator[Step]:
-    unit = f"nic {name}"
+def _return(name: str, observed: Observed) -> Iterator[Step]:
+    link = observed.router.links[name]
     old = observed.journal.get(name)
     if old is None:
-        old = record_of(observed.router.links[name], observed.router.addresses.get(name, ()), (), NicPhase.RESTORING)
+        old = record_of(link, observed.router.addresses.get(name, ()), (), NicPhase.RESTORING)
     record = replace(old, phase=NicPhase.RESTORING)
     if record != observed.journal.get(name):
-        yield SaveNic(record, resource=resource, unit=unit)
-    link = observed.router.links[name]
+        yield SaveNic(record)
     mac = record.mac or link.mac
     if mac and (link.kind in RANDOM_MAC_KINDS or mac != link.mac):
-        yield ChangeLink(Namespace.ROUTER, name, mac=mac, resource=resource, unit=unit)
-    yield MoveLink(name, Namespace.ROUTER, Namespace.HOST, resource=resource, unit=unit)
-    moved = replace(link, up=False, mac=mac, altnames=record.altnames)
-    yield from _restore_steps(record, moved, frozenset(), resource)
+        yield ChangeLink(Namespace.ROUTER, name, mac=mac)
+    yield MoveLink(name, Namespace.ROUTER, Namespace.HOST)
+    yield from _restore(record, replace(link, up=False, mac=mac, altnames=record.altnames), frozenset())
 
 
-def _make_whole(record: NicRecord, observed: Observed, resource: ResourceId | None) -> Iterator[Step]:
-    name = record.name
-    yield from _restore_steps(record, observed.host.links[name], observed.host.interfaces(name), resource)
+def _restore(record: NicRecord, link: Link, present: frozenset[IPInterface]) -> Iterator[Step]:
+    """Yield sysctls, addresses, link attributes, then routes (a gateway needs its address), then the record's removal.
 
-
-def _restore_steps(
-    record: NicRecord, link: Link, present: frozenset[IPInterface], resource: ResourceId | None
-) -> Iterator[Step]:
-    """Yield sysctls, addresses, what the link was, then routes (a gateway needs its address), then the record's end.
-
-    The sysctls come while the link is down: it must not hear a router advertisement that the host had forbidden. What
-    is refused keeps nothing back but the record's end: what was there before is not lost.
+    The sysctls come while the link is down: it must not process a router advertisement that the host had disabled. A
+    refused step holds nothing up except the record's removal, so what could not be restored is not forgotten.
     """
-    unit = f"nic {record.name}"
-    # Of a NIC whose journal was lost we only know the group that the router gave it.
+    # Of a NIC whose journal was lost only the group that the router gave it is known.
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
     up = record.up or bool(record.routes)
     change = ChangeLink(
@@ -244,18 +229,16 @@ def _restore_steps(
         mac=record.mac if record.mac and link.mac != record.mac else None,
         group=group if link.group != group else None,
         up=up if link.up != up else None,
-        resource=resource,
-        unit=unit,
     )
     if record.sysctls:
-        yield SetNicSysctls(record.name, record.sysctls, resource=resource, unit=unit, vital=False)
-    yield from _give_addresses(Namespace.HOST, record.name, record, present, resource)
+        yield SetNicSysctls(record.name, record.sysctls, vital=False)
+    yield from _restore_addresses(Namespace.HOST, record, present)
     if not change.empty:
         yield change
     for altname in record.altnames:
         if altname not in link.altnames:
-            yield AddAltname(record.name, altname, resource=resource, unit=unit, vital=False)
-    # Sorted again: an older version wrote them as the kernel dumps them.
+            yield AddAltname(record.name, altname, vital=False)
+    # Sorted again: older versions recorded routes in the kernel's order.
     for route in in_order(record.routes):
-        yield AddRoute(record.name, route, resource=resource, unit=unit, vital=False)
-    yield ForgetNic(record.name, resource=resource, unit=unit)
+        yield AddRoute(record.name, route, vital=False)
+    yield ForgetNic(record.name)

@@ -1,26 +1,30 @@
-"""The steps of a plan: typed, each one line of text, each attributed to the resource that it is for.
+"""The steps of a plan: immutable values, each attributed to the resource that it is for.
 
-Nothing here acts. A plan is a list of these; ``kernel`` carries them out for real and the tests' fake carries them out
-in memory, and both must refuse the same things. ``unit`` groups steps that make no sense without one another: when one
-of a unit fails, the rest of that unit is skipped, unless the step says otherwise.
+:mod:`.plan` puts them into order, :mod:`..converge` hands them to a kernel one by one, and :mod:`..wire.kernel` (or the
+fake of the tests) carries them out; a step does nothing by itself. ``str(step)`` is the line that ``openperouter plan``
+prints and that error messages quote.
+
+Steps that make no sense without one another share a ``unit``: when one of them fails, the rest of the unit is skipped,
+unless the failed step was not ``vital``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from config.desired import Family, IPInterface, ResourceFailure, ResourceId
 
-from .observed import LinkKind, Namespace, NicRecord, SavedRoute, Vxlan
-from .wanted import WantedLink
+from .observed import Address, Namespace, NicRecord, SavedRoute, Vxlan
+from .wanted import KernelModel, WantedLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What every operation has: whom it is for (None: a removal of what nobody wants any more) and its unit.
+    """What every step has: its resource (None: it removes what is no longer wanted) and its unit.
 
-    When a step that is not ``vital`` is refused, the rest of its unit goes on, but for a step that ``completes`` it.
+    After a step that is not ``vital`` was refused, the rest of its unit is still carried out, except for a step that
+    ``completes`` it.
     """
 
     resource: ResourceId | None = None
@@ -29,24 +33,24 @@ class Step:
 
     #: Whether it writes to the kernel, rather than to our own state.
     writes_kernel = True
-    #: Whether it says that all of its unit was done.
+    #: Whether it records that its whole unit is done.
     completes = False
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
-        raise NotImplementedError
+
+def attributed(steps: Iterable[Step], resource: ResourceId | None, unit: str = "") -> Iterator[Step]:
+    """Yield steps as steps of a resource; without ``unit``, the resource is their unit."""
+    unit = unit or str(resource)
+    for step in steps:
+        yield replace(step, resource=resource, unit=unit)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateLink(Step):
-    """Make a device, marked as ours, down. Of a veth, both ends at once, each in its own namespace (removes HAZ-1)."""
+    """Create a device, marked as ours, down. A veth gets both ends at once, each in its namespace (removes HAZ-1)."""
 
     wanted: WantedLink
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         wanted = self.wanted
         words = [f"{wanted.namespace}: create {wanted.kind} {wanted.name}"]
         if wanted.peer is not None:
@@ -54,14 +58,14 @@ class CreateLink(Step):
         if wanted.table is not None:
             words.append(f"table {wanted.table}")
         if wanted.vxlan is not None:
-            words.append(vxlan_text(wanted.vxlan))
+            words.append(_vxlan_text(wanted.vxlan))
         if wanted.mtu is not None:
             words.append(f"mtu {wanted.mtu}")
         return " ".join(words)
 
 
-def vxlan_text(vxlan: Vxlan) -> str:
-    """Return a VXLAN's attributes in iproute2's words."""
+def _vxlan_text(vxlan: Vxlan) -> str:
+    """Return a VXLAN's attributes in iproute2's syntax."""
     learning = "learning" if vxlan.learning else "nolearning"
     return f"id {vxlan.vni} dev {vxlan.lower} local {vxlan.local} dstport {vxlan.port} {learning}"
 
@@ -80,187 +84,142 @@ class ChangeLink(Step):
     alias: str | None = None
     up: bool | None = None
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
-        words = [f"{self.namespace}: set {self.name}"]
-        if self.master is not None:
-            words.append(f"master {self.master}" if self.master else "nomaster")
-        if self.mtu is not None:
-            words.append(f"mtu {self.mtu}")
-        if self.mac is not None:
-            words.append(f"address {self.mac}")
-        if self.group is not None:
-            words.append(f"group {self.group}")
-        if self.neigh_suppress is not None:
-            words.append(f"neigh_suppress {'on' if self.neigh_suppress else 'off'}")
-        if self.alias is not None:
-            words.append(f"alias {self.alias!r}")
-        if self.up is not None:
-            words.append("up" if self.up else "down")
-        return " ".join(words)
+    def __str__(self) -> str:
+        return " ".join((f"{self.namespace}: set {self.name}", *self._changes()))
 
     @property
     def empty(self) -> bool:
         """Whether nothing would change."""
-        values = (self.master, self.mtu, self.mac, self.group, self.neigh_suppress, self.alias, self.up)
-        return all(value is None for value in values)
+        return not any(self._changes())
+
+    def _changes(self) -> Iterator[str]:
+        """Yield each change in iproute2's syntax."""
+        if self.master is not None:
+            yield f"master {self.master}" if self.master else "nomaster"
+        for name, value in (("mtu", self.mtu), ("address", self.mac), ("group", self.group)):
+            if value is not None:
+                yield f"{name} {value}"
+        if self.neigh_suppress is not None:
+            yield f"neigh_suppress {'on' if self.neigh_suppress else 'off'}"
+        if self.alias is not None:
+            yield f"alias {self.alias!r}"
+        if self.up is not None:
+            yield "up" if self.up else "down"
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteLinks(Step):
-    """Delete devices of ours. Those that are already gone do not count as an error; ``batch`` deletes by link group."""
+    """Delete devices of ours. A device that is already gone is no error; ``batch`` deletes by link group."""
 
     namespace: Namespace
     names: tuple[str, ...]
     batch: bool = True
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{self.namespace}: delete {' '.join(self.names)}"
 
 
 @dataclass(frozen=True, slots=True)
-class DisableAddressGeneration(Step):
-    """Set addr_gen_mode none (1) on a device in the router, so that it makes no IPv6 link-local address."""
-
-    name: str
-
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
-        return f"{Namespace.ROUTER}: sysctl net.ipv6.conf.{self.name}.addr_gen_mode=1"
-
-
-@dataclass(frozen=True, slots=True)
 class SetSysctl(Step):
-    """Write one sysctl in the router's namespace; the key has dots."""
+    """Write one sysctl in the router's namespace. The key has dots, so no device in it may have one in its name."""
 
     key: str
     value: str
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{Namespace.ROUTER}: sysctl {self.key}={self.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddAddress(Step):
-    """Put an address on a device; one that is there already is fine. ``marked`` says that we own it.
-
-    The others are those of :class:`Address`: no broadcast means the usual one, no label the device's name.
-    """
+    """Add an address to a device, with our mark if it is ours. An address that is already there is no error."""
 
     namespace: Namespace
     link: str
-    interface: IPInterface
-    marked: bool = True
-    flags: int = 0
-    scope: int = 0
-    peer: str = ""
-    broadcast: str | None = None
-    label: str = ""
+    address: Address
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
-        peer = f" peer {self.peer}" if self.peer else ""
-        return f"{self.namespace}: add address {self.interface}{peer} to {self.link}"
+    def __str__(self) -> str:
+        peer = f" peer {self.address.peer}" if self.address.peer else ""
+        return f"{self.namespace}: add address {self.address.interface}{peer} to {self.link}"
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveAddress(Step):
-    """Take an address off a device; one that is gone already is fine."""
+    """Remove an address from a device. An address that is already gone is no error."""
 
     namespace: Namespace
     link: str
     interface: IPInterface
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{self.namespace}: remove address {self.interface} from {self.link}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddUnreachable(Step):
-    """Give a VRF's table its last word, so that a lookup never falls through to the underlay (HAZ-2)."""
+    """Add an unreachable default to a VRF's table, so that a lookup never falls through to the underlay (HAZ-2)."""
 
     family: Family
     table: int
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{Namespace.ROUTER}: add {self.family} unreachable default to table {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveUnreachable(Step):
-    """Take our unreachable default out of a table whose VRF is gone."""
+    """Remove our unreachable default from a table whose VRF is gone."""
 
     family: Family
     table: int
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{Namespace.ROUTER}: remove {self.family} unreachable default from table {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveLink(Step):
-    """Move a NIC to the other namespace. The kernel takes its addresses and routes away: the journal has them."""
+    """Move a NIC to the other namespace. The kernel drops its addresses and routes: the journal has them."""
 
     name: str
     source: Namespace
     target: Namespace
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{self.source}: move {self.name} to {self.target}"
 
 
 @dataclass(frozen=True, slots=True)
 class SetNicSysctls(Step):
-    """Give a NIC in the host its own sysctls back; each that can be is written, whatever becomes of the others."""
+    """Restore a NIC's own sysctls in the host. Each one is written, even if others are refused."""
 
     link: str
     sysctls: tuple[tuple[str, str], ...]
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{Namespace.HOST}: sysctls of {self.link}: {' '.join(f'{key}={value}' for key, value in self.sysctls)}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddRoute(Step):
-    """Put a journalled route of a NIC back into the host; one that is there already is fine."""
+    """Restore a journalled route of a NIC in the host. A route that is already there is no error."""
 
     link: str
     route: SavedRoute
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         via = f" via {self.route.gateway}" if self.route.gateway else ""
         return f"{Namespace.HOST}: add route {self.route.destination}{via} dev {self.link} table {self.route.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddAltname(Step):
-    """Give a NIC in the host an alternative name back."""
+    """Restore an alternative name of a NIC in the host."""
 
     link: str
     altname: str
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"{Namespace.HOST}: add altname {self.altname} to {self.link}"
 
 
@@ -271,24 +230,20 @@ class SaveNic(Step):
     record: NicRecord
     writes_kernel = False
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         record = self.record
         return f"journal: {record.name} {record.phase}, {len(record.addresses)} addresses, {len(record.routes)} routes"
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetNic(Step):
-    """Drop a NIC's record: the host has it back whole."""
+    """Drop a NIC's record: everything in it is restored."""
 
     name: str
     writes_kernel = False
     completes = True
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
+    def __str__(self) -> str:
         return f"journal: forget {self.name}"
 
 
@@ -299,31 +254,22 @@ class SaveTables(Step):
     tables: Mapping[str, int]
     writes_kernel = False
 
-    @property
-    def text(self) -> str:
-        """Return the step in one line."""
-        return (
-            f"state: VRF tables {', '.join(f'{vrf}={table}' for vrf, table in sorted(self.tables.items())) or 'none'}"
-        )
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{vrf}={table}" for vrf, table in sorted(self.tables.items()))
+        return f"state: VRF tables {pairs or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, in order, and what cannot be done and why."""
+    """What to do, in order; what cannot be done, and why; and the model that both come from."""
 
     steps: tuple[Step, ...] = ()
-    failures: tuple[ResourceFailure, ...] = field(default=())
+    failures: tuple[ResourceFailure, ...] = ()
+    model: KernelModel = field(default_factory=KernelModel)
 
     @property
     def text(self) -> str:
         """Return all steps and failures, one a line."""
-        lines = [step.text if step.resource is None else f"{step.text}  # {step.resource}" for step in self.steps]
+        lines = [str(step) if step.resource is None else f"{step}  # {step.resource}" for step in self.steps]
         lines += [f"cannot: {failure.resource}: {failure.message}" for failure in self.failures]
         return "\n".join(lines) if lines else "nothing to do"
-
-
-def veth_ends(wanted: WantedLink) -> tuple[str, str] | None:
-    """Return a veth's host and router end, or None for anything else or for the router's own entry."""
-    if wanted.kind is not LinkKind.VETH or wanted.peer is None:
-        return None
-    return wanted.name, wanted.peer

@@ -1,7 +1,7 @@
-"""Which routing table each VRF has: the same on every start, and never somebody else's.
+"""Which routing table each VRF has: the same after every start, and never a table in foreign use.
 
-An existing VRF keeps its table (FRR and the kernel know it by that), then the persisted number counts, then ten million
-plus the VNI: far above what people write by hand, and above the local, main and default tables (253-255).
+An existing VRF keeps its table, by which FRR and the kernel identify it; then the persisted number counts; then ten
+million plus the VNI, far above tables that are configured manually and above local, main and default (253-255).
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from collections.abc import Mapping
 from config.desired import DesiredState
 
 from .observed import LinkKind, Observed
+from .wanted import vrf_owners
 
 TABLE_BASE = 10_000_000
-#: One whole VNI space further, when a natural number is taken: never another VNI's natural number.
+#: One whole VNI space: when a VNI's number is taken, the next one to try is no other VNI's first choice.
 TABLE_STRIDE = 1 << 24
 #: linux/rtnetlink.h: unspec, compat, default, main, local.
 RESERVED_TABLES = frozenset({0, 252, 253, 254, 255})
-#: Numbers tried for one VRF; each is taken only by a foreign VRF or foreign routes.
-TRIES = 8
 
 
-def natural_tables(vni: int) -> tuple[int, ...]:
-    """Return the numbers tried for a VNI's VRF, best first."""
-    return tuple(TABLE_BASE + vni + TABLE_STRIDE * turn for turn in range(TRIES))
+def _tables(vni: int) -> range:
+    """Return the numbers to try for a VNI's VRF, best first; one is taken only by a foreign VRF or foreign routes."""
+    return range(TABLE_BASE + vni, 1 << 32, TABLE_STRIDE)
 
 
 def candidate_tables(desired: DesiredState, persisted: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the tables whose use by others must be known before a VRF of this state can be made."""
+    """Return the tables whose foreign use must be known before a VRF of this state can be created."""
     candidates: list[int] = []
     for vrf, vni in _first_vnis(desired).items():
-        candidates.append(persisted.get(vrf, 0) or natural_tables(vni)[0])
-        candidates.append(natural_tables(vni)[1])
+        candidates += [persisted.get(vrf, 0) or _tables(vni)[0], _tables(vni)[1]]
     return tuple(dict.fromkeys(candidates))
 
 
@@ -44,8 +42,8 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
         if link.kind == LinkKind.VRF and link.table is not None
     }
     tables = {vrf: table for vrf, table in existing.items() if vrf in vnis and observed.router.links[vrf].ours}
-    # A VRF of ours that nobody wants any more is deleted before any is made, so its table is free; were it not, the
-    # outcome would depend on where an earlier run was interrupted.
+    # A VRF of ours that is no longer wanted is deleted before any is created, so its table is free; otherwise the
+    # result would depend on where an earlier run was interrupted.
     staying = {table for name, table in existing.items() if name in vnis or not observed.router.links[name].ours}
     taken = set(RESERVED_TABLES) | set(observed.busy_tables) | staying
     for vrf in vnis:
@@ -55,19 +53,10 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
             taken.add(table)
     for vrf, vni in vnis.items():
         if vrf not in tables:
-            tables[vrf] = next(table for table in (*natural_tables(vni), *_beyond(vni)) if table not in taken)
+            tables[vrf] = next(table for table in _tables(vni) if table not in taken)
             taken.add(tables[vrf])
     return tables
 
 
-def _beyond(vni: int) -> range:
-    """Return what is left after the natural numbers: in practice never looked at."""
-    return range(TABLE_BASE + vni + TABLE_STRIDE * TRIES, 1 << 32, TABLE_STRIDE)
-
-
 def _first_vnis(desired: DesiredState) -> dict[str, int]:
-    vnis: dict[str, int] = {}
-    if desired.underlay is not None:
-        for l3vni in desired.l3vnis:
-            vnis.setdefault(l3vni.vrf, l3vni.vni)
-    return vnis
+    return {} if desired.underlay is None else {vrf: owner.vni for vrf, owner in vrf_owners(desired).items()}

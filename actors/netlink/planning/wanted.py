@@ -1,13 +1,15 @@
-"""What the kernel should look like for a desired state: pure, complete, in creation order.
+"""What a desired state means for the kernel: every device, address and sysctl, in creation order. Pure.
 
-Promises the names, attributes and order of reference 4.1-4.9 and improves where upstream's habits hurt: the MTU takes
-off 70 when the VTEP is IPv6, VRF tables are given in, and each object carries the resource that asked for it.
+:func:`kernel_model` expands each L3VNI, L2VNI and passthrough into the devices of reference 4.1-4.9, each with the
+resource that it belongs to, and says which resources depend on which. :mod:`.plan` compares the result with what
+exists. It deviates from upstream in two points: the overhead is 70 bytes when the VTEP is IPv6, and VRF tables are
+assigned by :mod:`.vrf_tables`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from config.desired import (
     DesiredL2VNI,
@@ -19,9 +21,11 @@ from config.desired import (
     HostMasterKind,
     IPAddress,
     IPInterface,
+    ResourceFailure,
     ResourceId,
+    SessionAddresses,
 )
-from config.problems import Origin
+from config.problems import Origin, Reason
 
 from .observed import (
     PASSTHROUGH_HOST,
@@ -30,7 +34,6 @@ from .observed import (
     Namespace,
     Vxlan,
     gateway_mac,
-    host_bridge,
     host_veth,
     router_bridge,
     router_veth,
@@ -56,10 +59,9 @@ ROUTER_SYSCTLS = (
 
 @dataclass(frozen=True, slots=True)
 class WantedLink:
-    """One device that should exist, up. None leaves an attribute to the kernel; ``master`` empty means: of nobody.
+    """One device that should exist, up. None leaves an attribute to the kernel; ``master`` empty means no master.
 
-    ``master`` None leaves the device to whoever attaches it somewhere: only what we have attached ourselves is undone.
-
+    ``master`` None leaves it to the host where the device is attached: only an attachment of our own is undone.
     ``addresses`` None leaves them alone. ``peer`` is set on a veth's host end and names the end in the router.
     """
 
@@ -80,25 +82,28 @@ class WantedLink:
 
 @dataclass(frozen=True, slots=True)
 class KernelModel:
-    """Everything wanted. ``parents`` says which resources a resource's devices hang on; ``external_bridges``
-    must exist in the host; ``underlay`` None means that nothing of ours should be left and the NICs belong to
-    the host; ``needs_address``: no neighbour can be found without an address on a NIC."""
+    """Everything that is wanted.
+
+    ``underlay`` None means that nothing of ours should remain and the NICs belong to the host. ``parents`` has the
+    resource that creates a resource's VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges``
+    must exist in the host. With ``needs_address`` no neighbour is reachable without an address on a NIC.
+    """
 
     underlay: ResourceId | None = None
     nics: tuple[str, ...] = ()
     loopback: tuple[IPInterface, ...] = ()
     links: tuple[WantedLink, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
-    parents: Mapping[ResourceId, tuple[ResourceId, ...]] = field(default_factory=dict)
+    parents: Mapping[ResourceId, ResourceId] = field(default_factory=dict)
     orphans: Mapping[ResourceId, str] = field(default_factory=dict)
     external_bridges: Mapping[ResourceId, str] = field(default_factory=dict)
     origins: Mapping[ResourceId, Origin] = field(default_factory=dict)
     mtu: int | None = None
     needs_address: bool = False
 
-    def wants(self, namespace: Namespace, name: str) -> bool:
-        """Whether a device of that name is wanted there."""
-        return any(link.namespace is namespace and link.name == name for link in self.links)
+    def failure(self, resource: ResourceId, reason: Reason, message: str) -> ResourceFailure:
+        """Return a resource's failure, with the place where the resource was written."""
+        return ResourceFailure(resource, reason, message, self.origins.get(resource, Origin()))
 
 
 def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | None) -> KernelModel:
@@ -112,7 +117,7 @@ def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | No
     vrfs = vrf_owners(desired)
     links: list[WantedLink] = []
     for l3vni in desired.l3vnis:
-        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] == l3vni.resource))
+        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] is l3vni))
     for l2vni in desired.l2vnis:
         links.extend(_l2vni_links(l2vni, mtu))
     if desired.passthrough is not None:
@@ -141,28 +146,28 @@ def _needs_address(underlay: DesiredUnderlay) -> bool:
     return bool(kinds) and EndpointKind.INTERFACE not in kinds
 
 
-def vrf_owners(desired: DesiredState) -> dict[str, ResourceId]:
-    """Return each wanted VRF with the resource that makes it: the first L3VNI in it."""
-    owners: dict[str, ResourceId] = {}
+def vrf_owners(desired: DesiredState) -> dict[str, DesiredL3VNI]:
+    """Return each wanted VRF with the L3VNI that creates it: the first in it."""
+    owners: dict[str, DesiredL3VNI] = {}
     for l3vni in desired.l3vnis:
-        owners.setdefault(l3vni.vrf, l3vni.resource)
+        owners.setdefault(l3vni.vrf, l3vni)
     return owners
 
 
 def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
-    """Return the MTU of a VNI's veth, or None when it stays as it is: unknown underlay, or a result at the floor."""
+    """Return the MTU of a VNI's veth, or None to leave it alone: no underlay MTU, or a result at the floor."""
     if underlay_mtu is None:
         return None
     mtu = underlay_mtu - (OVERHEAD_IPV4 if vtep.version == 4 else OVERHEAD_IPV6)
     return mtu if mtu > MTU_FLOOR else None
 
 
-def _parents(desired: DesiredState, vrfs: Mapping[str, ResourceId]) -> dict[ResourceId, tuple[ResourceId, ...]]:
+def _parents(desired: DesiredState, vrfs: Mapping[str, DesiredL3VNI]) -> dict[ResourceId, ResourceId]:
     members: list[DesiredL3VNI | DesiredL2VNI] = [*desired.l3vnis, *desired.l2vnis]
     return {
-        member.resource: (vrfs[member.vrf],)
+        member.resource: vrfs[member.vrf].resource
         for member in members
-        if member.vrf is not None and member.vrf in vrfs and vrfs[member.vrf] != member.resource
+        if member.vrf is not None and member.vrf in vrfs and vrfs[member.vrf] is not member
     }
 
 
@@ -197,6 +202,23 @@ def _segment(
     )
 
 
+def _veth(
+    resource: ResourceId,
+    host: str,
+    router: str,
+    *,
+    mtu: int | None = None,
+    host_master: str | None = None,
+    router_master: str | None = "",
+    pairs: tuple[SessionAddresses, ...] = (),
+) -> Iterator[WantedLink]:
+    """Yield both ends of a veth, with their addresses."""
+    veth = WantedLink(Namespace.ROUTER, router, LinkKind.VETH, resource, mtu=mtu)
+    outside, inside = tuple(pair.host for pair in pairs), tuple(pair.router for pair in pairs)
+    yield replace(veth, namespace=Namespace.HOST, name=host, peer=router, master=host_master, addresses=outside)
+    yield replace(veth, master=router_master, addresses=inside)
+
+
 def _l3vni_links(
     vni: DesiredL3VNI, tables: Mapping[str, int], mtu: int | None, *, owns_vrf: bool
 ) -> Iterator[WantedLink]:
@@ -204,54 +226,33 @@ def _l3vni_links(
         yield WantedLink(Namespace.ROUTER, vni.vrf, LinkKind.VRF, vni.resource, table=tables[vni.vrf])
     yield from _segment(vni, addr_gen_none=True, mac=None, addresses=())
     if vni.session is not None:
-        pairs = vni.session.addresses
-        host, router, size = host_veth(vni.vni), router_veth(vni.vni), veth_mtu(mtu, vni.vtep)
-        inside, outside = tuple(pair.router for pair in pairs), tuple(pair.host for pair in pairs)
-        yield WantedLink(
-            Namespace.HOST, host, LinkKind.VETH, vni.resource, master=None, peer=router, mtu=size, addresses=outside
-        )
-        yield WantedLink(
-            Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=vni.vrf, mtu=size, addresses=inside
+        yield from _veth(
+            vni.resource,
+            host_veth(vni.vni),
+            router_veth(vni.vni),
+            mtu=veth_mtu(mtu, vni.vtep),
+            router_master=vni.vrf,
+            pairs=vni.session.addresses,
         )
 
 
 def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     gateway = gateway_mac(vni.vni) if vni.gateways else None
     yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
-    host, router = host_veth(vni.vni), router_veth(vni.vni)
-    master: str | None = None
-    if vni.host_master is HostMasterKind.MANAGED_BRIDGE:
-        master = host_bridge(vni.vni)
-        yield WantedLink(Namespace.HOST, master, LinkKind.BRIDGE, vni.resource)
-    elif vni.host_master is HostMasterKind.EXTERNAL_BRIDGE:
-        master = vni.bridge
-    size = veth_mtu(mtu, vni.vtep)
-    # No addresses of ours on either end, but those of an L3VNI that had this number before must go.
-    yield WantedLink(
-        Namespace.HOST, host, LinkKind.VETH, vni.resource, master=master, peer=router, mtu=size, addresses=()
-    )
-    yield WantedLink(
-        Namespace.ROUTER, router, LinkKind.VETH, vni.resource, master=router_bridge(vni.vni), mtu=size, addresses=()
+    if vni.host_master is HostMasterKind.MANAGED_BRIDGE and vni.bridge is not None:
+        yield WantedLink(Namespace.HOST, vni.bridge, LinkKind.BRIDGE, vni.resource)
+    # No addresses of ours on either end: those of an L3VNI that had this number before must go.
+    yield from _veth(
+        vni.resource,
+        host_veth(vni.vni),
+        router_veth(vni.vni),
+        mtu=veth_mtu(mtu, vni.vtep),
+        host_master=vni.bridge,
+        router_master=router_bridge(vni.vni),
     )
 
 
 def _passthrough_links(passthrough: DesiredPassthrough) -> Iterator[WantedLink]:
-    """Yield the plain veth; its MTU is left as it is (reference 4.9)."""
+    """Yield the plain veth, whose MTU is left alone (reference 4.9)."""
     pairs = passthrough.session.addresses
-    resource = passthrough.resource
-    yield WantedLink(
-        Namespace.HOST,
-        PASSTHROUGH_HOST,
-        LinkKind.VETH,
-        resource,
-        master=None,
-        peer=PASSTHROUGH_ROUTER,
-        addresses=tuple(pair.host for pair in pairs),
-    )
-    yield WantedLink(
-        Namespace.ROUTER,
-        PASSTHROUGH_ROUTER,
-        LinkKind.VETH,
-        resource,
-        addresses=tuple(pair.router for pair in pairs),
-    )
+    yield from _veth(passthrough.resource, PASSTHROUGH_HOST, PASSTHROUGH_ROUTER, pairs=pairs)

@@ -43,12 +43,8 @@ def _address(message: Any, names: Mapping[int, str]) -> Address:
     )
 
 
-def add_address(
-    socket: RouteSocket,
-    index: int,
-    address: Address,
-) -> None:
-    """Put an address on a link; one that is ours gets our mark."""
+def add_address(socket: RouteSocket, index: int, address: Address) -> None:
+    """Add an address to a link, with our mark if it is ours."""
     message = _message(index, address.interface, address.peer)
     message["scope"] = address.scope
     broadcast = address.broadcast
@@ -65,7 +61,7 @@ def add_address(
 
 
 def remove_address(socket: RouteSocket, index: int, interface: IPInterface) -> None:
-    """Take an address off a link."""
+    """Remove an address from a link."""
     socket.request(_message(index, interface), RTM_DELADDR, REQUEST)
 
 

@@ -1,64 +1,52 @@
-"""The kernel behind one small interface: read everything, carry out one step.
+"""The kernel behind one small interface: observe everything, carry out one step.
 
-Planning, the loop and the tests know only :class:`Kernel`. :class:`LinuxKernel` is the real one; the tests' fake
-passes the same contract tests. All of it blocks, so the actor calls it in a thread, and one call at a time.
+:class:`LinuxKernel` reads both namespaces and our state files into an :class:`Observed` and turns each step of a plan
+into netlink requests, sysctl writes or a write to a state file. Passes depend on the protocol :class:`Kernel` only; the
+tests' fake passes the same contract tests. Everything blocks, so the actor calls it in a thread, one call at a time.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..planning.observed import CONDEMNED_GROUP, OWNED_GROUP, Address, LinkKind, Namespace, Observed, SavedRoute, Wish
-from ..planning.steps import (
-    AddAddress,
-    AddAltname,
-    AddRoute,
-    AddUnreachable,
-    ChangeLink,
-    CreateLink,
-    DeleteLinks,
-    DisableAddressGeneration,
-    ForgetNic,
-    MoveLink,
-    RemoveAddress,
-    RemoveUnreachable,
-    SaveNic,
-    SaveTables,
-    SetNicSysctls,
-    SetSysctl,
-    Step,
-)
+from config.desired import DesiredState
+
+from ..planning import steps
+from ..planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
+from ..planning.vrf_tables import candidate_tables
 from ..planning.wanted import ROUTER_SYSCTLS, WantedLink
 from ..state_files import StateFiles
 from . import addresses, links, routes
-from .namespace_socket import NamespaceEnd
-from .namespace_thread import NamespaceMissing
+from .namespace import NamespaceHandle, NamespaceMissing
 from .nic_sysctls import path_of
 from .socket import KernelRefusal
 
-#: The process's own namespace, as a file to hand to the kernel; of the thread group's leader, which never leaves it.
+#: The process's own namespace, as a file for the kernel: that of the thread group's leader, which never leaves it.
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 
 
 class Kernel(Protocol):
-    """What planning is done against and steps are done to."""
+    """What plans are made from, and what their steps are applied to."""
 
-    def observe(self, wish: Wish) -> Observed:
-        """Read both namespaces and our state files. NamespaceMissing when the router's is not there."""
+    def observe(self, desired: DesiredState | None = None) -> Observed:
+        """Read both namespaces and our state files, with what planning for ``desired`` needs besides.
 
-    def apply(self, step: Step) -> None:
-        """Carry one step out; KernelRefusal when it cannot be done. Doing it again is harmless."""
+        NamespaceMissing when the router's namespace does not exist.
+        """
+
+    def apply(self, step: steps.Step) -> None:
+        """Carry one step out; KernelRefusal when the kernel refuses it. Repeating a step is harmless."""
 
 
 @contextmanager
-def tolerating(*numbers: int) -> Any:
-    """Take these errors for success: the kernel already is as the step wants it."""
+def tolerating(*numbers: int) -> Iterator[None]:
+    """Treat these errors as success: the kernel already is as the step wants it."""
     try:
         yield
     except KernelRefusal as refusal:
@@ -72,25 +60,24 @@ class LinuxKernel:
     def __init__(self, router: Path, state: StateFiles) -> None:
         self._path = router
         self._state = state
-        self._host = NamespaceEnd("host", None)
-        self._router: NamespaceEnd | None = None
-        self._handlers: dict[type[Step], Callable[[Any], None]] = {
-            CreateLink: self._create,
-            ChangeLink: self._change,
-            DeleteLinks: self._delete,
-            DisableAddressGeneration: self._disable_address_generation,
-            SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
-            AddAddress: self._add_address,
-            RemoveAddress: self._remove_address,
-            AddUnreachable: self._add_unreachable,
-            RemoveUnreachable: self._remove_unreachable,
-            MoveLink: self._move,
-            SetNicSysctls: self._set_nic_sysctls,
-            AddRoute: self._add_route,
-            AddAltname: self._add_altname,
-            SaveNic: lambda step: state.save_nic(step.record),
-            ForgetNic: lambda step: state.forget_nic(step.name),
-            SaveTables: lambda step: state.save_tables(step.tables),
+        self._host = NamespaceHandle("host", None)
+        self._router: NamespaceHandle | None = None
+        self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
+            steps.CreateLink: self._create,
+            steps.ChangeLink: self._change,
+            steps.DeleteLinks: self._delete,
+            steps.SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
+            steps.AddAddress: self._add_address,
+            steps.RemoveAddress: self._remove_address,
+            steps.AddUnreachable: self._add_unreachable,
+            steps.RemoveUnreachable: self._remove_unreachable,
+            steps.MoveLink: self._move,
+            steps.SetNicSysctls: self._set_nic_sysctls,
+            steps.AddRoute: self._add_route,
+            steps.AddAltname: self._add_altname,
+            steps.SaveNic: lambda step: state.save_nic(step.record),
+            steps.ForgetNic: lambda step: state.forget_nic(step.name),
+            steps.SaveTables: lambda step: state.save_tables(step.tables),
         }
 
     def close(self) -> None:
@@ -99,13 +86,13 @@ class LinuxKernel:
         self._host.close()
 
     def release_router(self) -> None:
-        """Let go of the router's namespace; the next call opens it again."""
+        """Close the router's namespace; the next call opens it again."""
         router, self._router = self._router, None
         if router is not None:
             router.close()
 
     def router_is_current(self) -> bool:
-        """Say whether the namespace that we hold, if any, is the one that the name leads to now."""
+        """Return whether the open namespace, if any, still is the one of that name."""
         if self._router is None:
             return True
         try:
@@ -115,165 +102,127 @@ class LinuxKernel:
         return (status.st_dev, status.st_ino) == self._router.identity
 
     @property
-    def router(self) -> NamespaceEnd:
-        """Our end of the router's namespace, opened again when it was replaced."""
+    def router(self) -> NamespaceHandle:
+        """The router's namespace, opened again when it was replaced."""
         if not self.router_is_current():
             self.release_router()
         if self._router is None:
-            self._router = NamespaceEnd("router", self._path)
+            self._router = NamespaceHandle("router", self._path)
         return self._router
 
-    def _end(self, namespace: Namespace) -> NamespaceEnd:
+    def _handle(self, namespace: Namespace) -> NamespaceHandle:
         return self._host if namespace is Namespace.HOST else self.router
 
-    def persisted_tables(self) -> dict[str, int]:
-        """Return the persisted VRF tables, which decide what to observe."""
-        return self._state.tables()
-
-    def observe(self, wish: Wish) -> Observed:
+    def observe(self, desired: DesiredState | None = None) -> Observed:
         """Read both namespaces and our state files."""
-        router_end = self.router
-        router, host = router_end.view(), self._host.view()
-        coming = [name for name in wish.nics if name in host.links and name not in router.links]
+        router_handle = self.router
+        router, host = router_handle.view(), self._host.view()
+        tables = self._state.tables()
+        underlay = None if desired is None else desired.underlay
+        coming = [
+            name
+            for name in (underlay.interfaces if underlay else ())
+            if name in host.links and name not in router.links
+        ]
         nic_routes: dict[str, tuple[SavedRoute, ...]] = {
             name: self._host.call(partial(routes.routes_via, index=host.links[name].index)) for name in coming
         }
-        probed = [table for table in wish.tables if table not in {link.table for link in router.links.values()}]
-        busy = [table for table in probed if router_end.call(partial(routes.is_busy, table=table))]
+        candidates = set(() if desired is None else candidate_tables(desired, tables))
+        probed = candidates - {link.table for link in router.links.values()}
+        busy = [table for table in probed if router_handle.call(partial(routes.is_busy, table=table))]
         return Observed(
             host=host,
             router=router,
-            sysctls={key: router_end.read_sysctl(key) for key, _, _ in ROUTER_SYSCTLS},
-            unreachable=router_end.call(routes.unreachable_tables),
+            sysctls={key: router_handle.read_sysctl(key) for key, _, _ in ROUTER_SYSCTLS},
+            unreachable=router_handle.call(routes.unreachable_tables),
             busy_tables=frozenset(busy),
-            tables=self._state.tables(),
+            tables=tables,
             journal=self._state.journal(),
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
         )
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
         self._handlers[type(step)](step)
 
-    def _create(self, step: CreateLink) -> None:
+    def _create(self, step: steps.CreateLink) -> None:
         wanted = step.wanted
-        end = self._end(wanted.namespace)
-        end.forget(wanted.name)
+        handle = self._handle(wanted.namespace)
+        handle.forget(wanted.name)
         if wanted.kind is LinkKind.VETH:
             self._create_veth(wanted)
             return
-        data: Any = ()
-        if wanted.table is not None:
-            data = links.vrf_data(wanted.table)
-        elif wanted.vxlan is not None:
-            data = links.vxlan_data(wanted.vxlan, end.index(wanted.vxlan.lower))
-        end.call(
-            lambda socket: links.create_link(
-                socket, wanted.name, wanted.kind, group=OWNED_GROUP, data=data, mtu=wanted.mtu
-            )
-        )
+        lower = 0 if wanted.vxlan is None else handle.index(wanted.vxlan.lower)
+        handle.call(partial(links.create_link, wanted=wanted, lower=lower))
 
     def _create_veth(self, wanted: WantedLink) -> None:
         if wanted.peer is None:
             raise KernelRefusal(errno.EINVAL, f"{wanted.name}: a veth is created from its host end")
-        peer = wanted.peer
-        self.router.forget(peer)
-        descriptor = self._open(Namespace.ROUTER)
+        self.router.forget(wanted.peer)
+        with self._descriptor(Namespace.ROUTER) as descriptor:
+            self._host.call(partial(links.create_link, wanted=wanted, peer_namespace=descriptor))
+
+    @contextmanager
+    def _descriptor(self, namespace: Namespace) -> Iterator[int]:
+        """Give a descriptor of a namespace; the router's must be the namespace that is open."""
+        identity = None if namespace is Namespace.HOST else self.router.identity
+        descriptor = os.open(OWN_NAMESPACE if identity is None else self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._host.call(
-                lambda socket: links.create_veth(
-                    socket, wanted.name, peer, peer_namespace=descriptor, group=OWNED_GROUP, mtu=wanted.mtu
-                )
-            )
+            status = os.fstat(descriptor)
+            if identity not in (None, (status.st_dev, status.st_ino)):
+                raise NamespaceMissing(f"netns {self._path.name} was replaced in the meantime")
+            yield descriptor
         finally:
             os.close(descriptor)
 
-    def _open(self, namespace: Namespace) -> int:
-        """Return a new file descriptor of a namespace; the router's is checked to be the one that we hold."""
-        if namespace is Namespace.HOST:
-            return os.open(OWN_NAMESPACE, os.O_RDONLY | os.O_CLOEXEC)
-        identity = self.router.identity
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) != identity:
-            os.close(descriptor)
-            raise NamespaceMissing(f"netns {self._path.name} was replaced meanwhile")
-        return descriptor
+    def _change(self, step: steps.ChangeLink) -> None:
+        handle = self._handle(step.namespace)
+        master = None if step.master is None else (handle.index(step.master) if step.master else 0)
+        handle.call(partial(links.change_link, change=step, master=master))
 
-    def _change(self, step: ChangeLink) -> None:
-        end = self._end(step.namespace)
-        master = None if step.master is None else (end.index(step.master) if step.master else 0)
-        end.call(
-            lambda socket: links.change_link(
-                socket,
-                step.name,
-                master=master,
-                mtu=step.mtu,
-                mac=step.mac,
-                group=step.group,
-                neigh_suppress=step.neigh_suppress,
-                alias=step.alias,
-                up=step.up,
-            )
-        )
-
-    def _delete(self, step: DeleteLinks) -> None:
-        end = self._end(step.namespace)
+    def _delete(self, step: steps.DeleteLinks) -> None:
+        handle = self._handle(step.namespace)
         for name in step.names:
-            end.forget(name)
+            handle.forget(name)
+            condemned = steps.ChangeLink(step.namespace, name, group=CONDEMNED_GROUP)
             with tolerating(errno.ENODEV):
                 if step.batch:
-                    end.call(partial(links.change_link, name=name, group=CONDEMNED_GROUP))
+                    handle.call(partial(links.change_link, change=condemned))
                 else:
-                    end.call(partial(links.delete_link, name=name))
+                    handle.call(partial(links.delete_link, name=name))
         if step.batch:
             with tolerating(errno.ENODEV):
-                end.call(partial(links.delete_group, group=CONDEMNED_GROUP))
+                handle.call(partial(links.delete_group, group=CONDEMNED_GROUP))
 
-    def _disable_address_generation(self, step: DisableAddressGeneration) -> None:
-        self.router.write_sysctl(f"net/ipv6/conf/{step.name}/addr_gen_mode", str(links.ADDR_GEN_NONE))
-
-    def _add_address(self, step: AddAddress) -> None:
-        end = self._end(step.namespace)
-        index = end.index(step.link)
-        address = Address(
-            step.interface,
-            flags=step.flags,
-            scope=step.scope,
-            ours=step.marked,
-            peer=step.peer,
-            broadcast=step.broadcast,
-            label=step.label,
-        )
+    def _add_address(self, step: steps.AddAddress) -> None:
+        handle = self._handle(step.namespace)
+        index = handle.index(step.link)
         with tolerating(errno.EEXIST):
-            end.call(partial(addresses.add_address, index=index, address=address))
+            handle.call(partial(addresses.add_address, index=index, address=step.address))
 
-    def _remove_address(self, step: RemoveAddress) -> None:
-        end = self._end(step.namespace)
-        index = end.index(step.link)
+    def _remove_address(self, step: steps.RemoveAddress) -> None:
+        handle = self._handle(step.namespace)
+        index = handle.index(step.link)
         with tolerating(errno.EADDRNOTAVAIL):
-            end.call(partial(addresses.remove_address, index=index, interface=step.interface))
+            handle.call(partial(addresses.remove_address, index=index, interface=step.interface))
 
-    def _add_unreachable(self, step: AddUnreachable) -> None:
+    def _add_unreachable(self, step: steps.AddUnreachable) -> None:
         with tolerating(errno.EEXIST):
             self.router.call(partial(routes.add_unreachable, family=step.family, table=step.table))
 
-    def _remove_unreachable(self, step: RemoveUnreachable) -> None:
+    def _remove_unreachable(self, step: steps.RemoveUnreachable) -> None:
         with tolerating(errno.ESRCH, errno.ENOENT):
             self.router.call(partial(routes.remove_unreachable, family=step.family, table=step.table))
 
-    def _move(self, step: MoveLink) -> None:
-        end = self._end(step.source)
+    def _move(self, step: steps.MoveLink) -> None:
+        handle = self._handle(step.source)
         self.router.forget(step.name)
         self._host.forget(step.name)
-        descriptor = self._open(step.target)
-        try:
-            end.call(partial(links.move_link, name=step.name, namespace=descriptor))
-        finally:
-            os.close(descriptor)
+        with self._descriptor(step.target) as descriptor:
+            handle.call(partial(links.move_link, name=step.name, namespace=descriptor))
 
-    def _set_nic_sysctls(self, step: SetNicSysctls) -> None:
+    def _set_nic_sysctls(self, step: steps.SetNicSysctls) -> None:
         refusals: list[KernelRefusal] = []
         for key, value in step.sysctls:
             try:
@@ -283,11 +232,11 @@ class LinuxKernel:
         if refusals:
             raise KernelRefusal(refusals[0].errno, ", ".join(str(refusal) for refusal in refusals))
 
-    def _add_route(self, step: AddRoute) -> None:
+    def _add_route(self, step: steps.AddRoute) -> None:
         index = self._host.index(step.link)
         with tolerating(errno.EEXIST):
             self._host.call(partial(routes.add_route, index=index, route=step.route))
 
-    def _add_altname(self, step: AddAltname) -> None:
+    def _add_altname(self, step: steps.AddAltname) -> None:
         with tolerating(errno.EEXIST):
             self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
 from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, RTM_NEWLINKPROP, RTM_SETLINK
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from ..planning.observed import Link, LinkKind, Vxlan
+from ..planning.observed import OWNED_GROUP, Link, LinkKind, Vxlan
+from ..planning.steps import ChangeLink
+from ..planning.wanted import WantedLink
 from .socket import CREATE, REQUEST, RouteSocket
 
 IFF_UP = 1
@@ -40,7 +41,7 @@ def dump_links(socket: RouteSocket) -> list[Link]:
 
 
 def index_of(socket: RouteSocket, name: str) -> int:
-    """Return a link's index by its name; KernelRefusal (ENODEV) when it is not there."""
+    """Return a link's index by its name; KernelRefusal (ENODEV) when there is no such link."""
     message = _message(("IFLA_EXT_MASK", SKIP_STATS), ("IFLA_IFNAME", name))
     return int(socket.request(message, RTM_GETLINK, REQUEST & ~4)[0]["index"])
 
@@ -94,88 +95,70 @@ def _addr_gen_none(message: Any) -> bool | None:
     return None if mode is None else mode == ADDR_GEN_NONE
 
 
-def create_link(
-    socket: RouteSocket, name: str, kind: str, *, group: int, data: Sequence[Attribute] = (), mtu: int | None = None
-) -> None:
-    """Make a link, down, with its group in the same message."""
-    socket.request(_message(*_identity(name, group, mtu), _link_info(kind, data)), RTM_NEWLINK, CREATE)
+def create_link(socket: RouteSocket, wanted: WantedLink, *, lower: int = 0, peer_namespace: int = 0) -> None:
+    """Create a device, down, with our group in the same message.
+
+    ``lower`` is the index of a VXLAN's lower device; ``peer_namespace`` is a descriptor of the namespace in which a
+    veth's other end is created.
+    """
+    data = _creation_data(wanted, lower, peer_namespace)
+    info: list[Attribute] = [("IFLA_INFO_KIND", str(wanted.kind))]
+    if data:
+        info.append(("IFLA_INFO_DATA", _nested(*data)))
+    attributes = (*_identity(wanted.name, wanted.mtu), ("IFLA_LINKINFO", _nested(*info)))
+    socket.request(_message(*attributes), RTM_NEWLINK, CREATE)
 
 
-def create_veth(
-    socket: RouteSocket, name: str, peer: str, *, peer_namespace: int, group: int, mtu: int | None = None
-) -> None:
-    """Make a veth pair whose other end is born in the namespace of the file descriptor ``peer_namespace``."""
-    other = ifinfmsg()
-    other["attrs"] = [list(a) for a in (*_identity(peer, group, mtu), ("IFLA_NET_NS_FD", peer_namespace))]
-    data = (("VETH_INFO_PEER", {"index": 0, "attrs": other["attrs"]}),)
-    create_link(socket, name, LinkKind.VETH, group=group, data=data, mtu=mtu)
-
-
-def _identity(name: str, group: int, mtu: int | None) -> list[Attribute]:
-    attributes: list[Attribute] = [("IFLA_IFNAME", name), ("IFLA_GROUP", group)]
+def _identity(name: str, mtu: int | None) -> list[Attribute]:
+    attributes: list[Attribute] = [("IFLA_IFNAME", name), ("IFLA_GROUP", OWNED_GROUP)]
     if mtu is not None:
         attributes.append(("IFLA_MTU", mtu))
     return attributes
 
 
-def _link_info(kind: str, data: Sequence[Attribute]) -> Attribute:
-    info: list[Attribute] = [("IFLA_INFO_KIND", str(kind))]
-    if data:
-        info.append(("IFLA_INFO_DATA", _nested(*data)))
-    return "IFLA_LINKINFO", _nested(*info)
-
-
-def vrf_data(table: int) -> Sequence[Attribute]:
-    """Return the creation data of a VRF."""
-    return (("IFLA_VRF_TABLE", table),)
-
-
-def vxlan_data(vxlan: Vxlan, lower_index: int) -> Sequence[Attribute]:
-    """Return the creation data of a VXLAN device."""
+def _creation_data(wanted: WantedLink, lower: int, peer_namespace: int) -> list[Attribute]:
+    """Return IFLA_INFO_DATA, whose attributes depend on the kind."""
+    if wanted.peer is not None:
+        peer = _nested(*_identity(wanted.peer, wanted.mtu), ("IFLA_NET_NS_FD", peer_namespace))
+        return [("VETH_INFO_PEER", {"index": 0, **peer})]
+    if wanted.table is not None:
+        return [("IFLA_VRF_TABLE", wanted.table)]
+    vxlan = wanted.vxlan
+    if vxlan is None:
+        return []
     local: list[Attribute] = []
     if vxlan.local is not None:
         local = [("IFLA_VXLAN_LOCAL" if vxlan.local.version == 4 else "IFLA_VXLAN_LOCAL6", str(vxlan.local))]
-    return (
+    return [
         ("IFLA_VXLAN_ID", vxlan.vni),
-        ("IFLA_VXLAN_LINK", lower_index),
+        ("IFLA_VXLAN_LINK", lower),
         *local,
         ("IFLA_VXLAN_PORT", vxlan.port),
         ("IFLA_VXLAN_LEARNING", int(vxlan.learning)),
-    )
+    ]
 
 
-def change_link(
-    socket: RouteSocket,
-    name: str,
-    *,
-    master: int | None = None,
-    mtu: int | None = None,
-    mac: str | None = None,
-    group: int | None = None,
-    neigh_suppress: bool | None = None,
-    alias: str | None = None,
-    up: bool | None = None,
-) -> None:
-    """Change a link's attributes in one message; ``master`` is an index, 0 releases."""
+def change_link(socket: RouteSocket, change: ChangeLink, master: int | None = None) -> None:
+    """Change a link's attributes in one message; ``master`` is the index of the change's master, 0 for none."""
     pairs: list[tuple[str, object]] = [
-        ("IFLA_ADDRESS", mac),
-        ("IFLA_MTU", mtu),
-        ("IFLA_GROUP", group),
-        ("IFLA_IFALIAS", alias),
+        ("IFLA_ADDRESS", change.mac),
+        ("IFLA_MTU", change.mtu),
+        ("IFLA_GROUP", change.group),
+        ("IFLA_IFALIAS", change.alias),
         ("IFLA_MASTER", master),
     ]
-    attributes = [("IFLA_IFNAME", name), *((key, value) for key, value in pairs if value is not None)]
+    attributes = [("IFLA_IFNAME", change.name), *((key, value) for key, value in pairs if value is not None)]
     message = _message(*attributes)
-    if up is not None:
-        message["flags"], message["change"] = (IFF_UP if up else 0), IFF_UP
-    if len(attributes) > 1 or up is not None:
+    if change.up is not None:
+        message["flags"], message["change"] = (IFF_UP if change.up else 0), IFF_UP
+    if len(attributes) > 1 or change.up is not None:
         socket.request(message, RTM_NEWLINK, REQUEST)
-    if neigh_suppress is not None:
-        _set_neigh_suppress(socket, name, on=neigh_suppress)
+    if change.neigh_suppress is not None:
+        _set_neigh_suppress(socket, change.name, on=change.neigh_suppress)
 
 
 def _set_neigh_suppress(socket: RouteSocket, name: str, *, on: bool) -> None:
-    """Set it as a bridge slave's attribute, which the kernel takes only from a device that already is one."""
+    """Set it in a message of its own: the kernel accepts a bridge port's attributes only on an existing port."""
     slave = _nested(("IFLA_BRPORT_NEIGH_SUPPRESS", int(on)))
     info = _nested(("IFLA_INFO_SLAVE_KIND", "bridge"), ("IFLA_INFO_SLAVE_DATA", slave))
     socket.request(_message(("IFLA_IFNAME", name), ("IFLA_LINKINFO", info)), RTM_NEWLINK, REQUEST)
@@ -187,7 +170,7 @@ def move_link(socket: RouteSocket, name: str, namespace: int) -> None:
 
 
 def add_altname(socket: RouteSocket, name: str, altname: str) -> None:
-    """Give a link an alternative name."""
+    """Add an alternative name to a link."""
     names = _nested(("IFLA_ALT_IFNAME", altname))
     socket.request(_message(("IFLA_IFNAME", name), ("IFLA_PROP_LIST", names)), RTM_NEWLINKPROP, CREATE)
 

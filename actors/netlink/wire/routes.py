@@ -1,4 +1,4 @@
-"""Routes over rtnetlink: our unreachable defaults, who uses a table, and what goes through a NIC.
+"""Routes over rtnetlink: our unreachable defaults, whether a table is in use, and the routes through a NIC.
 
 All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole table is never read.
 """
@@ -6,7 +6,6 @@ All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from socket import AF_INET, AF_INET6
 from typing import Any
 
@@ -20,31 +19,23 @@ from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
 
 #: linux/rtnetlink.h
 RTN_UNICAST = 1
-RTN_LOCAL = 2
 RTN_UNREACHABLE = 7
-#: Routes that the kernel makes again by itself: redirect, kernel, router advertisement.
+#: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
-#: Routes that belong to a state and not to a configuration: RTM_F_CLONED, and RTNH_F_* that only the kernel sets.
+#: RTM_F_CLONED: a cache entry, not a configured route.
 RTM_F_CLONED = 0x200
-#: RTNH_F_ONLINK, the only flag of a route that a user sets.
+#: RTNH_F_ONLINK: the only next-hop flag that a user sets.
 RTNH_F_ONLINK = 4
 SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
-#: In a header whose table has no room for it; RTA_TABLE has the number.
-RT_TABLE_UNSPEC = 0
 
 
-def _filter(family: Family, *, table: int = 0, protocol: int = 0, kind: int = 0, oif: int = 0) -> Callable[[], Any]:
-    def build() -> Any:
-        message = rtmsg()
-        message["family"] = SOCKET_FAMILIES[family]
-        message["proto"] = protocol
-        message["type"] = kind
-        attributes = [["RTA_TABLE", table]] if table else []
-        attributes += [["RTA_OIF", oif]] if oif else []
-        message["attrs"] = attributes
-        return message
-
-    return build
+def _message(family: Family, *attributes: tuple[str, Any], protocol: int = 0, kind: int = 0) -> Any:
+    message = rtmsg()
+    message["family"] = SOCKET_FAMILIES[family]
+    message["proto"] = protocol
+    message["type"] = kind
+    message["attrs"] = [list(attribute) for attribute in attributes]
+    return message
 
 
 def _table_of(message: Any) -> int:
@@ -56,26 +47,26 @@ def unreachable_tables(socket: RouteSocket) -> frozenset[tuple[Family, int]]:
     return frozenset(
         (family, _table_of(message))
         for family in Family
-        for message in _dump(socket, _filter(family, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE))
+        for message in _dump(socket, family, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
         if message["dst_len"] == 0 and message.get_attr("RTA_PRIORITY") == UNREACHABLE_METRIC
     )
 
 
 def is_busy(socket: RouteSocket, table: int) -> bool:
-    """Say whether a table holds a route of somebody else."""
+    """Return whether a table holds a foreign route."""
     return any(
         message["proto"] != ROUTE_PROTOCOL
         for family in Family
-        for message in _dump(socket, _filter(family, table=table))
+        for message in _dump(socket, family, ("RTA_TABLE", table))
     )
 
 
 def routes_via(socket: RouteSocket, index: int) -> tuple[SavedRoute, ...]:
-    """Return the configured routes whose only way out is a link; those of several ways are nobody's to move."""
+    """Return the configured routes through a link, without multipath routes, which belong to more than one NIC."""
     return tuple(
         _saved(family, message)
         for family in Family
-        for message in _dump(socket, _filter(family, oif=index))
+        for message in _dump(socket, family, ("RTA_OIF", index))
         if message.get_attr("RTA_OIF") == index
         and message["proto"] not in REMADE_PROTOCOLS
         and message["type"] == RTN_UNICAST
@@ -102,10 +93,12 @@ def _saved(family: Family, message: Any) -> SavedRoute:
     )
 
 
-def _dump(socket: RouteSocket, build: Callable[[], Any]) -> list[Any]:
+def _dump(
+    socket: RouteSocket, family: Family, *attributes: tuple[str, Any], protocol: int = 0, kind: int = 0
+) -> list[Any]:
     """Return a filtered dump; a table that does not exist is an empty one."""
     try:
-        return socket.dump(build, RTM_GETROUTE)
+        return socket.dump(lambda: _message(family, *attributes, protocol=protocol, kind=kind), RTM_GETROUTE)
     except KernelRefusal as refusal:
         if refusal.errno != errno.ENOENT:
             raise
@@ -113,12 +106,8 @@ def _dump(socket: RouteSocket, build: Callable[[], Any]) -> list[Any]:
 
 
 def _unreachable(family: Family, table: int) -> Any:
-    message = rtmsg()
-    message["family"] = SOCKET_FAMILIES[family]
-    message["proto"] = ROUTE_PROTOCOL
-    message["type"] = RTN_UNREACHABLE
-    message["attrs"] = [["RTA_TABLE", table], ["RTA_PRIORITY", UNREACHABLE_METRIC]]
-    return message
+    attributes = (("RTA_TABLE", table), ("RTA_PRIORITY", UNREACHABLE_METRIC))
+    return _message(family, *attributes, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
 
 
 def add_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
@@ -134,17 +123,14 @@ def remove_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
 def add_route(socket: RouteSocket, index: int, route: SavedRoute) -> None:
     """Add a route as it was saved."""
     destination, length = route.destination.split("/")
-    message = rtmsg()
-    message["family"] = SOCKET_FAMILIES[route.family]
-    message["dst_len"] = int(length)
-    message["proto"], message["scope"], message["type"] = route.protocol, route.scope, route.type
-    message["flags"] = route.flags
-    attributes: list[list[Any]] = [["RTA_TABLE", route.table], ["RTA_OIF", index]]
-    if message["dst_len"]:
-        attributes.append(["RTA_DST", destination])
-    optional = (("RTA_GATEWAY", route.gateway), ("RTA_PREFSRC", route.source), ("RTA_PRIORITY", route.priority))
-    attributes += [[key, value] for key, value in optional if value]
-    if route.mtu:
-        attributes.append(["RTA_METRICS", {"attrs": [["RTAX_MTU", route.mtu]]}])
-    message["attrs"] = attributes
+    pairs = (
+        ("RTA_DST", destination if int(length) else ""),
+        ("RTA_GATEWAY", route.gateway),
+        ("RTA_PREFSRC", route.source),
+        ("RTA_PRIORITY", route.priority),
+        ("RTA_METRICS", {"attrs": [["RTAX_MTU", route.mtu]]} if route.mtu else None),
+    )
+    attributes = (("RTA_TABLE", route.table), ("RTA_OIF", index), *((key, value) for key, value in pairs if value))
+    message = _message(route.family, *attributes, protocol=route.protocol, kind=route.type)
+    message["dst_len"], message["scope"], message["flags"] = int(length), route.scope, route.flags
     socket.request(message, RTM_NEWROUTE, CREATE)

@@ -1,12 +1,13 @@
-"""One rtnetlink socket of one namespace: requests that raise typed errors, dumps that are whole.
+"""One rtnetlink socket of one namespace: requests that raise typed errors, and complete dumps.
 
-A socket belongs to the namespace in which it was opened, and to the thread that opened it (see ``namespace_thread``).
+A socket belongs to the namespace in which it was opened, and to the thread that opened it (:mod:`.namespace`).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -17,9 +18,9 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 
 from supervisor.runtime.faults import KernelFault
 
-SOL_SOCKET = 1
 #: socket(7): like SO_RCVBUF, beyond rmem_max, with CAP_NET_ADMIN.
 SO_RCVBUFFORCE = 33
+#: One VXLAN and bridge pair emits 17.5 KiB of notifications; this holds those of several hundred.
 RECEIVE_BUFFER = 16 << 20
 #: A dump that the kernel marks as inconsistent is repeated: under constant change there is no perfect one.
 DUMP_ATTEMPTS = 8
@@ -37,7 +38,7 @@ class KernelRefusal(KernelFault):
 
 
 class MarkedAddress(ifaddrmsg):  # type: ignore[misc]
-    """An address message with the attributes that pyroute2 0.7.7 does not know yet (linux/if_addr.h)."""
+    """An address message with the attributes that pyroute2 0.7.7 lacks (linux/if_addr.h)."""
 
     nla_map = (
         ("IFA_UNSPEC", "hex"),
@@ -55,28 +56,32 @@ class MarkedAddress(ifaddrmsg):  # type: ignore[misc]
     )
 
 
+def enlarge_buffer(socket: Any) -> None:
+    """Give a socket a large receive buffer, as large as allowed for a process without CAP_NET_ADMIN."""
+    try:
+        socket.setsockopt(SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+    except PermissionError:
+        socket.setsockopt(SOL_SOCKET, SO_RCVBUF, RECEIVE_BUFFER)
+
+
 class RouteSocket:
-    """A socket for requests and dumps; never subscribed to anything, so its buffer holds only answers."""
+    """A socket for requests and dumps, without subscriptions, so its buffer holds answers only."""
 
     def __init__(self) -> None:
         self._route = IPRoute(strict_check=True, ext_ack=True)
-        # pyroute2 0.9 reads this in nlm_request, but its IPRoute does not set it; 0.7 has no such thing.
+        # pyroute2 0.9 reads this in nlm_request, but its IPRoute does not set it; 0.7 has no such attribute.
         status = getattr(self._route, "status", None)
         if status is not None:
             status.setdefault("nlm_generator", True)
         self._route.register_policy({RTM_NEWADDR: MarkedAddress})
-        try:
-            self._route.setsockopt(SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
-        except PermissionError:
-            # Only a larger buffer than allowed needs the capability; dumps are paced by the kernel anyway.
-            self._route.setsockopt(SOL_SOCKET, 8, RECEIVE_BUFFER)
+        enlarge_buffer(self._route)
 
     def request(self, message: Any, kind: int, flags: int = REQUEST) -> list[Any]:
-        """Send one request and return the answers; raise KernelRefusal when the kernel says no."""
+        """Send one request and return the answers; KernelRefusal when the kernel answers with an error."""
         try:
             return list(self._route.nlm_request(message, msg_type=kind, msg_flags=flags))
         except NetlinkError as error:
-            raise KernelRefusal(error.code, _words(error)) from error
+            raise KernelRefusal(error.code, _message_of(error)) from error
 
     def dump(self, build: Any, kind: int) -> list[Any]:
         """Return all objects of a kind; ``build`` makes a new request message for each attempt."""
@@ -86,7 +91,7 @@ class RouteSocket:
             except NetlinkDumpInterrupted:
                 continue
             except NetlinkError as error:
-                raise KernelRefusal(error.code, _words(error)) from error
+                raise KernelRefusal(error.code, _message_of(error)) from error
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
@@ -97,7 +102,7 @@ class RouteSocket:
         self._route.close()
 
 
-def _words(error: NetlinkError) -> str:
-    """Return the kernel's words: its extended message when it gave one, else the error's name."""
+def _message_of(error: NetlinkError) -> str:
+    """Return the kernel's extended error message if it sent one, else the error's name."""
     text = str(error.args[1]) if len(error.args) > 1 else ""
     return text or (os.strerror(error.code) if error.code > 0 else str(error))

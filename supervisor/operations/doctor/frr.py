@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import Vtysh
-from actors.netlink.interface_addresses import NAMESPACES
+from actors.netlink.wire.namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, run_command
 from supervisor.runtime.faults import DependencyFault

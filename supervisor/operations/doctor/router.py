@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.netlink.interface_addresses import NAMESPACES
 from actors.netlink.planning.observed import NIC_GROUP, LinkKind, NamespaceView, NicPhase, NicRecord, host_veth
 from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6, ROUTER_SYSCTLS
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.namespace_socket import NamespaceEnd
-from actors.netlink.wire.namespace_thread import NamespaceMissing
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState, HostMasterKind
 from config.problems import Problem, errors
 from config.settings import Settings
@@ -75,7 +73,7 @@ class Daemon:
 
 def read_network(settings: Settings) -> Network:
     """Read both namespaces' links and addresses; a missing router namespace is recorded with its reason."""
-    host_end = NamespaceEnd("host", None)
+    host_end = NamespaceHandle("host", None)
     try:
         host = host_end.view()
     finally:
@@ -83,7 +81,7 @@ def read_network(settings: Settings) -> Network:
     journal = StateFiles.of(settings, read_only=True).journal()
     rp_filter = _rp_filter(host)
     try:
-        router_end = NamespaceEnd("router", NAMESPACES / settings.netns)
+        router_end = NamespaceHandle("router", NAMESPACES / settings.netns)
     except NamespaceMissing as missing:
         return Network(host, None, str(missing), {}, rp_filter, journal)
     try:

@@ -83,6 +83,8 @@ def l2vni(
     bridge: str | None = None,
     vtep: str = "100.65.0.0",
 ) -> DesiredL2VNI:
+    if master is HostMasterKind.MANAGED_BRIDGE:
+        bridge = f"br-hs-{vni}"
     return DesiredL2VNI(
         resource=resource(Kind.L2VNI, name),
         origin=origin(name),

@@ -8,8 +8,8 @@ import pytest
 
 from actors.netlink.planning.observed import Link, Namespace
 from actors.netlink.wire.kernel import Kernel
-from tests.actors.netlink.contract import CONTRACT, NIC
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
+from tests.fakes.kernel_contract import CONTRACT, NIC
 
 
 @pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)

@@ -11,7 +11,7 @@ from config.desired import DesiredState
 from config.outcomes import KernelOutcome
 from config.problems import Reason
 from tests.actors.netlink.builders import UNDERLAY, l3vni, state, underlay, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 
 def wanting(*nics: str) -> DesiredState:
@@ -19,7 +19,7 @@ def wanting(*nics: str) -> DesiredState:
 
 
 def outcome(kernel: FakeKernel, desired: DesiredState) -> KernelOutcome:
-    return outcome_of(desired, converge(desired, kernel, dict(kernel.tables)))
+    return outcome_of(desired, converge(desired, kernel))
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from actors.netlink.converge import ROUNDS, converge
-from actors.netlink.execute import apply_plan
+from actors.netlink.converge import ROUNDS, apply_plan, converge
 from actors.netlink.planning.observed import (
     CONDEMNED_GROUP,
     OWNED_GROUP,
@@ -18,12 +17,12 @@ from actors.netlink.planning.observed import (
     Namespace,
     SavedRoute,
 )
-from actors.netlink.planning.plan import model_for, plan, wish_for
+from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import ChangeLink, CreateLink, DeleteLinks, Plan, Step
 from config.desired import DesiredState, Family, HostMasterKind
 from config.problems import Reason
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 
 def node() -> FakeKernel:
@@ -33,16 +32,16 @@ def node() -> FakeKernel:
 
 
 def planned(desired: DesiredState, kernel: FakeKernel) -> Plan:
-    return plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+    return plan(desired, kernel.observe(desired))
 
 
 def texts(found: Plan) -> list[str]:
-    return [step.text for step in found.steps]
+    return [str(step) for step in found.steps]
 
 
 def settled(desired: DesiredState) -> FakeKernel:
     kernel = node()
-    assert converge(desired, kernel, {}).clean
+    assert converge(desired, kernel).clean
     return kernel
 
 
@@ -67,7 +66,7 @@ def test_devices_are_enslaved_before_they_get_addresses() -> None:
     steps = planned(demo(), node()).steps
     for name in ("pe-e-100", "br-pe-110"):
         enslaved = next(i for i, s in enumerate(steps) if isinstance(s, ChangeLink) and s.name == name and s.master)
-        addressed = next(i for i, s in enumerate(steps) if f"to {name}" in s.text and "add address" in s.text)
+        addressed = next(i for i, s in enumerate(steps) if f"to {name}" in str(s) and "add address" in str(s))
         assert enslaved < addressed
 
 
@@ -106,7 +105,7 @@ def test_a_condemned_device_that_is_wanted_again_leaves_the_group() -> None:
     deletion = next(s for s in found.steps if isinstance(s, DeleteLinks) and s.namespace is Namespace.ROUTER)
     assert not deletion.batch
     assert "br-pe-100" not in deletion.names
-    converge(state(l3vnis=(l3vni(),)), kernel, kernel.tables)
+    converge(state(l3vnis=(l3vni(),)), kernel)
     assert kernel.links[Namespace.ROUTER, "br-pe-100"].group == OWNED_GROUP
 
 
@@ -131,8 +130,8 @@ def test_a_refused_step_skips_the_rest_of_its_resource_and_its_dependents_only()
     kernel = node()
     kernel.fail = {"router: create bridge br-pe-100"}
     desired = demo()
-    observed = kernel.observe(wish_for(desired, {}))
-    applied = apply_plan(plan(desired, observed), model_for(desired, observed), kernel)
+    observed = kernel.observe(desired)
+    applied = apply_plan(plan(desired, observed), kernel)
     reasons = {failure.resource.name: failure.reason for failure in applied.failures}
     assert reasons == {"red": Reason.OVERLAY_ATTACHMENT_FAILED, "blue": Reason.DEPENDENCY_FAILED}
     names = {name for _, name in kernel.links}
@@ -145,10 +144,10 @@ def test_a_transient_failure_deletes_nothing_that_worked() -> None:
     kernel.fail = {"router: set br-pe-100 mtu 1400", "router: create vxlan vni110"}
     before = set(kernel.links)
     moved = replace(demo(2), l3vnis=(replace(l3vni(), session=None),))
-    kernel.fail = {step.text for step in planned(moved, kernel).steps if isinstance(step, CreateLink)}
+    kernel.fail = {str(step) for step in planned(moved, kernel).steps if isinstance(step, CreateLink)}
     kernel.links[Namespace.ROUTER, "br-pe-110"] = replace(kernel.links[Namespace.ROUTER, "br-pe-110"], up=False)
     kernel.fail |= {"router: set br-pe-110 up"}
-    result = converge(demo(), kernel, kernel.tables)
+    result = converge(demo(), kernel)
     assert [failure.resource.name for failure in result.failures] == ["blue"]
     assert set(kernel.links) == before
 
@@ -156,30 +155,30 @@ def test_a_transient_failure_deletes_nothing_that_worked() -> None:
 def test_a_nic_that_cannot_move_fails_the_underlay_and_keeps_its_journal() -> None:
     kernel = node()
     kernel.fail = {"host: move toswitch1 to router"}
-    result = converge(demo(), kernel, {})
+    result = converge(demo(), kernel)
     (failure,) = result.failures
     assert (failure.resource, failure.reason) == (UNDERLAY, Reason.UNDERLAY_FAILED)
     assert (Namespace.HOST, "toswitch1") in kernel.links
     assert (Namespace.ROUTER, "vni100") in kernel.links
     kernel.fail = set()
-    assert converge(demo(), kernel, kernel.tables).clean
+    assert converge(demo(), kernel).clean
 
 
 def test_a_failed_journal_write_stops_the_move() -> None:
     kernel = node()
     kernel.fail = {"journal: toswitch1 moving, 1 addresses, 0 routes"}
-    assert not converge(demo(), kernel, {}).clean
+    assert not converge(demo(), kernel).clean
     assert (Namespace.HOST, "toswitch1") in kernel.links
 
 
 def test_a_nic_that_cannot_come_back_is_an_error_and_is_tried_again() -> None:
     kernel = settled(demo())
     kernel.fail = {"router: move toswitch1 to host"}
-    result = converge(without_underlay(demo()), kernel, kernel.tables)
+    result = converge(without_underlay(demo()), kernel)
     assert not result.complete
     assert "toswitch1" in result.errors[0]
     kernel.fail = set()
-    assert converge(without_underlay(demo()), kernel, kernel.tables).clean
+    assert converge(without_underlay(demo()), kernel).clean
     assert kernel.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
 
 
@@ -191,7 +190,7 @@ def test_a_kernel_that_never_settles_is_reported() -> None:
             self.rounds += 1
 
     kernel = Forgetful()
-    result = converge(state(), kernel, {})
+    result = converge(state(), kernel)
     assert not result.complete
     assert "does not settle" in result.errors[0]
     assert kernel.rounds >= ROUNDS
@@ -218,7 +217,7 @@ def test_a_nic_back_from_a_dead_namespace_gets_what_the_journal_remembers() -> N
     link = kernel.links.pop((Namespace.ROUTER, "toswitch1"))
     kernel.addresses.pop((Namespace.ROUTER, "toswitch1"))
     kernel.add(Namespace.HOST, replace(link, up=False))
-    converge(without_underlay(state()), kernel, kernel.tables)
+    converge(without_underlay(state()), kernel)
     assert kernel.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
     assert kernel.links[Namespace.HOST, "toswitch1"].up
     assert kernel.journal == {}
@@ -237,7 +236,7 @@ def test_what_a_resource_has_stays_when_its_name_is_taken_elsewhere() -> None:
     key = (Namespace.ROUTER, "pe-e-100")
     kernel.links[key] = replace(kernel.links[key], group=0)
     before = set(kernel.links)
-    result = converge(demo(), kernel, kernel.tables)
+    result = converge(demo(), kernel)
     assert {failure.resource.name for failure in result.failures} == {"red", "blue"}
     assert set(kernel.links) == before
 
@@ -248,16 +247,16 @@ def test_a_change_of_mind_between_any_two_steps_loses_nothing(first: str) -> Non
     going, back = (inside, outside) if first == "in" else (outside, inside)
     kernel = node()
     kernel.routes["toswitch1"] = [SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")]
-    converge(back, kernel, {})
+    converge(back, kernel)
     total = len(planned(going, kernel).steps)
     assert total > 5
     for count in range(total + 1):
         cut = kernel.copy()
-        observed = cut.observe(wish_for(going, cut.tables))
+        observed = cut.observe(going)
         whole = plan(going, observed)
-        apply_plan(replace(whole, steps=whole.steps[:count]), model_for(going, observed), cut)
+        apply_plan(replace(whole, steps=whole.steps[:count]), cut)
         for desired in (back, outside):
-            assert converge(desired, cut, cut.tables).clean
+            assert converge(desired, cut).clean
         assert cut.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))], count
         assert len(cut.routes["toswitch1"]) == 1, count
         assert cut.journal == {}

@@ -9,12 +9,12 @@ import pytest
 
 from actors.netlink.converge import converge
 from actors.netlink.planning.observed import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
-from actors.netlink.planning.plan import plan, wish_for
+from actors.netlink.planning.plan import plan
 from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
 from tests.actors.netlink.builders import state, underlay, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 IFA_F_PERMANENT = 0x80
 
@@ -35,12 +35,12 @@ def host(**addresses: tuple[str, ...]) -> FakeKernel:
 
 
 def moves(desired: DesiredState, kernel: FakeKernel) -> list[str]:
-    found = plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+    found = plan(desired, kernel.observe(desired))
     return [step.name for step in found.steps if isinstance(step, MoveLink)]
 
 
 def complaints(desired: DesiredState, kernel: FakeKernel) -> list[str]:
-    return [failure.message for failure in plan(desired, kernel.observe(wish_for(desired, kernel.tables))).failures]
+    return [failure.message for failure in plan(desired, kernel.observe(desired)).failures]
 
 
 @pytest.mark.parametrize("addresses", [(), ("fe80::1/64",)])
@@ -81,7 +81,7 @@ def returned(nic: Link, *, seen: Link | None = None) -> list[ChangeLink]:
 
 def planned_without_underlay(kernel: FakeKernel) -> tuple[Step, ...]:
     desired = without_underlay(state())
-    return plan(desired, kernel.observe(wish_for(desired, kernel.tables))).steps
+    return plan(desired, kernel.observe(desired)).steps
 
 
 def test_a_virtual_nic_gets_its_own_mac_before_the_host_sees_it() -> None:
@@ -118,7 +118,7 @@ def test_a_nic_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as
     was = Link(1, "toswitch1", mtu=9000, group=7, altnames=("enp1s0",), up=True)
     kernel.add(Namespace.HOST, replace(was, mtu=1500, group=NIC_GROUP, altnames=(), up=False))
     kernel.journal[was.name] = record_of(was, (), (), NicPhase.RESTORING)
-    assert converge(state(), kernel, {}).clean
+    assert converge(state(), kernel).clean
     assert kernel.journal[was.name] == record_of(was, (), (), NicPhase.INSIDE)
 
 
@@ -143,20 +143,20 @@ def test_the_way_to_a_gateway_is_saved_before_what_is_behind_it() -> None:
 
 def test_an_older_journals_routes_come_back_in_an_order_that_works() -> None:
     kernel = coming_back(DEFAULT, WAY)
-    assert converge(without_underlay(state()), kernel, {}).clean
+    assert converge(without_underlay(state()), kernel).clean
     assert kernel.routes["eth1"] == [WAY, DEFAULT]
     assert kernel.journal == {}
 
 
 def test_a_refused_route_is_named_and_the_record_stays_but_all_else_comes_back() -> None:
     kernel = coming_back(LOST, WAY, DEFAULT)
-    result = converge(without_underlay(state()), kernel, {})
+    result = converge(without_underlay(state()), kernel)
     [error] = result.errors
     assert error.startswith("host: add route 10.7.0.0/16 via 203.0.113.1 dev eth1 table 254: ")
     assert kernel.routes["eth1"] == [WAY, DEFAULT]
     assert kernel.journal["eth1"].phase is NicPhase.RESTORING
     kernel.routes["eth1"].append(replace(WAY, destination="203.0.113.1/32"))
-    assert converge(without_underlay(state()), kernel, {}).clean
+    assert converge(without_underlay(state()), kernel).clean
     assert LOST in kernel.routes["eth1"]
     assert kernel.journal == {}
 
@@ -165,9 +165,7 @@ def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() ->
     kernel = coming_back(WAY)
     kernel.apply(MoveLink("eth1", Namespace.ROUTER, Namespace.HOST))
     kernel.fail = {"host: add address 10.0.0.5/32 to eth1", "host: add altname enp1s0 to eth1"}
-    assert {
-        error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel, {}).errors
-    } == kernel.fail
+    assert {error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel).errors} == kernel.fail
     assert kernel.routes["eth1"] == [WAY]
     assert "eth1" in kernel.journal
 
@@ -175,7 +173,7 @@ def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() ->
 def test_all_refused_routes_of_a_nic_that_is_swapped_are_named() -> None:
     kernel = coming_back(LOST, replace(LOST, destination="10.8.0.0/16"))
     kernel.add(Namespace.HOST, Link(2, "toswitch1"))
-    [failure] = converge(state(), kernel, {}).failures
+    [failure] = converge(state(), kernel).failures
     assert "10.7.0.0/16" in failure.message
     assert "10.8.0.0/16" in failure.message
     assert (Namespace.ROUTER, "toswitch1") in kernel.links
@@ -187,11 +185,11 @@ OWN = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
 def test_a_nics_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
     kernel = host(toswitch1=("192.168.11.3/24",))
     kernel.nic_sysctls["toswitch1"] = dict(OWN)
-    assert converge(state(), kernel, {}).clean
+    assert converge(state(), kernel).clean
     assert kernel.journal["toswitch1"].sysctls == OWN
     order = [type(step) for step in planned_without_underlay(kernel) if step.unit == "nic toswitch1"]
     assert order == [SaveNic, MoveLink, SetNicSysctls, AddAddress, ChangeLink, ForgetNic]
-    assert converge(without_underlay(state()), kernel, {}).clean
+    assert converge(without_underlay(state()), kernel).clean
     assert kernel.nic_sysctls["toswitch1"] == dict(OWN)
 
 
@@ -199,14 +197,14 @@ def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> N
     kernel = host(toswitch1=("192.168.11.3/24",))
     kernel.nic_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
     kernel.journal["toswitch1"] = replace(record_of(HOSTED, (), (), NicPhase.RESTORING), name="toswitch1", sysctls=OWN)
-    assert converge(state(), kernel, {}).clean
+    assert converge(state(), kernel).clean
     assert kernel.journal["toswitch1"].sysctls == (("ipv4.rp_filter", "1"), ("ipv6.accept_ra", "0"))
 
 
 def test_a_nic_that_cannot_move_is_given_nothing() -> None:
     kernel = coming_back(WAY)
     kernel.fail = {"router: move eth1 to host"}
-    assert len(converge(without_underlay(state()), kernel, {}).errors) == 1
+    assert len(converge(without_underlay(state()), kernel).errors) == 1
 
 
 def test_a_leased_address_is_kept_and_a_privacy_address_is_not() -> None:

@@ -8,14 +8,13 @@ from ipaddress import ip_interface
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.netlink.converge import converge
-from actors.netlink.execute import apply_plan
+from actors.netlink.converge import apply_plan, converge
 from actors.netlink.planning.observed import Address, Link, LinkKind, Namespace, SavedRoute
-from actors.netlink.planning.plan import model_for, plan, wish_for
+from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import Plan
 from config.desired import DesiredState, Family, HostMasterKind
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state, underlay, without_underlay
-from tests.actors.netlink.fake_kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel
 
 NICS = ("toswitch1", "toswitch2")
 VTEPS = ("100.65.0.0", "100.65.0.1", "2001:db8:ffff::1")
@@ -84,19 +83,19 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
 
 
 def steps_of(desired: DesiredState, kernel: FakeKernel) -> Plan:
-    return plan(desired, kernel.observe(wish_for(desired, kernel.tables)))
+    return plan(desired, kernel.observe(desired))
 
 
 def apply_some(desired: DesiredState, kernel: FakeKernel, share: float) -> None:
     """Apply the first part of a plan, as a process does that is killed in the middle."""
-    observed = kernel.observe(wish_for(desired, kernel.tables))
+    observed = kernel.observe(desired)
     whole = plan(desired, observed)
     part = whole.steps[: round(len(whole.steps) * share)]
-    apply_plan(replace(whole, steps=part), model_for(desired, observed), kernel)
+    apply_plan(replace(whole, steps=part), kernel)
 
 
 def settle(desired: DesiredState, kernel: FakeKernel) -> None:
-    result = converge(desired, kernel, kernel.tables)
+    result = converge(desired, kernel)
     assert not result.errors, (result.errors, result.plan.text)
 
 

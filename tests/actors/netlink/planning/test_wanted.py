@@ -79,12 +79,12 @@ def test_two_l3vnis_in_one_vrf_make_it_once_and_the_second_hangs_on_the_first() 
     first, second = l3vni("red", 100), l3vni("red-too", 101, vrf="red", pairs=())
     model = model_of(state(l3vnis=(first, second)))
     assert [link.name for link in model.links].count("red") == 1
-    assert model.parents == {second.resource: (first.resource,)}
+    assert model.parents == {second.resource: first.resource}
 
 
 def test_an_l2vni_hangs_on_the_l3vni_of_its_vrf() -> None:
     model = model_of(demo())
-    assert model.parents == {l2vni().resource: (l3vni().resource,)}
+    assert model.parents == {l2vni().resource: l3vni().resource}
     assert model.underlay == UNDERLAY
 
 

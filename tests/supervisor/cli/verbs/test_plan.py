@@ -24,8 +24,7 @@ def plan(settings: Path) -> int:
 class Making(Step):
     """A step that says so."""
 
-    @property
-    def text(self) -> str:
+    def __str__(self) -> str:
         return "router: create vrf red"
 
 

@@ -14,7 +14,9 @@ from ipaddress import ip_address, ip_interface
 import pytest
 
 from actors.netlink.planning.observed import (
+    IFA_F_PERMANENT,
     OWNED_GROUP,
+    Address,
     Link,
     LinkKind,
     Namespace,
@@ -23,7 +25,7 @@ from actors.netlink.planning.observed import (
     Observed,
     SavedRoute,
     Vxlan,
-    Wish,
+    owned_address,
 )
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -32,7 +34,6 @@ from actors.netlink.planning.steps import (
     ChangeLink,
     CreateLink,
     DeleteLinks,
-    DisableAddressGeneration,
     ForgetNic,
     MoveLink,
     RemoveAddress,
@@ -47,7 +48,7 @@ from actors.netlink.planning.wanted import WantedLink
 from actors.netlink.wire.kernel import Kernel
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
-from tests.actors.netlink.builders import UNDERLAY
+from tests.actors.netlink.builders import UNDERLAY, state, underlay
 
 HOST, ROUTER = Namespace.HOST, Namespace.ROUTER
 NIC = "toswitch1"
@@ -56,7 +57,7 @@ VXLAN6 = Vxlan(101, 4790, ip_address("2001:db8::1"))
 
 
 def see(kernel: Kernel) -> Observed:
-    return kernel.observe(Wish(nics=(NIC,)))
+    return kernel.observe(state(underlay=underlay(NIC)))
 
 
 def link(kernel: Kernel, namespace: Namespace, name: str) -> Link | None:
@@ -117,7 +118,7 @@ def changing_what_is_not_there_is_refused(kernel: Kernel) -> None:
 def one_change_sets_all_attributes(kernel: Kernel) -> None:
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
-    kernel.apply(DisableAddressGeneration("vni100"))
+    kernel.apply(SetSysctl("net.ipv6.conf.vni100.addr_gen_mode", "1"))
     kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", neigh_suppress=True, alias="x", up=True))
     kernel.apply(ChangeLink(ROUTER, "br-pe-100", mac="00:f3:00:00:00:65", up=True))
     vxlan, bridge = link(kernel, ROUTER, "vni100"), link(kernel, ROUTER, "br-pe-100")
@@ -151,24 +152,24 @@ def deletion_is_by_name_and_forgives_absence(kernel: Kernel) -> None:
 def addresses_come_and_go_and_carry_our_mark(kernel: Kernel) -> None:
     four, six = ip_interface("100.65.0.0/32"), ip_interface("2001:db8::1/128")
     for interface in (four, six):
-        kernel.apply(AddAddress(ROUTER, "lo", interface))
-        kernel.apply(AddAddress(ROUTER, "lo", interface))
+        kernel.apply(AddAddress(ROUTER, "lo", owned_address(interface)))
+        kernel.apply(AddAddress(ROUTER, "lo", owned_address(interface)))
     found = {address.interface: address for address in see(kernel).router.addresses["lo"]}
     assert found[four].ours
     assert found[six].ours
-    assert found[four].permanent
+    assert found[four].flags & IFA_F_PERMANENT
     for interface in (four, six):
         kernel.apply(RemoveAddress(ROUTER, "lo", interface))
         kernel.apply(RemoveAddress(ROUTER, "lo", interface))
     assert not {four, six} & see(kernel).router.interfaces("lo")
-    assert refused(kernel, AddAddress(ROUTER, "not-there", four)) == errno.ENODEV
+    assert refused(kernel, AddAddress(ROUTER, "not-there", owned_address(four))) == errno.ENODEV
 
 
 def addresses_keep_broadcast_and_label(kernel: Kernel) -> None:
     usual, none, odd = (ip_interface(f"192.168.{third}.3/24") for third in (11, 12, 13))
-    kernel.apply(AddAddress(HOST, NIC, usual, marked=False))
-    kernel.apply(AddAddress(HOST, NIC, none, marked=False, broadcast="", label=f"{NIC}:1"))
-    kernel.apply(AddAddress(HOST, NIC, odd, marked=False, broadcast="192.168.13.0"))
+    kernel.apply(AddAddress(HOST, NIC, Address(usual)))
+    kernel.apply(AddAddress(HOST, NIC, Address(none, broadcast="", label=f"{NIC}:1")))
+    kernel.apply(AddAddress(HOST, NIC, Address(odd, broadcast="192.168.13.0")))
     found = {address.interface: address for address in see(kernel).host.addresses[NIC]}
     assert (found[usual].broadcast, found[usual].label) == (None, "")
     assert (found[none].broadcast, found[none].label) == ("", f"{NIC}:1")
@@ -181,8 +182,8 @@ def enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device(kernel: Kernel) -> N
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(ChangeLink(ROUTER, "red", up=True))
     kernel.apply(ChangeLink(ROUTER, "br-pe-100", up=True))
-    kernel.apply(AddAddress(ROUTER, "br-pe-100", four))
-    kernel.apply(AddAddress(ROUTER, "br-pe-100", six))
+    kernel.apply(AddAddress(ROUTER, "br-pe-100", owned_address(four)))
+    kernel.apply(AddAddress(ROUTER, "br-pe-100", owned_address(six)))
     kernel.apply(ChangeLink(ROUTER, "br-pe-100", master="red"))
     assert four in see(kernel).router.interfaces("br-pe-100")
     assert six not in see(kernel).router.interfaces("br-pe-100")
@@ -209,7 +210,7 @@ def sysctls_are_read_and_written_in_the_router(kernel: Kernel) -> None:
 def a_moved_nic_loses_addresses_and_routes_and_is_down(kernel: Kernel) -> None:
     address = ip_interface("192.168.11.3/24")
     route = SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")
-    kernel.apply(AddAddress(HOST, NIC, address, marked=False))
+    kernel.apply(AddAddress(HOST, NIC, Address(address)))
     kernel.apply(ChangeLink(HOST, NIC, up=True))
     kernel.apply(AddRoute(NIC, route))
     kernel.apply(AddRoute(NIC, route))
@@ -238,13 +239,13 @@ def a_moved_nic_loses_its_own_sysctls(kernel: Kernel) -> None:
 
 def a_route_needs_its_nic_up(kernel: Kernel) -> None:
     kernel.apply(ChangeLink(HOST, NIC, up=False))
-    kernel.apply(AddAddress(HOST, NIC, ip_interface("192.168.11.3/24"), marked=False))
+    kernel.apply(AddAddress(HOST, NIC, Address(ip_interface("192.168.11.3/24"))))
     route = SavedRoute(Family.IPV4, "10.9.0.0/16", 254, gateway="192.168.11.2")
     assert refused(kernel, AddRoute(NIC, route)) in {errno.ENETDOWN, errno.ENETUNREACH}
 
 
 def a_gateway_needs_a_way_to_it_first(kernel: Kernel) -> None:
-    kernel.apply(AddAddress(HOST, NIC, ip_interface("10.0.0.5/32"), marked=False))
+    kernel.apply(AddAddress(HOST, NIC, Address(ip_interface("10.0.0.5/32"))))
     kernel.apply(ChangeLink(HOST, NIC, up=True))
     way = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
     default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")

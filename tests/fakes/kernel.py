@@ -1,8 +1,13 @@
-"""A kernel in memory, as much of it as plans rely on. Verified: it passes the contract that the real one passes."""
+"""A kernel in memory: as much of its behaviour as plans rely on.
+
+It passes the same contract (:mod:`.kernel_contract`) as the real kernel. Of the production code it uses the types of
+steps and observations only, and nothing that plans, parses or computes.
+"""
 
 from __future__ import annotations
 
 import errno
+import re
 from copy import deepcopy
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
@@ -19,8 +24,6 @@ from actors.netlink.planning.observed import (
     NicRecord,
     Observed,
     SavedRoute,
-    Wish,
-    usual_broadcast,
 )
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -30,7 +33,6 @@ from actors.netlink.planning.steps import (
     ChangeLink,
     CreateLink,
     DeleteLinks,
-    DisableAddressGeneration,
     ForgetNic,
     MoveLink,
     RemoveAddress,
@@ -41,22 +43,30 @@ from actors.netlink.planning.steps import (
     SetSysctl,
     Step,
 )
-from actors.netlink.planning.wanted import ROUTER_SYSCTLS
 from actors.netlink.wire.socket import KernelRefusal
-from config.desired import Family
+from config.desired import DesiredState, Family
 
 Key = tuple[Namespace, str]
+#: The sysctls of a new namespace that a router needs; all of them are off.
+SYSCTLS = (
+    "net.ipv4.conf.all.forwarding",
+    "net.ipv6.conf.all.forwarding",
+    "net.ipv4.conf.all.arp_accept",
+    "net.ipv4.conf.default.arp_accept",
+    "net.ipv6.conf.default.accept_untracked_na",
+    "net.ipv6.conf.all.accept_untracked_na",
+)
 
 
 class FakeKernel:
-    """Applies steps to plain dictionaries. ``fail`` holds texts of steps that are refused with EIO."""
+    """Applies steps to plain dictionaries. ``fail`` has the text of each step that is refused with EIO."""
 
     def __init__(self) -> None:
         self.links: dict[Key, Link] = {}
         self.addresses: dict[Key, list[Address]] = {}
         self.routes: dict[str, list[SavedRoute]] = {}
         self.nic_sysctls: dict[str, dict[str, str]] = {}
-        self.sysctls: dict[str, str | None] = {key: "0" for key, _, _ in ROUTER_SYSCTLS}
+        self.sysctls: dict[str, str | None] = dict.fromkeys(SYSCTLS, "0")
         self.unreachable: set[tuple[Family, int]] = set()
         self.busy_tables: set[int] = set()
         self.tables: dict[str, int] = {}
@@ -76,7 +86,8 @@ class FakeKernel:
     def copy(self) -> FakeKernel:
         return deepcopy(self)
 
-    def observe(self, wish: Wish) -> Observed:
+    def observe(self, desired: DesiredState | None = None) -> Observed:
+        nics = desired.underlay.interfaces if desired is not None and desired.underlay is not None else ()
         return Observed(
             host=self._view(Namespace.HOST),
             router=self._view(Namespace.ROUTER),
@@ -85,8 +96,8 @@ class FakeKernel:
             busy_tables=frozenset(self.busy_tables),
             tables=dict(self.tables),
             journal=dict(self.journal),
-            nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in wish.nics},
-            nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in wish.nics},
+            nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
+            nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )
 
     def _view(self, namespace: Namespace) -> NamespaceView:
@@ -96,7 +107,7 @@ class FakeKernel:
         )
 
     def apply(self, step: Step) -> None:
-        if step.text in self.fail:
+        if str(step) in self.fail:
             raise KernelRefusal(errno.EIO)
         match step:
             case CreateLink():
@@ -119,7 +130,7 @@ class FakeKernel:
     def _apply_state(self, step: Step) -> None:
         match step:
             case SetSysctl():
-                self.sysctls[step.key] = step.value
+                self._set_sysctl(step)
             case AddUnreachable():
                 self.unreachable.add((step.family, step.table))
             case RemoveUnreachable():
@@ -130,10 +141,15 @@ class FakeKernel:
                 self.journal.pop(step.name, None)
             case SaveTables():
                 self.tables = dict(step.tables)
-            case DisableAddressGeneration():
-                self._update((Namespace.ROUTER, step.name), addr_gen_none=True)
             case _:
                 self._apply_nic(step)
+
+    def _set_sysctl(self, step: SetSysctl) -> None:
+        device = re.fullmatch(r"net\.ipv6\.conf\.([^.]+)\.addr_gen_mode", step.key)
+        if device is None:
+            self.sysctls[step.key] = step.value
+        else:
+            self._update((Namespace.ROUTER, device[1]), addr_gen_none=step.value == "1")
 
     def _apply_nic(self, step: Step) -> None:
         match step:
@@ -237,11 +253,11 @@ class FakeKernel:
 
     def _add_address(self, step: AddAddress) -> None:
         found = self._addresses(step.namespace, step.link)
-        if all(address.interface != step.interface for address in found):
-            broadcast = None if step.broadcast == usual_broadcast(step.interface, step.peer) else step.broadcast
-            label = "" if step.label == step.link else step.label
-            flags = step.flags | IFA_F_PERMANENT
-            found.append(Address(step.interface, flags, step.scope, step.marked, step.peer, broadcast, label))
+        new = step.address
+        if all(address.interface != new.interface for address in found):
+            label = "" if new.label == step.link else new.label
+            broadcast = None if new.broadcast == _last_address(new) else new.broadcast
+            found.append(replace(new, flags=new.flags | IFA_F_PERMANENT, broadcast=broadcast, label=label))
 
     def _add_route(self, step: AddRoute) -> None:
         if not self._link(Namespace.HOST, step.link).up:
@@ -267,3 +283,9 @@ class FakeKernel:
         addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
         routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
         return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal
+
+
+def _last_address(address: Address) -> str:
+    """Return the last address of an IPv4 subnet; empty where there is no broadcast: IPv6, /31, /32, point to point."""
+    network = address.interface.network
+    return str(network[-1]) if network.version == 4 and network.num_addresses > 2 and not address.peer else ""

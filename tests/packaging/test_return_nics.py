@@ -13,12 +13,12 @@ import pytest
 from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from config.desired import Family
 
-PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "give_back.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "return_nics.py"
 
 
 @pytest.fixture(scope="module")
-def give_back() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("give_back", PROGRAM)
+def return_nics() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("return_nics", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,19 +26,19 @@ def give_back() -> ModuleType:
     return module
 
 
-def test_the_way_to_a_gateway_comes_back_before_what_is_behind_it(give_back: ModuleType) -> None:
+def test_the_way_to_a_gateway_comes_back_before_what_is_behind_it(return_nics: ModuleType) -> None:
     default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
     way = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
     record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, routes=(default, way))
-    found = [line for line in give_back.restoring(record) if "route add" in line]
+    found = [line for line in return_nics.restoring(record) if "route add" in line]
     assert [line.split()[3] for line in found] == ["10.0.0.1/32", "0.0.0.0/0"]
 
 
-def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(give_back: ModuleType) -> None:
+def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(return_nics: ModuleType) -> None:
     sysctls = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
     addresses = (Address(ip_interface("192.0.2.5/24")),)
     record = NicRecord("eth1.5", NicPhase.INSIDE, 1500, "", up=True, addresses=addresses, sysctls=sysctls)
-    lines = list(give_back.commands("perouter", record))
+    lines = list(return_nics.commands("perouter", record))
     found = [
         lines.index(f"    tune {line}") for line in ("ipv4/conf/eth1.5/rp_filter 2", "ipv6/conf/eth1.5/accept_ra 0")
     ]
@@ -47,10 +47,10 @@ def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(giv
 
 @pytest.mark.parametrize("sysctl", [("ipv6.addr_gen_mode", "1"), ("ipv6.disable_ipv6", "1")])
 def test_a_link_local_address_that_the_kernel_will_not_make_is_made(
-    give_back: ModuleType, sysctl: tuple[str, str]
+    return_nics: ModuleType, sysctl: tuple[str, str]
 ) -> None:
     addresses = (Address(ip_interface("fe80::5054:ff:fe12:3456/64"), scope=253),)
     record = NicRecord("eth1", NicPhase.INSIDE, 1500, "52:54:00:12:34:56", up=True, addresses=addresses)
-    assert not [line for line in give_back.restoring(record) if "address add" in line]
+    assert not [line for line in return_nics.restoring(record) if "address add" in line]
     record = replace(record, sysctls=(sysctl,))
-    assert [line for line in give_back.restoring(record) if "address add" in line]
+    assert [line for line in return_nics.restoring(record) if "address add" in line]

@@ -1,8 +1,8 @@
-"""Print the shell commands that give the router's NICs back to the host, from the daemon's journal.
+"""Print the shell commands that return the router's NICs to the host, from the daemon's journal.
 
-A purged package has no program left, and perhaps no Python, so ``prerm`` has this written down while both are there;
-``postrm`` carries it out. The commands need ``sh`` and ``ip`` only, can be run again, and do nothing in another boot,
-in which the NICs are the host's anyway.
+When a package is purged, its program is gone, and Python may be as well. So ``prerm`` writes these commands down while
+both exist, and ``postrm`` runs them. They need only ``sh`` and ``ip``, can be run again, and do nothing after a reboot,
+which returns the NICs to the host anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from config.settings import load_settings  # noqa: E402
 
 SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
 
-#: linux/if_addr.h: flags that were set by whoever configured the address, in the words of ip-address(8).
+#: linux/if_addr.h: flags that are configured together with an address, by their names in ip-address(8).
 ADDRESS_FLAGS: Final = (
     (0x02, "nodad"),
     (0x04, "optimistic"),
@@ -45,19 +45,19 @@ ADDRESS_FLAGS: Final = (
 RTNH_F_ONLINK: Final = 4
 
 PREAMBLE: Final = """\
-# Gives the router's NICs back: written when the package was removed, run when it is purged.
+# Returns the router's NICs to the host: written when the package was removed, run when it is purged.
 [ "$(cat /proc/sys/kernel/random/boot_id)" = {boot} ] || exit 0
 host=/proc/$$/ns/net
 
-attempt() {{ # an address or route that is there already is fine, and one that fails must not stop the rest
-    said=$("$@" 2>&1) || case $said in
+attempt() {{ # an existing address or route is no error, and one that fails must not stop the rest
+    output=$("$@" 2>&1) || case $output in
         *"File exists"* | *"already assigned"*) ;;
-        *) echo "openperouter: $*: $said" >&2 ;;
+        *) echo "openperouter: $*: $output" >&2 ;;
     esac
 }}
 
 tune() {{ # tune FILE VALUE, below /proc/sys/net
-    said=$({{ echo "$2" > "/proc/sys/net/$1"; }} 2>&1) || echo "openperouter: $1: $said" >&2
+    output=$({{ echo "$2" > "/proc/sys/net/$1"; }} 2>&1) || echo "openperouter: $1: $output" >&2
 }}
 
 """
@@ -70,12 +70,12 @@ def script(netns: str, boot: str, records: dict[str, NicRecord]) -> str:
 
 
 def commands(netns: str, record: NicRecord) -> Iterator[str]:
-    """Yield the commands for one NIC: out, then its sysctls, which decide what it hears once it is up, then addresses,
-    size and state, then routes, which need all of these."""
+    """Yield the commands for one NIC: out of the router, then its sysctls, which must be set before it is up, then
+    addresses, MTU and state, then routes, which need all of these."""
     name, inside = quote(record.name), f"ip -n {quote(netns)} link"
     yield f"if {inside} show dev {name} >/dev/null 2>&1; then"
     yield f"    attempt {inside} set dev {name} netns $host"
-    # systemd's MACAddressPolicy= gives virtual NICs another address when they appear: let it, then undo it.
+    # systemd's MACAddressPolicy= gives virtual NICs another MAC when they appear: wait for that, then undo it.
     yield "    ! command -v udevadm >/dev/null || udevadm settle --timeout=10"
     yield "fi"
     yield f"if ip link show dev {name} >/dev/null 2>&1; then"
@@ -90,10 +90,10 @@ def commands(netns: str, record: NicRecord) -> Iterator[str]:
 
 
 def restoring(record: NicRecord) -> Iterator[str]:
-    """Yield the arguments of ``ip`` that make a NIC in the host what it was."""
+    """Yield the arguments of ``ip`` that restore a NIC in the host."""
     name = quote(record.name)
     for address in record.addresses:
-        if not (makes_addresses(record) and made_by_kernel(address, record.mac)):
+        if not (generates_addresses(record) and generated_by_kernel(address, record.mac)):
             yield address_command(record.name, address)
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
     state = "up" if record.up or record.routes else "down"
@@ -104,13 +104,13 @@ def restoring(record: NicRecord) -> Iterator[str]:
         yield route_command(name, route)
 
 
-def makes_addresses(record: NicRecord) -> bool:
-    """Whether the kernel makes link-local addresses for a NIC, as far as the NIC's own sysctls say."""
+def generates_addresses(record: NicRecord) -> bool:
+    """Return whether the kernel generates link-local addresses for a NIC, according to the NIC's own sysctls."""
     return not {"ipv6.addr_gen_mode", "ipv6.disable_ipv6"} & dict(record.sysctls).keys()
 
 
-def made_by_kernel(address: Address, mac: str) -> bool:
-    """Whether the kernel makes an address by itself when the NIC comes up: link-local, from its MAC (RFC 4291, A)."""
+def generated_by_kernel(address: Address, mac: str) -> bool:
+    """Return whether the kernel generates an address itself: link-local, from the NIC's MAC (RFC 4291, appendix A)."""
     octets = [int(octet, 16) for octet in mac.split(":")] if mac else []
     if len(octets) != 6 or address.interface.version != 6:
         return False
@@ -119,34 +119,34 @@ def made_by_kernel(address: Address, mac: str) -> bool:
 
 
 def address_command(name: str, address: Address) -> str:
-    """Return how to add one address as it was."""
+    """Return the command that restores one address."""
     interface = address.interface
-    words = [f"-{interface.version} address add"]
+    arguments = [f"-{interface.version} address add"]
     if address.peer:
-        words.append(f"{interface.ip} peer {quote(address.peer)}/{interface.network.prefixlen}")
+        arguments.append(f"{interface.ip} peer {quote(address.peer)}/{interface.network.prefixlen}")
     else:
-        words.append(str(interface))
+        arguments.append(str(interface))
     broadcast = usual_broadcast(interface, address.peer) if address.broadcast is None else address.broadcast
-    words += [f"broadcast {quote(broadcast)}"] if broadcast else []
-    words.append(f"dev {quote(name)}")
-    words += [f"label {quote(address.label)}"] if address.label not in {"", name} else []
-    words += [f"scope {address.scope}", *(word for bit, word in ADDRESS_FLAGS if address.flags & bit)]
-    return " ".join(words)
+    arguments += [f"broadcast {quote(broadcast)}"] if broadcast else []
+    arguments.append(f"dev {quote(name)}")
+    arguments += [f"label {quote(address.label)}"] if address.label not in {"", name} else []
+    arguments += [f"scope {address.scope}", *(flag for bit, flag in ADDRESS_FLAGS if address.flags & bit)]
+    return " ".join(arguments)
 
 
 def route_command(name: str, route: SavedRoute) -> str:
-    """Return how to add one route as it was."""
+    """Return the command that restores one route."""
     family = 4 if route.family is Family.IPV4 else 6
-    words = [f"-{family} route add {quote(route.destination)}", f"dev {name} table {route.table}"]
-    words += [f"via {quote(route.gateway)}"] if route.gateway else []
-    words += [f"proto {route.protocol}"]
-    # The kernel knows no scopes for IPv6.
-    words += [f"scope {route.scope}"] if family == 4 else []
-    words += [f"src {quote(route.source)}"] if route.source else []
-    words += [f"metric {route.priority}"] if route.priority else []
-    words += ["onlink"] if route.flags & RTNH_F_ONLINK else []
-    words += [f"mtu {route.mtu}"] if route.mtu else []
-    return " ".join(words)
+    arguments = [f"-{family} route add {quote(route.destination)}", f"dev {name} table {route.table}"]
+    arguments += [f"via {quote(route.gateway)}"] if route.gateway else []
+    arguments += [f"proto {route.protocol}"]
+    # IPv6 routes have no scope.
+    arguments += [f"scope {route.scope}"] if family == 4 else []
+    arguments += [f"src {quote(route.source)}"] if route.source else []
+    arguments += [f"metric {route.priority}"] if route.priority else []
+    arguments += ["onlink"] if route.flags & RTNH_F_ONLINK else []
+    arguments += [f"mtu {route.mtu}"] if route.mtu else []
+    return " ".join(arguments)
 
 
 def main() -> int:

@@ -18,13 +18,13 @@ from tests.kernel.node import Node, ip
 
 INSIDE = state()
 OUTSIDE = without_underlay(INSIDE)
-PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "give_back.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "return_nics.py"
 
 
 @pytest.fixture(scope="module")
-def give_back() -> ModuleType:
+def return_nics() -> ModuleType:
     """The program, which is no package of ours."""
-    spec = importlib.util.spec_from_file_location("give_back", PROGRAM)
+    spec = importlib.util.spec_from_file_location("return_nics", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,10 +32,10 @@ def give_back() -> ModuleType:
     return module
 
 
-def purge(node: Node, give_back: ModuleType) -> str:
+def purge(node: Node, return_nics: ModuleType) -> str:
     """Do what prerm and postrm do with the NICs, twice; return what was complained of."""
     boot = BOOT_ID.read_text().strip()
-    script = give_back.script(Node.NETNS, boot, StateFiles(node.state, boot).journal())
+    script = return_nics.script(Node.NETNS, boot, StateFiles(node.state, boot).journal())
     runs = [subprocess.run(["sh", "-eu"], input=script, capture_output=True, text=True, check=True) for _ in range(2)]
     (node.state / JOURNAL).unlink(missing_ok=True)
     return "".join(run.stdout + run.stderr for run in runs)
@@ -43,23 +43,23 @@ def purge(node: Node, give_back: ModuleType) -> str:
 
 @pytest.mark.parametrize("way", [INSIDE, OUTSIDE], ids=["in", "out"])
 def test_killed_after_any_step_of_the_way_a_purge_makes_the_nic_whole(
-    node: Node, give_back: ModuleType, way: DesiredState
+    node: Node, return_nics: ModuleType, way: DesiredState
 ) -> None:
     furnish()
     before = outside()
     start = OUTSIDE if way is INSIDE else INSIDE
     assert node.converge(start).clean
-    total = len(node.look(way)[1].steps)
+    total = len(node.plan(way)[1].steps)
     assert total > 8
     for count in range(total + 1):
         assert node.converge(start).clean, count
         node.apply_prefix(way, count)
         node.crash()
-        assert purge(node, give_back) == "", count
+        assert purge(node, return_nics) == "", count
         assert outside() == before, count
 
 
-def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(node: Node, give_back: ModuleType) -> None:
+def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(node: Node, return_nics: ModuleType) -> None:
     furnish()
     ip("route", "add", "10.77.0.0/16", "via", "203.0.113.1", "dev", Node.NIC, "onlink")
     before = outside()
@@ -70,6 +70,6 @@ def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(node: No
     for route in content["nics"][Node.NIC]["routes"]:
         route["flags"] *= route["destination"] != "10.77.0.0/16"
     file.write_text(json.dumps(content))
-    assert "10.77.0.0/16" in purge(node, give_back)
+    assert "10.77.0.0/16" in purge(node, return_nics)
     ip("route", "add", "10.77.0.0/16", "via", "203.0.113.1", "dev", Node.NIC, "onlink")
     assert outside() == before
