@@ -7,18 +7,20 @@ problem that says so; only a node that never knew its index has none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from config.desired import IPInterface
 from config.node import IndexUnknownError, NodeConfig, load_node_config
 from config.outcomes import NodeIdentity
 from config.problems import Origin, Problem, Reason, errors
+from config.store.json_store import JsonStore, StoreError
 
 #: Returns the addresses of an interface, wherever it is now; empty when it is nowhere.
 Addresses = Callable[[str], Sequence[IPInterface]]
+STORE: Final = JsonStore(NodeIdentity, "node identity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,14 @@ def keeping(problems: Sequence[Problem], known: NodeIdentity | None) -> tuple[Pr
 
 
 def to_json(node: NodeIdentity) -> str:
-    """Return an identity as the text that :func:`recall` understands, the same for equal ones."""
-    return json.dumps(asdict(node)) + "\n"
+    """Return an identity as the text that :func:`recall` reads, the same for equal ones."""
+    return STORE.encode(node)
 
 
 def recall(path: Path) -> NodeIdentity | None:
-    """Return the remembered identity; None when there is none or it cannot be understood."""
+    """Return the last known identity; None when there is none or it is unusable."""
     try:
-        data = json.loads(path.read_text())
-        name, index, log_level = data["name"], data["index"], data["log_level"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = STORE.read(path)
+    except StoreError:
         return None
-    if not (isinstance(name, str) and isinstance(index, int) and index >= 0 and isinstance(log_level, str)):
-        return None
-    return NodeIdentity(name, index, log_level)
+    return known if known is not None and known.index >= 0 else None

@@ -71,11 +71,16 @@ def test_an_identity_survives_on_disk(tmp_path: Path) -> None:
     assert recall(tmp_path / "identity.json") == KNOWN
 
 
+def test_an_identity_is_read_and_written_as_it_always_was(tmp_path: Path) -> None:
+    (tmp_path / "identity.json").write_text('{"name": "node-a", "index": 3, "log_level": "debugging"}\n')
+    assert recall(tmp_path / "identity.json") == NodeIdentity("node-a", 3, "debugging")
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", '{"name": "a"}', '{"name": "a", "index": -1, "log_level": "info"}', "[" * 100_000, "\xff"],
     ids=["empty", "half", "list", "partial", "negative", "deep", "binary"],
 )
-def test_a_damaged_memory_is_no_memory(tmp_path: Path, text: str) -> None:
+def test_a_damaged_identity_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "identity.json").write_bytes(text.encode("latin-1"))
     assert recall(tmp_path / "identity.json") is None

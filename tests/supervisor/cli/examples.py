@@ -25,7 +25,7 @@ from config.status import (
     UnderlayStatus,
     VniStatus,
 )
-from config.store.api_snapshot_file import ApiMemory, to_json
+from config.store.api_snapshot_file import SavedSnapshot, to_json
 
 SECRETS = ("hunter2hunter2", "topsecretword", "commentsecret")
 
@@ -192,7 +192,7 @@ def remember_api(
     """Write what the daemon remembers of the API beside the settings; ``first``: the objects were there first."""
     snapshot = ApiSnapshot(objects=objects, synced_at=synced_at)
     standing = {one.id: Held("") for one in objects} if first else {}
-    memory = ApiMemory(node or socket.gethostname(), snapshot, standing)
+    memory = SavedSnapshot(node or socket.gethostname(), snapshot, standing)
     (directory / "state" / "api-snapshot.json").write_text(to_json(memory))
 
 
