@@ -14,7 +14,9 @@ LONGEST: Final = 240
 
 def summarize(status: Status, configs_dir: str, *, health: str) -> Status:
     """Return the status with its summary. ``health`` is the summary of a health report on this very generation."""
-    line = " ".join(_line(status, configs_dir, health).split())
+    # A file's name need not be UTF-8, but systemd's protocol is.
+    text = _line(status, configs_dir, health).encode("utf-8", "replace").decode("utf-8")
+    line = " ".join(text.split())
     return replace(status, summary=line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from actors.report.status_builder import StatusInputs, build_status
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome, NodeIdentity, StaticSnapshot
-from config.problems import Problem
+from config.problems import Origin, Problem
 from config.status import ActorStatus, ReloadStatus, Status
 from tests.actors.report.examples import ERROR, FAILURE, PASSWORD, PROCESS, RED, WARNING, desired, health, inputs
 
@@ -214,6 +214,13 @@ def test_a_very_long_complaint_is_cut_and_stays_on_one_line() -> None:
     summary = of(inputs(problems=(problem,))).summary
     assert len(summary) <= 240
     assert "\n" not in summary
+
+
+def test_a_file_name_that_is_not_utf_8_costs_neither_summary_nor_json() -> None:
+    problem = Problem("not YAML", Origin("/configs/openpe_\udcff.yaml", 1))
+    status = of(inputs(problems=(problem,)))
+    assert status.summary.startswith("degraded: /configs/openpe_?.yaml:1: not YAML")
+    assert b"/configs/openpe_?.yaml:1" in status.to_json().encode()
 
 
 def test_no_secret_reaches_the_status() -> None:
