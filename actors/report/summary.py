@@ -25,7 +25,7 @@ def _line(status: Status, configs_dir: str, health: str) -> str:
         case "stopping":
             return "stopping; forwarding continues"
         case "degraded":
-            return f"degraded: {complaint(status)}; {_doing(status, health)}"
+            return f"degraded: {first_reason(status)}; {_doing(status, health)}"
         case "running" if status.ready and is_empty(status):
             return f"no configuration in {configs_dir}: idle"
         case "running" if status.ready:
@@ -39,7 +39,7 @@ def is_empty(status: Status) -> bool:
     return status.underlay is None and not status.vnis and not status.sessions
 
 
-def complaint(status: Status) -> str:
+def first_reason(status: Status) -> str:
     """Return the first reason for being degraded, and how many more there are."""
     reasons = [
         f"{f'{one.kind} {one.name}' if one.kind else one.origin}: {one.message}" for one in errors(status.problems)

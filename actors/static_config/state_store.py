@@ -17,8 +17,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
 
-from .node_identity import recall
-from .node_identity import to_json as node_to_json
+from .node_identity import STORE, read_identity
 from .trial import Journal
 
 log = get_logger("static_config")
@@ -59,16 +58,16 @@ class StateStore:
         remove_stale(self.journal.ended_file)
         self.last_good = self._load_texts(LAST_GOOD_FILE)
         self.in_force = self._load_texts(IN_FORCE_FILE)
-        self.node = recall(self.state_dir / NODE_FILE)
+        self.node = read_identity(self.state_dir / NODE_FILE)
         if self.node is not None:
-            self._stored[NODE_FILE] = node_to_json(self.node)
+            self._stored[NODE_FILE] = STORE.encode(self.node)
 
     def keep(self, last_good: LastGood, in_force: LastGood, node: NodeIdentity | None) -> None:
         """Store these values, and try again what the disk has refused before; ``node`` None keeps the known one."""
         self.last_good, self.in_force, self.node = last_good, in_force, node or self.node
         wanted = {LAST_GOOD_FILE: to_json(last_good), IN_FORCE_FILE: to_json(in_force)}
         if self.node is not None:
-            wanted[NODE_FILE] = node_to_json(self.node)
+            wanted[NODE_FILE] = STORE.encode(self.node)
         failures = [error for name, text in wanted.items() if (error := self._write(name, text)) is not None]
         if failures and not self._failing:
             log.warning(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.desired.reconcile import merge_and_resolve
-from actors.static_config.node_identity import Identification, identify, recall
+from actors.static_config.node_identity import Identification, identify, read_identity
 from config.desired import DesiredState, IPInterface, RememberedApi
 from config.node import load_node_config
 from config.outcomes import NodeIdentity, Resource, StaticSnapshot
@@ -176,7 +176,7 @@ def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:
 
 
 def _identify(settings: Settings, *, remembered: bool) -> Identification:
-    known = recall(settings.state_dir / "node.json") if remembered else None
+    known = read_identity(settings.state_dir / "node.json") if remembered else None
     return identify(
         settings.node_config_file,
         socket.gethostname(),

@@ -209,7 +209,7 @@ def test_stopping_takes_precedence_over_any_fault() -> None:
     assert (status.phase, status.summary) == ("stopping", "stopping; forwarding continues")
 
 
-def test_a_very_long_complaint_is_cut_and_stays_on_one_line() -> None:
+def test_a_very_long_first_reason_is_cut_and_stays_on_one_line() -> None:
     problem = replace(ERROR, message="x\ny " * 500)
     summary = of(inputs(problems=(problem,))).summary
     assert len(summary) <= 240
