@@ -286,6 +286,10 @@ class ResourceFailure:
     message: str
     origin: Origin = field(default_factory=Origin)
 
+    def __str__(self) -> str:
+        place = "" if self.origin == Origin() else f"{self.origin}: "
+        return f"{place}{self.resource}: {self.message}"
+
 
 def network_of(interface: IPInterface) -> str:
     """Return the masked network of an address in text, e.g. ``192.168.1.1/24`` gives ``192.168.1.0/24``."""

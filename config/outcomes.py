@@ -7,10 +7,11 @@ Each later value names the generation it speaks of, so that nobody mistakes an o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from config.desired import DesiredState, ResourceFailure, ResourceId
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure, ResourceId
 from config.problems import Kind, Origin, Problem
 
 
@@ -86,9 +87,19 @@ class KernelOutcome:
     underlay_mtu: int | None = None
 
 
+#: FRR's state of a session that is up, and ours of a listen range that bgpd serves.
+ESTABLISHED: Final = "Established"
+LISTENING: Final = "Listening"
+#: Detail of what no health report mentions.
+NOT_CHECKED: Final = "not checked yet"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionHealth:
-    """One BGP session. ``state`` is FRR's word (``Established`` ...); ``vrf`` is ``default`` for the underlay's."""
+    """One BGP session. ``state`` is FRR's (``Established`` ...) or ours; ``vrf`` is ``default`` for the underlay's.
+
+    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used.
+    """
 
     peer: str
     vrf: str
@@ -99,10 +110,20 @@ class SessionHealth:
     role: str = "fabric"
     bfd: str = ""
 
+    @property
+    def up(self) -> bool:
+        """Whether routes are exchanged."""
+        return self.state == ESTABLISHED
+
+    @property
+    def is_range(self) -> bool:
+        """Whether this is a listen range: its sessions are entries of their own, it cannot be up itself."""
+        return self.state == LISTENING
+
 
 @dataclass(frozen=True, slots=True)
 class VniHealth:
-    """One VNI as zebra sees it. ``ok`` False comes with a ``detail``."""
+    """One VNI as zebra and bgpd have it. ``type`` is ``L2`` or ``L3``; ``ok`` False comes with a ``detail``."""
 
     resource: ResourceId
     vni: int
@@ -145,3 +166,25 @@ class HealthReport:
     interfaces: tuple[InterfaceHealth, ...] = ()
     failures: tuple[ResourceFailure, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+def vni_health(
+    desired: DesiredState, report: HealthReport | None, failures: Mapping[ResourceId, str]
+) -> Iterator[VniHealth]:
+    """Yield every configured VNI with its reported health, or with why it has none.
+
+    ``failures`` are messages about resources that are not in force, whoever found that.
+    """
+    reported = {vni.resource: vni for vni in report.vnis} if report else {}
+    configured: tuple[DesiredL3VNI | DesiredL2VNI, ...] = (*desired.l3vnis, *desired.l2vnis)
+    for vni in configured:
+        failure, kind = failures.get(vni.resource, ""), "L3" if isinstance(vni, DesiredL3VNI) else "L2"
+        fresh = VniHealth(vni.resource, vni.vni, kind, vni.vrf or "", ok=False, detail=NOT_CHECKED, origin=vni.origin)
+        seen = reported.get(vni.resource, fresh)
+        yield replace(
+            fresh,
+            ok=seen.ok and seen.vni == vni.vni and not failure,
+            detail=failure or seen.detail,
+            remote_vteps=seen.remote_vteps,
+            routes=seen.routes,
+        )

@@ -1,43 +1,42 @@
-"""What the router says of itself: the value behind systemd's STATUS=, the state file, the control socket and the CLI.
+"""The router's status: what systemd's STATUS=, the state file, the control socket and ``openperouter status`` show.
 
-The model is plain text and numbers on purpose: it is built from the actors' values, never the other way round, it holds
-no field that could carry a secret, and reading it needs nothing but this module, so that ``openperouter status`` starts
-quickly on a slow node. Its JSON form is versioned; a reader ignores fields it does not know and fills in those it
-misses, so that a newer command line understands an older daemon and the reverse.
+The report actor builds a :class:`Status` from the other actors' newest values; sessions, VNIs, interfaces, problems and
+failures are those values themselves. No member could carry a secret. Its JSON form is versioned: a reader ignores
+members it does not know, and fills in defaults for later additions that it misses, so that a command line understands
+an older or newer daemon. In JSON a resource is flat (``kind``, ``namespace``, ``name``) and an origin is its text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import Any, Final, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, Final, Literal
 
-#: Grows only when a field changes its meaning; additions keep it.
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, WrapSerializer
+
+from config.desired import ResourceFailure
+from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
+from config.problems import Origin, Problem
+
+#: Grows only when a member changes its meaning; additions keep it.
 SCHEMA_VERSION: Final = 1
 
 Phase = Literal["starting", "running", "degraded", "reloading", "stopping"]
 Scalar = str | int | float | bool | None
-
-S = TypeVar("S")
 
 
 class StatusFormatError(ValueError):
     """The text is not a status document that this version can read."""
 
 
-#: Marks a field that changes by itself (an age, a counter) and therefore is no news.
-VOLATILE: Final = {"volatile": True}
-#: Marks a tuple of strings.
-TEXTS: Final = {"texts": True}
-
-
 @dataclass(frozen=True, slots=True)
 class ActorStatus:
     """One child of the supervisor.
 
-    ``state`` is the tree's word (``running``, ``starting``, ``backoff`` ...); ``activity`` names a declared
-    long call; ``progress_age_seconds`` is the time since the last unit of work.
+    ``state`` is the tree's (``running``, ``starting``, ``backoff`` ...); ``activity`` names a declared long call;
+    ``progress_age_seconds`` is the time since the last unit of work.
     """
 
     name: str = ""
@@ -46,10 +45,10 @@ class ActorStatus:
     last_error: str = ""
     critical: bool = False
     incarnation: int = 1
-    mode: str = field(default="", metadata=VOLATILE)
-    activity: str = field(default="", metadata=VOLATILE)
-    progress_age_seconds: float = field(default=0.0, metadata=VOLATILE)
-    facts: dict[str, Scalar] = field(default_factory=dict, metadata=VOLATILE)
+    mode: str = ""
+    activity: str = ""
+    progress_age_seconds: float = 0.0
+    facts: dict[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,9 @@ class Generations:
 
 @dataclass(frozen=True, slots=True)
 class ReloadStatus:
-    """Where the newest reload requests are: each number is a reload id, 0 is none.
+    """How far the newest reload requests have come: each number is a reload id, 0 is none.
 
-    ``failed`` is the newest request whose configuration FRR or the kernel refused, and ``reason`` says why in one line.
+    ``failed`` is the newest request whose configuration FRR or the kernel refused, ``reason`` why, in one line.
     """
 
     requested: int = 0
@@ -78,14 +77,13 @@ class ReloadStatus:
 
 @dataclass(frozen=True, slots=True)
 class ApiStatus:
-    """The way to the API server, and what the router has from it.
+    """The connection to the API server, and what the router has from it.
 
     ``reach`` is ``unconfigured``, ``unreachable``, ``refused`` or ``reachable`` since the Unix second ``since``, empty
-    while nobody has looked; ``detail`` says why it is not reachable. ``objects`` count on this node, ``mirrored`` are
-    those that it wrote itself; ``source`` is where they are known from: ``server``, ``memory`` (of an earlier life) or
-    ``none``. ``live``: they are what the server says now; else they were last known to be true
-    ``snapshot_age_seconds`` ago. ``not_followed`` says of which objects nothing new is heard although the server
-    answers, why, and since when.
+    before the first probe; ``detail`` says why the server is not reachable. ``objects`` select this node, ``mirrored``
+    are those that it wrote itself; ``source`` is where they come from: ``server``, ``memory`` (the saved snapshot) or
+    ``none``. ``live``: they are current; otherwise they were last known to be true ``snapshot_age_seconds`` ago.
+    ``not_followed`` lists objects that are not updated although the server answers, why, and since when.
     """
 
     reach: str = ""
@@ -96,19 +94,8 @@ class ApiStatus:
     live: bool = False
     objects: int = 0
     mirrored: int = 0
-    not_followed: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    snapshot_age_seconds: float = field(default=0.0, metadata=VOLATILE)
-
-
-@dataclass(frozen=True, slots=True)
-class InterfaceStatus:
-    """One interface to the fabric, inside the router's namespace."""
-
-    name: str = ""
-    present: bool = False
-    up: bool = False
-    mtu: int = 0
-    detail: str = ""
+    not_followed: tuple[str, ...] = ()
+    snapshot_age_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,120 +106,80 @@ class UnderlayStatus:
     origin: str = ""
     asn: int = 0
     router_id: str = ""
-    vteps: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    interfaces: tuple[InterfaceStatus, ...] = field(default=(), metadata={"items": InterfaceStatus})
+    vteps: tuple[str, ...] = ()
+    interfaces: tuple[InterfaceHealth, ...] = ()
     mtu: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStatus:
-    """One BGP session: ``role`` is ``fabric`` or ``host``, ``state`` FRR's word, ``bfd`` empty where it is not used."""
-
-    peer: str = ""
-    vrf: str = ""
-    remote_as: int = 0
-    state: str = ""
-    up: bool = False
-    role: str = ""
-    bfd: str = ""
-    uptime_seconds: int = field(default=0, metadata=VOLATILE)
-    prefixes_received: dict[str, int] = field(default_factory=dict, metadata=VOLATILE)
+def _with_up(session: SessionHealth, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    return {**handler(session), "up": session.up}
 
 
-@dataclass(frozen=True, slots=True)
-class VniStatus:
-    """One VNI: ``type`` is ``L2`` or ``L3``; ``detail`` says why ``ok`` is False; ``origin`` is where it is written."""
-
-    kind: str = ""
-    name: str = ""
-    vni: int = 0
-    type: str = ""
-    vrf: str = ""
-    ok: bool = False
-    detail: str = ""
-    origin: str = ""
-    remote_vteps: int = field(default=0, metadata=VOLATILE)
-    routes: int = field(default=0, metadata=VOLATILE)
+def _flatten(value: VniHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    flat: dict[str, Any] = handler(value)
+    flat = flat.pop("resource", {}) | flat
+    return flat | {"kind": flat["kind"] or "", "origin": "" if value.origin == Origin() else str(value.origin)}
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemStatus:
-    """One thing for the user to mend, and what stays in force meanwhile."""
-
-    origin: str = ""
-    field: str = ""
-    message: str = ""
-    severity: str = "error"
-    reason: str = ""
-    kind: str = ""
-    name: str = ""
-    in_force: str = ""
-
-    def __str__(self) -> str:
-        subject = f"{self.kind} {self.name}: " if self.kind else ""
-        place = f"{self.field}: " if self.field else ""
-        tail = f" ({self.in_force})" if self.in_force else ""
-        return f"{self.origin}: {self.severity}: {subject}{place}{self.message}{tail}"
+def _nest(stored: Any) -> Any:
+    """Undo :func:`_flatten`; an origin stays the text that it was, which is all that is ever shown of it."""
+    if not isinstance(stored, Mapping):
+        return stored
+    resource = {key: stored.get(key, "") for key in ("kind", "namespace", "name")}
+    origin = {"path": stored.get("origin", "")}
+    return {**stored, "kind": stored.get("kind") or None, "resource": resource, "origin": origin}
 
 
-@dataclass(frozen=True, slots=True)
-class FailureStatus:
-    """One resource that is not, or not wholly, in force, found while carrying the configuration out or checking it."""
-
-    kind: str = ""
-    name: str = ""
-    reason: str = ""
-    message: str = ""
-    origin: str = ""
-
-    def __str__(self) -> str:
-        place = f"{self.origin}: " if self.origin else ""
-        return f"{place}{self.kind} {self.name}: {self.message}"
+_FLAT: Final = (BeforeValidator(_nest), WrapSerializer(_flatten))
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """The whole node at one moment.
 
-    Times are Unix seconds; ``ready`` means that the newest configuration is applied and verified.
-    ``degraded`` as the phase means: something that a user configured is not in force, or does not work as configured.
-    ``notes`` are what else is wrong, ``remarks`` what is worth knowing although the router works as it should.
+    Times are Unix seconds; ``ready`` means that the newest configuration is applied and verified. The phase is
+    ``degraded`` when something that a user configured is not in force, or does not work as configured. ``notes`` are
+    further faults, ``remarks`` are worth knowing although the router works as it should.
     """
 
     schema_version: int = SCHEMA_VERSION
     pid: int = 0
     boot_id: str = ""
     started_at: float = 0.0
-    updated_at: float = field(default=0.0, metadata=VOLATILE)
+    updated_at: float = 0.0
     version: str = ""
     node: str = ""
     node_index: int | None = None
     phase: Phase = "starting"
     ready: bool = False
     summary: str = ""
-    generations: Generations = field(default_factory=Generations, metadata={"one": Generations})
-    reload: ReloadStatus = field(default_factory=ReloadStatus, metadata={"one": ReloadStatus})
-    actors: tuple[ActorStatus, ...] = field(default=(), metadata={"items": ActorStatus})
+    generations: Generations = field(default_factory=Generations)
+    reload: ReloadStatus = field(default_factory=ReloadStatus)
+    actors: tuple[ActorStatus, ...] = ()
     daemons: dict[str, bool] = field(default_factory=dict)
-    underlay: UnderlayStatus | None = field(default=None, metadata={"one": UnderlayStatus})
-    sessions: tuple[SessionStatus, ...] = field(default=(), metadata={"items": SessionStatus})
-    vnis: tuple[VniStatus, ...] = field(default=(), metadata={"items": VniStatus})
-    problems: tuple[ProblemStatus, ...] = field(default=(), metadata={"items": ProblemStatus})
-    failures: tuple[FailureStatus, ...] = field(default=(), metadata={"items": FailureStatus})
-    notes: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    remarks: tuple[str, ...] = field(default=(), metadata=TEXTS)
-    api: ApiStatus = field(default_factory=ApiStatus, metadata={"one": ApiStatus})
+    underlay: UnderlayStatus | None = None
+    sessions: tuple[Annotated[SessionHealth, WrapSerializer(_with_up)], ...] = ()
+    vnis: tuple[Annotated[VniHealth, *_FLAT], ...] = ()
+    problems: tuple[Annotated[Problem, *_FLAT], ...] = ()
+    failures: tuple[Annotated[ResourceFailure, *_FLAT], ...] = ()
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    api: ApiStatus = field(default_factory=ApiStatus)
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return the JSON document, on one line unless ``indent`` is given."""
-        return json.dumps(_encode(self), indent=indent, ensure_ascii=False)
+        """Return the JSON document, on one line unless ``indent`` is given.
+
+        It can always be encoded: a file's name, for instance, need not be UTF-8, and shows with question marks then.
+        """
+        text = json.dumps(_adapter().dump_python(self, mode="json"), indent=indent, ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode("utf-8")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Status:
         """Read a document written by any version of the same schema; raise :class:`StatusFormatError` otherwise."""
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StatusFormatError(f"not JSON: {error}") from error
         return cls.from_data(document)
 
@@ -243,58 +190,27 @@ class Status:
             raise StatusFormatError("not a JSON object")
         version = document.get("schema_version")
         if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-            raise StatusFormatError(f"schema version {version!r} is not known here (1 to {SCHEMA_VERSION} are)")
-        return _decode(cls, document, "status")
+            raise StatusFormatError(f"schema version {version!r} is not supported (1 to {SCHEMA_VERSION} are)")
+        try:
+            return _adapter().validate_python(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in ("status", *first["loc"]))
+            raise StatusFormatError(f"{place}: {first['msg']}") from error
 
-    def essence(self) -> object:
-        """Return what makes news: everything but ages, counters and the time of writing. Comparable with ``==``."""
-        return _encode(self, volatile=False)
-
-
-def _encode(value: object, *, volatile: bool = True) -> object:
-    if is_dataclass(value):
-        kept = [item for item in fields(value) if volatile or not item.metadata.get("volatile")]
-        return {item.name: _encode(getattr(value, item.name), volatile=volatile) for item in kept}
-    if isinstance(value, tuple):
-        return [_encode(item, volatile=volatile) for item in value]
-    if isinstance(value, dict):
-        return dict(value)
-    return value
-
-
-def _decode(record: type[S], data: object, place: str) -> S:
-    """Build a record from a mapping: unknown keys are ignored, missing ones take their defaults."""
-    if not isinstance(data, Mapping):
-        raise StatusFormatError(f"{place}: expected an object")
-    values = {
-        item.name: _decode_field(item, data[item.name], f"{place}.{item.name}")
-        for item in fields(record)  # type: ignore[arg-type]  # every record here is a dataclass
-        if item.name in data
-    }
-    return record(**values)
+    def essence(self) -> Status:
+        """Return the status without what changes by itself: ages, counters and the time of writing."""
+        return replace(
+            self,
+            updated_at=0.0,
+            actors=tuple(replace(one, mode="", activity="", progress_age_seconds=0.0, facts={}) for one in self.actors),
+            sessions=tuple(replace(one, uptime_seconds=0, prefixes_received={}) for one in self.sessions),
+            vnis=tuple(replace(one, remote_vteps=0, routes=0) for one in self.vnis),
+            api=replace(self.api, snapshot_age_seconds=0.0),
+        )
 
 
-def _decode_field(item: Field[Any], value: object, place: str) -> object:
-    metadata = item.metadata
-    if "items" in metadata:
-        return tuple(_decode(metadata["items"], one, f"{place}[{n}]") for n, one in enumerate(_listed(value, place)))
-    if "texts" in metadata:
-        return tuple(str(one) for one in _listed(value, place))
-    if "one" in metadata:
-        return None if value is None else _decode(metadata["one"], value, place)
-    return _scalar(item, value, place)
-
-
-def _scalar(item: Field[Any], value: object, place: str) -> object:
-    expected = dict if item.default is MISSING else type(item.default)
-    if expected is float and isinstance(value, int):
-        return float(value)
-    if item.default is not None and not isinstance(value, expected):
-        raise StatusFormatError(f"{place}: expected {expected.__name__}, not {type(value).__name__}")
-    return value
-
-
-def _listed(value: object, place: str) -> list[object]:
-    if not isinstance(value, list):
-        raise StatusFormatError(f"{place}: expected a list")
-    return value
+@cache
+def _adapter() -> TypeAdapter[Status]:
+    """Return the compiled schema; a program that reads no status does not pay for it."""
+    return TypeAdapter(Status)

@@ -27,6 +27,8 @@ from typing import Final
 
 import trio
 
+from config.desired import ResourceFailure
+from config.problems import Origin, Problem, errors
 from config.status import Status
 
 from .logs import message_ids
@@ -72,9 +74,8 @@ def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
     A reload is about the files: a tenant's resource in the API that cannot be in force does not fail it.
     """
     reload = status.reload
-    errors = (problem for problem in status.problems if problem.severity == "error")
-    complaints = [str(problem) for problem in errors if not _is_from_the_api(problem.origin)]
-    complaints += [str(failure) for failure in status.failures if not _is_from_the_api(failure.origin)]
+    found: list[Problem | ResourceFailure] = [*errors(status.problems), *status.failures]
+    complaints = [str(one) for one in found if one.origin.path or one.origin == Origin()]
     if reload.verified >= reload_id:
         reason = f"{len(complaints)} problem(s) remain, everything else is in force" if complaints else ""
         return _done(status, not complaints, reason, complaints)
@@ -83,11 +84,6 @@ def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
     if status.phase == "stopping":
         return _done(status, False, "the daemon is stopping", complaints)
     return None
-
-
-def _is_from_the_api(origin: str) -> bool:
-    """Whether an origin is ``namespace/name@version``: that of a file is its absolute path, some failures have none."""
-    return bool(origin) and not origin.startswith("/")
 
 
 def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[str, object]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.store.api_snapshot_file import FILE, ApiMemoryError, from_json
+from config.store.api_snapshot_file import read_saved
+from config.store.json_store import StoreError
 from supervisor.logs.logger import get_logger
 
 log = get_logger("crd_watch")
@@ -17,11 +18,9 @@ log = get_logger("crd_watch")
 def remembered_labels(state_dir: Path, name: str) -> Mapping[str, str] | None:
     """Return them; None where nothing is remembered, not of this node, or not in a form that can be read."""
     try:
-        memory = from_json((state_dir / FILE).read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ApiMemoryError) as error:
+        saved = read_saved(state_dir, name)
+    except StoreError as error:
         # Who keeps the memory says so; here it is as good as none.
         log.debug("the node's labels are not remembered", error=error)
         return None
-    return memory.snapshot.chosen_by if memory.snapshot is not None and memory.node_name == name else None
+    return saved.snapshot.chosen_by if saved is not None and saved.snapshot is not None else None

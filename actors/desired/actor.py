@@ -20,14 +20,14 @@ from config.desired import DesiredState
 from config.outcomes import StaticSnapshot
 from config.problems import Problem
 from config.settings import Settings
-from config.store.api_snapshot_file import ApiMemory, essence
+from config.store.api_snapshot_file import SavedSnapshot, essence
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
 from .reconcile import Known, decide
-from .snapshot_store import REFRESH_SECONDS, Keeper
+from .snapshot_store import REFRESH_SECONDS, SnapshotStore
 from .unlisted_kinds import with_kept
 
 log = get_logger("desired")
@@ -54,7 +54,7 @@ async def run(
     ctx.started()
     with ctx.idle():
         static = await snapshots.receive()
-    keeper = Keeper(settings.state_dir)
+    keeper = SnapshotStore(settings.state_dir)
     with ctx.working("reading what is remembered of the API", DISK_SECONDS):
         memory = await trio.to_thread.run_sync(keeper.load, static.node.name)
     known = Known(static, newest(api, memory.snapshot), memory.snapshot, memory.standing)
@@ -87,12 +87,12 @@ def is_followed(known: Known) -> bool:
     return all(one.resource == NODE_STATUS_PLURAL for one in known.api.doubts)
 
 
-async def keep(ctx: ActorContext, keeper: Keeper, known: Known, clock: Callable[[], float]) -> None:
+async def keep(ctx: ActorContext, keeper: SnapshotStore, known: Known, clock: Callable[[], float]) -> None:
     """Remember what was accepted, if that is news."""
     snapshot = essence(known.accepted) if known.accepted else None
     if snapshot is not None and is_followed(known):
         snapshot = replace(snapshot, synced_at=clock())
-    memory = ApiMemory(known.static.node.name, snapshot, known.standing)
+    memory = SavedSnapshot(known.static.node.name, snapshot, known.standing)
     if keeper.is_due(memory, live=is_followed(known)):
         with ctx.working("remembering what is in force", DISK_SECONDS):
             await trio.to_thread.run_sync(keeper.write, memory)

@@ -1,7 +1,7 @@
-"""The memory of the API on disk: read once at start, written when it means something else or has grown old.
+"""The saved API snapshot on disk: read once at start, written when its meaning changes or it has grown old.
 
-It holds passwords, hence mode 0600. A memory that cannot be used counts as none, and a disk that refuses costs only the
-memory, not the router; both are said once.
+An unusable file counts as none, and a disk that refuses costs only what a restart would find, not the router. Both are
+logged once.
 """
 
 from __future__ import annotations
@@ -9,77 +9,59 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from config.store.api_snapshot_file import FILE, ApiMemory, ApiMemoryError, from_json, to_json
+from config.store.api_snapshot_file import FILE, SavedSnapshot, read_saved, to_json
+from config.store.json_store import StoreError
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
 
 log = get_logger("desired")
 
-MODE: Final = 0o600
-#: While a server is followed, the moment on disk is at most so many seconds older than the truth.
+#: While the node follows a server, the time on disk is at most this many seconds behind.
 REFRESH_SECONDS: Final = 600.0
 
 
-class UnusableMemoryError(Exception):
-    """There is a memory, but it is of no use; the text says why, and never what is in it."""
-
-
-def recall(state_dir: Path, node_name: str) -> ApiMemory | None:
-    """Return this node's memory, None when there is none. Raises :class:`UnusableMemoryError`; changes nothing."""
-    path = state_dir / FILE
-    try:
-        memory = from_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ApiMemoryError) as error:
-        raise UnusableMemoryError(f"{path}: {error}") from None
-    if memory.node_name != node_name:
-        raise UnusableMemoryError(f"{path}: it is of another node, {memory.node_name}")
-    return memory
-
-
-class Keeper:
-    """The one writer of the memory."""
+class SnapshotStore:
+    """The one writer of the file."""
 
     def __init__(self, state_dir: Path) -> None:
         self._directory = state_dir
         self._path = state_dir / FILE
-        self._stored: ApiMemory | None = None
+        self._stored: SavedSnapshot | None = None
         self._failing = False
 
-    def load(self, node_name: str) -> ApiMemory:
-        """Return what is remembered, or an empty memory."""
+    def load(self, node_name: str) -> SavedSnapshot:
+        """Return what is on disk, or an empty value."""
         remove_stale(self._path)
         try:
-            self._stored = recall(self._directory, node_name)
-        except UnusableMemoryError as error:
-            log.warning(f"what is remembered of the API is not usable: {error}", message_id=message_ids.MEMORY_LOST)
-        return self._stored or ApiMemory(node_name)
+            self._stored = read_saved(self._directory, node_name)
+        except StoreError as error:
+            log.warning(f"the saved API snapshot is not usable: {error}", message_id=message_ids.MEMORY_LOST)
+        return self._stored or SavedSnapshot(node_name)
 
-    def is_due(self, memory: ApiMemory, *, live: bool) -> bool:
-        """Whether to write: another meaning, or a moment that is much later, or the last one before the server went."""
-        if not memory.same_as(self._stored):
-            return bool(memory.snapshot or memory.standing or self._stored)
-        age = _moment(memory) - _moment(self._stored)
+    def is_due(self, saved: SavedSnapshot, *, live: bool) -> bool:
+        """Whether to write: a changed meaning, a much later time, or the last time before the server was lost."""
+        if not saved.same_as(self._stored):
+            return bool(saved.snapshot or saved.standing or self._stored)
+        age = _synced_at(saved) - _synced_at(self._stored)
         return age >= (REFRESH_SECONDS if live else 1.0)
 
-    def write(self, memory: ApiMemory) -> None:
-        """Replace the memory on disk."""
+    def write(self, saved: SavedSnapshot) -> None:
+        """Replace the file, readable for root alone."""
         try:
-            write_atomic(self._path, to_json(memory), mode=MODE)
+            write_atomic(self._path, to_json(saved))
         except OSError as error:
             if not self._failing:
                 log.warning(
-                    "cannot remember the API's objects: a restart without the API would lose their networks",
+                    "cannot save the API's objects: a restart while the API is unreachable would lose their networks",
                     message_id=message_ids.MEMORY_LOST,
                     file=self._path,
                     error=error,
                 )
             self._failing = True
         else:
-            self._stored, self._failing = memory, False
+            self._stored, self._failing = saved, False
 
 
-def _moment(memory: ApiMemory | None) -> float:
-    return memory.snapshot.synced_at if memory is not None and memory.snapshot is not None else 0.0
+def _synced_at(saved: SavedSnapshot | None) -> float:
+    return saved.snapshot.synced_at if saved is not None and saved.snapshot is not None else 0.0

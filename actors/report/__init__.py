@@ -1,1 +1,1 @@
-"""One status out of everything known: for systemd, the control socket, the command line and the state file."""
+"""Report the node's state: one status, published for systemd and the control socket, and written to files."""

@@ -1,7 +1,9 @@
-"""The report actor: publishes a new status when there is news, and at least every few seconds a fresh one.
+"""The report actor: publishes the status when it changes, and every few seconds with fresh ages and counters.
 
-The state file is the status on disk, for the time when nobody answers on the control socket any more; the metrics
-beside it are for those who watch many nodes.
+    newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
+
+The state file is the status on disk, for when no daemon answers on the control socket; the metrics beside it are for
+whoever monitors many nodes.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from config.status import ActorStatus, Status
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .status_builder import Inputs, Process, compose
-from .status_files import Files
+from .status_builder import Process, StatusInputs, build_status
+from .status_files import StatusFiles
 
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
 REFRESH_SECONDS: Final = 10.0
@@ -50,10 +52,10 @@ async def run(
     out: Latest[Status],
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Report. ``children`` returns the children as they are now, ``stopping`` whether the daemon is ending."""
+    """Report indefinitely. ``children`` returns the children's present state, ``stopping`` whether the daemon ends."""
     before = out.peek()
-    files = Files(settings)
-    inputs = Inputs(
+    files = StatusFiles(settings)
+    inputs = StatusInputs(
         _process(settings, version, before), was_ready=before is not None and before.generations.desired > 0
     )
     ctx.started()
@@ -72,8 +74,8 @@ async def run(
         )
         children_changed.take()
         inputs = replace(inputs, was_ready=inputs.was_ready or inputs.ready)
-        status = compose(inputs, time.time())
-        if _is_news(status, before):
+        status = build_status(inputs, time.time())
+        if _is_due(status, before):
             out.set(status)
             with ctx.working("writing the state file", WRITE_SECONDS):
                 await files.write(status)
@@ -83,15 +85,15 @@ async def run(
             await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
 
 
-def _is_news(status: Status, before: Status | None) -> bool:
-    """Whether anything but ages and counters differs, or those are due."""
+def _is_due(status: Status, before: Status | None) -> bool:
+    """Whether something other than ages and counters differs, or these are due as well."""
     if before is None or not 0 <= status.updated_at - before.updated_at < REFRESH_SECONDS:
         return True
     return status.essence() != before.essence()
 
 
 def _process(settings: Settings, version: str, before: Status | None) -> Process:
-    """Describe this process; a restarted actor keeps the start time that its predecessor has told."""
+    """Describe this process; a restarted actor keeps the start time that its predecessor published."""
     return Process(
         version=version,
         pid=os.getpid(),

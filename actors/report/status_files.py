@@ -1,6 +1,6 @@
-"""The files that show the status to whoever does not ask the daemon: the state file and the metrics.
+"""The files that carry the status: the state file and the metrics.
 
-Both are replaced whole. A disk that refuses costs the file, not the daemon, and is said once.
+Both are replaced atomically. A disk that refuses costs the file, not the daemon, and is logged once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ STATE_FILE: Final = "state.json"
 #: For root and its group: it names tenants and peers.
 STATE_MODE: Final = 0o640
 METRICS_FILE: Final = "metrics.prom"
-#: For any collector: it has nothing but numbers.
+#: For any collector: it holds nothing but numbers.
 METRICS_MODE: Final = 0o644
-#: Metrics that did not change are written this often, seconds: their file may be on a disk.
+#: Unchanged metrics are written this often, seconds: their file may be on a disk.
 METRICS_SECONDS: Final = 60.0
 
 
-class Files:
-    """Writes both files, each only when there is something new to read in it."""
+class StatusFiles:
+    """Writes both files: the state file for each status, the metrics when they change or are a minute old."""
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
@@ -39,7 +39,7 @@ class Files:
         self._measured: Status | None = None
 
     async def write(self, status: Status) -> None:
-        """Show a status that has not been shown."""
+        """Write a new status."""
         await self._state.write(status.to_json() + "\n")
         if self._is_due(status):
             await self._metrics.write(metrics_text(status))
@@ -53,7 +53,7 @@ class Files:
 
 
 class _File:
-    """One file, and whether it could not be written the last time."""
+    """One file; a series of failures to write it is logged once."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path

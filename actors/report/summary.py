@@ -1,28 +1,31 @@
-"""The one line that says what the router is doing: ``systemctl status`` and ``openperouter status`` show it."""
+"""The summary, one line on what the router is doing, for ``systemctl status`` and ``openperouter status``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
+from config.problems import errors
 from config.status import Status
 
-#: systemd takes more, but a line that a terminal wraps thrice is none.
+#: systemd takes more, but a longer line wraps more than twice in a terminal.
 LONGEST: Final = 240
 
 
 def summarize(status: Status, configs_dir: str, *, health: str) -> Status:
-    """Return the status with its summary. ``health`` is what a report on this very generation says of itself."""
-    line = " ".join(_line(status, configs_dir, health).split())
+    """Return the status with its summary. ``health`` is the summary of a health report on this very generation."""
+    # A file's name need not be UTF-8, but systemd's protocol is.
+    text = _line(status, configs_dir, health).encode("utf-8", "replace").decode("utf-8")
+    line = " ".join(text.split())
     return replace(status, summary=line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…")
 
 
 def _line(status: Status, configs_dir: str, health: str) -> str:
     match status.phase:
         case "stopping":
-            return "stopping; forwarding goes on"
+            return "stopping; forwarding continues"
         case "degraded":
-            return f"degraded: {complaint(status)}; {_doing(status, health)}"
+            return f"degraded: {first_reason(status)}; {_doing(status, health)}"
         case "running" if status.ready and is_empty(status):
             return f"no configuration in {configs_dir}: idle"
         case "running" if status.ready:
@@ -36,22 +39,19 @@ def is_empty(status: Status) -> bool:
     return status.underlay is None and not status.vnis and not status.sessions
 
 
-def complaint(status: Status) -> str:
+def first_reason(status: Status) -> str:
     """Return the first reason for being degraded, and how many more there are."""
-    errors = [problem for problem in status.problems if problem.severity == "error"]
-    reasons = [_problem(one.kind, one.name, one.message, one.origin) for one in errors]
-    reasons += [f"{one.kind} {one.name}: {one.message}" for one in status.failures]
+    reasons = [
+        f"{f'{one.kind} {one.name}' if one.kind else one.origin}: {one.message}" for one in errors(status.problems)
+    ]
+    reasons += [f"{one.resource}: {one.message}" for one in status.failures]
     reasons += status.notes
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return f"{reasons[0]}{more}" if reasons else "no reason known"
 
 
-def _problem(kind: str, name: str, message: str, origin: str) -> str:
-    return f"{kind} {name}: {message}" if kind else f"{origin}: {message}"
-
-
 def _doing(status: Status, health: str) -> str:
-    """Say how far the newest configuration has come."""
+    """Return how far the newest configuration has come."""
     reached, wanted = status.generations, status.generations.desired
     if status.ready:
         return f"everything else in force: {_counts(status)}"
@@ -67,7 +67,7 @@ def _doing(status: Status, health: str) -> str:
 
 
 def _counts(status: Status) -> str:
-    sessions = [session for session in status.sessions if session.state != "Listening"]
+    sessions = [session for session in status.sessions if not session.is_range]
     up = sum(session.up for session in sessions)
     down = f" ({len(sessions) - up} down)" if up < len(sessions) else ""
     working = sum(vni.ok for vni in status.vnis)

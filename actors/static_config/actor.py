@@ -31,7 +31,7 @@ from supervisor.runtime.faults import ConfigFault
 from .file_watch import Fingerprint, fingerprint, wait_changed
 from .node_identity import Addresses, Identification, identify
 from .settings_changes import settings_problems
-from .state_store import Memory
+from .state_store import StateStore
 from .trial import Journal, Trial, current_trial
 
 log = get_logger("static_config")
@@ -63,7 +63,7 @@ async def run(
     Raises :class:`ConfigFault` when nothing was published yet, there is something to configure, and nothing tells, or
     ever told, which node this is: such a start can never work, a running router goes on as it is.
     """
-    memory = Memory(settings.state_dir)
+    memory = StateStore(settings.state_dir)
     memory.load()
     ctx.started()
     reload_id = 0
@@ -118,7 +118,7 @@ class Reading:
     waiting_for: str = ""
     trial: Trial | None = None
 
-    def seconds(self, memory: Memory) -> float | None:
+    def seconds(self, memory: StateStore) -> float | None:
         """Return after how many seconds to look again although nothing has changed; None is never."""
         waits = [INTERFACE_SECONDS] if self.waiting_for else []
         if memory.is_behind:
@@ -148,7 +148,7 @@ def tell_changes(before: Reading, after: Reading) -> None:
         log.info("the trial is over; the files are in force", message_id=message_ids.TRIAL_OVER, trial=before.trial.id)
 
 
-def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses) -> Reading:
+def read(settings: Settings, memory: StateStore, asked: Asked, addresses: Addresses) -> Reading:
     """Read everything once."""
     who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
     name = who.node.name if who.node else socket.gethostname()
@@ -178,13 +178,15 @@ def read(settings: Settings, memory: Memory, asked: Asked, addresses: Addresses)
     return Reading(snapshot, who.waiting_for, trial)
 
 
-def read_trial(settings: Settings, trial: Trial, node_name: str, memory: Memory) -> StaticRead:
+def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateStore) -> StaticRead:
     """Return what the texts on trial say, as if they were in their place."""
     texts = LastGood().with_texts(trial.texts, memory.last_good.secrets)
     return read_remembered(settings.configs_dir, node_name, texts, namespace=settings.namespace)
 
 
-def settle_trial(trial: Trial, tried: StaticRead, files: StaticRead, node: NodeIdentity, memory: Memory) -> StaticRead:
+def settle_trial(
+    trial: Trial, tried: StaticRead, files: StaticRead, node: NodeIdentity, memory: StateStore
+) -> StaticRead:
     """Return the trial with a warning that says so, or the files with an error when it leaves the underlay in doubt."""
     doubt = resolve(tried.resources, node)
     place = Origin(path=str(memory.journal.accepted_file if trial.accepted else memory.journal.open_file))
@@ -199,7 +201,7 @@ def settle_trial(trial: Trial, tried: StaticRead, files: StaticRead, node: NodeI
 
 
 def settle_underlay(
-    settings: Settings, files: StaticRead, node: NodeIdentity, memory: Memory
+    settings: Settings, files: StaticRead, node: NodeIdentity, memory: StateStore
 ) -> tuple[StaticRead, LastGood]:
     """Return what to publish and what to remember as in force.
 

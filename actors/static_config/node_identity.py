@@ -1,33 +1,36 @@
-"""Find out who this node is, and remember it.
+"""Determine the node's identity: its name, its index, FRR's log level.
 
 The index decides every address of the node, so it must not change because a file is broken for a moment or because the
-interface that it derives from has moved or is late. What was last known good is kept on disk and stays in force, with a
-problem that says so; only a node that never knew its index has none.
+interface that it derives from has moved or is late. The last good identity is on disk and stays in force, with a
+problem that reports it; only a node that never had an index has none.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from config.desired import IPInterface
 from config.node import IndexUnknownError, NodeConfig, load_node_config
 from config.outcomes import NodeIdentity
 from config.problems import Origin, Problem, Reason, errors
+from config.store.json_store import JsonStore, StoreError
 
 #: Returns the addresses of an interface, wherever it is now; empty when it is nowhere.
 Addresses = Callable[[str], Sequence[IPInterface]]
+#: The file of the last good identity.
+STORE: Final = JsonStore(NodeIdentity, "node identity")
 
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """The outcome: ``node`` is None when nothing, now or earlier, told who this node is."""
+    """The outcome: ``node`` is None when the node has no identity and never had one."""
 
     node: NodeIdentity | None
     problems: tuple[Problem, ...] = ()
-    #: The node's own file names an interface that cannot be looked at yet: looking again may help.
+    #: The interface from which the index derives, while it is absent: a later attempt may succeed.
     waiting_for: str = ""
 
 
@@ -47,28 +50,20 @@ def identify(
 
 
 def look_up(config: NodeConfig, addresses: Addresses) -> Sequence[IPInterface]:
-    """Return the addresses that the configuration asks for, if it does."""
+    """Return the addresses of the interface that the index derives from, if it derives from one."""
     return addresses(config.needs_interface) if config.needs_interface else ()
 
 
 def keeping(problems: Sequence[Problem], known: NodeIdentity | None) -> tuple[Problem, ...]:
-    """Say in each error what stays in force."""
+    """Add to each error what stays in force."""
     in_force = f"node {known.name}, index {known.index} stay in force" if known else ""
     return tuple(replace(problem, in_force=in_force) if errors([problem]) else problem for problem in problems)
 
 
-def to_json(node: NodeIdentity) -> str:
-    """Return an identity as the text that :func:`recall` understands, the same for equal ones."""
-    return json.dumps(asdict(node)) + "\n"
-
-
-def recall(path: Path) -> NodeIdentity | None:
-    """Return the remembered identity; None when there is none or it cannot be understood."""
+def read_identity(path: Path) -> NodeIdentity | None:
+    """Return the last known identity; None when there is none or it is unusable."""
     try:
-        data = json.loads(path.read_text())
-        name, index, log_level = data["name"], data["index"], data["log_level"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = STORE.read(path)
+    except StoreError:
         return None
-    if not (isinstance(name, str) and isinstance(index, int) and index >= 0 and isinstance(log_level, str)):
-        return None
-    return NodeIdentity(name, index, log_level)
+    return known if known is not None and known.index >= 0 else None

@@ -7,7 +7,7 @@ verified, and every text is legal. Nothing in it changes by itself, so that the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from config.api import ApiObject
 from config.crd.conditions import DEGRADED, FAILED, READY, SUCCESSFUL, UNDERLAY_FAILED, Condition, condition
@@ -24,8 +24,8 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.desired import DesiredL2VNI, DesiredL3VNI, ResourceId
-from config.outcomes import VniHealth
+from config.desired import ResourceId
+from config.outcomes import vni_health
 from config.problems import Kind, Reason, errors
 
 from .failures import Blame, blames, router_faults
@@ -134,21 +134,9 @@ def _resources(
 
 
 def _sessions(basis: Basis) -> Iterator[SessionState]:
-    for session in basis.health.sessions if basis.health else ():
-        peer, vrf, remote_as = session.peer, session.vrf, session.remote_as
-        yield session_state(peer, vrf, remote_as, session.role, session.state, bfd=session.bfd)
+    return map(session_state, basis.health.sessions if basis.health else ())
 
 
 def _vnis(basis: Basis, blamed: Iterable[Blame]) -> Iterator[VniState]:
-    faults = {blame.resource: blame.message for blame in reversed(tuple(blamed))}
-    seen = {vni.resource: vni for vni in basis.health.vnis} if basis.health else {}
-    configured: tuple[DesiredL3VNI | DesiredL2VNI, ...] = (*basis.desired.l3vnis, *basis.desired.l2vnis)
-    for vni in configured:
-        yield _vni(vni, seen.get(vni.resource), faults.get(vni.resource, ""))
-
-
-def _vni(vni: DesiredL3VNI | DesiredL2VNI, seen: VniHealth | None, fault: str) -> VniState:
-    details: dict[str, Any] = {"namespace": vni.resource.namespace, "vrf": vni.vrf or ""}
-    ok = bool(seen and seen.ok and seen.vni == vni.vni and not fault)
-    detail = fault or (seen.detail if seen else "not looked at yet")
-    return vni_state(vni.resource.kind, vni.resource.name, vni.vni, ok=ok, detail=detail, **details)
+    faults = {blame.resource: blame.message for blame in reversed(tuple(blamed)) if blame.resource is not None}
+    return map(vni_state, vni_health(basis.desired, basis.health, faults))

@@ -1,13 +1,13 @@
-"""What a node says of itself in the API: the status of its RouterNodeConfigurationStatus object.
+"""A node's report in the API: the status of its RouterNodeConfigurationStatus object.
 
-The shape is upstream's (reference 2.9) with three lists more: which generation of each object was taken in, the BGP
-sessions, the VNIs. Nothing here changes by itself (no ages, no counters), so that the status of a converged node is
-never written again.
+The shape is upstream's (reference 2.9) with three more lists: the observed generation of each object, the BGP sessions,
+the VNIs. Nothing in it changes by itself (no ages, no counters), so the status of a converged node is not written
+again.
 
-The API server refuses a status in which one text is too long, empty, or not of its enum, and with it everything else
-that the node had to say. So build these values with :func:`failed_resource`, :func:`observed_resource`,
-:func:`session_state`, :func:`vni_state`, :func:`condition` and :func:`node_status`: whatever text goes in, a legal
-value comes out.
+The API server refuses a whole status for one text that is too long, empty, or not in its enum. So build these values
+with :func:`failed_resource`, :func:`observed_resource`, :func:`session_state`, :func:`vni_state` and
+:func:`node_status`: whatever text goes in, a legal value comes out. Sessions and VNIs come from
+:mod:`config.outcomes`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 from pydantic import Field
 
 from config.models.base import Model
+from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Reason
 
 from .conditions import Condition, Conditions, legal_text
@@ -31,17 +32,17 @@ ConfigKind = Literal["Underlay", "L3VNI", "L2VNI", "L3Passthrough", "RawFRRConfi
 VniKind = Literal["L3VNI", "L2VNI"]
 Role = Literal["fabric", "host"]
 
-#: What a session's state is written as, with its meaning. A peer that is away makes FRR walk round and round through
-#: its other words (Idle, Connect, Active, OpenSent ...), each of which would be written: all are ``SESSION_DOWN``.
+#: The states that are written, with their meanings. For an unreachable peer FRR cycles through its other states (Idle,
+#: Connect, Active, OpenSent ...), and each would be a write: all of them are ``SESSION_DOWN``.
 SESSION_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Established": "routes are exchanged",
         "Listening": "a listen range that is served, whose sessions are entries of their own",
         "Idle (Admin)": "shut down by configuration",
         "Idle (PfxCt)": "shut down after too many prefixes",
-        "Missing": "bgpd does not know it",
+        "Missing": "configured, but not in bgpd",
         "Unknown": "bgpd does not answer",
-        "Down": "all else, whatever FRR is trying",
+        "Down": "any other state",
     }
 )
 SESSION_DOWN: Final = "Down"
@@ -71,10 +72,6 @@ _REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
 )
 
 
-def _told(words: Mapping[str, str]) -> str:
-    return "; ".join(f"{word}: {meaning}" for word, meaning in words.items())
-
-
 _Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 _Namespace = Annotated[str, Field(max_length=_MAX_NAMESPACE)]
 _Word = Annotated[str, Field(max_length=_MAX_WORD)]
@@ -87,8 +84,8 @@ class FailedResource(Model):
     kind: FailedKind = Field(description="Kind of the resource; File: a configuration file as a whole.")
     name: _Name = Field(description="Name of the resource, or of the file.")
     namespace: _Namespace | None = Field(default=None, description="Namespace of the resource.")
-    reason: FailedReason = Field(description="What kind of failure it is.")
-    message: str = Field(min_length=1, max_length=MAX_MESSAGE, description="What is wrong, and what to mend.")
+    reason: FailedReason = Field(description="Kind of the failure.")
+    message: str = Field(min_length=1, max_length=MAX_MESSAGE, description="What is wrong, and what to fix.")
 
 
 class ObservedResource(Model):
@@ -98,7 +95,7 @@ class ObservedResource(Model):
     namespace: _Namespace | None = Field(default=None, description="Namespace of the object.")
     name: _Name = Field(description="Name of the object.")
     observed_generation: int = Field(
-        strict=True, ge=0, description="The object's metadata.generation that this status speaks of."
+        strict=True, ge=0, description="The object's metadata.generation that this status is about."
     )
     in_force: bool = Field(
         strict=True, description="Whether that generation is in force here; if not, failedResources says why."
@@ -114,7 +111,7 @@ class SessionState(Model):
         default=None, alias="remoteASN", strict=True, ge=0, le=4294967295, description="The peer's AS number."
     )
     role: Role = Field(description="fabric: a peer in the underlay; host: the host's own speaker.")
-    state: _Word = Field(description=f"{_told(SESSION_STATES)}.")
+    state: _Word = Field(description="; ".join(f"{word}: {meaning}" for word, meaning in SESSION_STATES.items()) + ".")
     up: bool = Field(strict=True, description="Whether the session is established.")
     bfd: _Word | None = Field(default=None, description=f"BFD: {', '.join(BFD_STATES)}; absent where it is not used.")
 
@@ -122,19 +119,19 @@ class SessionState(Model):
 class VniState(Model):
     """One VNI of the node."""
 
-    kind: VniKind = Field(description="Kind of the resource that asks for the VNI.")
+    kind: VniKind = Field(description="Kind of the resource that configures the VNI.")
     namespace: _Namespace | None = Field(default=None, description="Namespace of that resource.")
     name: _Name = Field(description="Name of that resource.")
     vni: int = Field(strict=True, ge=1, le=16777215, description="VXLAN network identifier.")
     vrf: _Word | None = Field(default=None, description="VRF that the VNI belongs to, if any.")
-    ok: bool = Field(strict=True, description="Whether kernel and FRR both know the VNI as configured.")
+    ok: bool = Field(strict=True, description="Whether kernel and FRR both have the VNI as configured.")
     detail: str | None = Field(
         default=None, min_length=1, max_length=MAX_MESSAGE, description="What is missing, when ok is false."
     )
 
 
 class NodeStatus(Model):
-    """What one node made of its configuration."""
+    """The result of applying the configuration on one node."""
 
     conditions: Conditions = Field(default=(), description="Ready and Degraded.")
     failed_resources: tuple[FailedResource, ...] = Field(
@@ -148,11 +145,14 @@ class NodeStatus(Model):
     )
     vnis: tuple[VniState, ...] = Field(default=(), max_length=MAX_VNIS, description="VNIs in force on this node.")
     omitted: int | None = Field(
-        default=None, strict=True, ge=1, description="Entries left out above, since an object has a limited size."
+        default=None,
+        strict=True,
+        ge=1,
+        description="Number of entries left out, since an object has a limited size.",
     )
 
     def to_data(self) -> dict[str, Any]:
-        """Return the JSON data to write as ``status``: camelCase keys, nothing that is not set."""
+        """Return the JSON data to write as ``status``: camelCase keys, without what is not set."""
         data = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return {key: value for key, value in data.items() if value != []}
 
@@ -173,7 +173,7 @@ def failed_resource(
 
 
 def frr_failure(message: str) -> FailedResource:
-    """Return a legal entry about FRR's configuration as a whole, which no single resource is to blame for."""
+    """Return a legal entry about FRR's configuration as a whole, which no single resource broke."""
     return FailedResource.model_validate(
         {
             "kind": "FrrConfiguration",
@@ -199,37 +199,32 @@ def observed_resource(
     )
 
 
-def session_state(peer: str, vrf: str, remote_asn: int, role: str, state: str, *, bfd: str = "") -> SessionState:
-    """Return a legal entry; ``state`` and ``bfd`` ("" where it is not used) are what FRR or the health actor says.
-
-    ``remote_asn`` is 0 when FRR does not know it yet.
-    """
+def session_state(session: SessionHealth) -> SessionState:
+    """Return a legal entry; the AS number is absent as long as FRR does not know it."""
     return SessionState.model_validate(
         {
-            "peer": legal_text(peer, MAX_NAME, _UNNAMED),
-            "vrf": legal_text(vrf, _MAX_WORD, "default"),
-            "remoteASN": remote_asn if 0 < remote_asn <= 4294967295 else None,
-            "role": role if role in get_args(Role) else "fabric",
-            "state": state if state in SESSION_STATES else SESSION_DOWN,
-            "up": state == "Established",
-            "bfd": (bfd if bfd in BFD_STATES else BFD_DOWN) if bfd else None,
+            "peer": legal_text(session.peer, MAX_NAME, _UNNAMED),
+            "vrf": legal_text(session.vrf, _MAX_WORD, "default"),
+            "remoteASN": session.remote_as if 0 < session.remote_as <= 4294967295 else None,
+            "role": session.role if session.role in get_args(Role) else "fabric",
+            "state": session.state if session.state in SESSION_STATES else SESSION_DOWN,
+            "up": session.up,
+            "bfd": (session.bfd if session.bfd in BFD_STATES else BFD_DOWN) if session.bfd else None,
         }
     )
 
 
-def vni_state(
-    kind: Kind, name: str, vni: int, *, ok: bool, namespace: str = "", vrf: str = "", detail: str = ""
-) -> VniState:
-    """Return a legal entry. ``kind`` is L3VNI or L2VNI, ``vni`` one that was configured: nothing else has a VNI."""
+def vni_state(vni: VniHealth) -> VniState:
+    """Return a legal entry for a configured VNI."""
     return VniState.model_validate(
         {
-            "kind": kind.value,
-            "name": legal_text(name, MAX_NAME, _UNNAMED),
-            "namespace": _optional(namespace, _MAX_NAMESPACE),
-            "vni": vni,
-            "vrf": _optional(vrf, _MAX_WORD),
-            "ok": ok,
-            "detail": None if ok else _optional(detail, MAX_MESSAGE),
+            "kind": vni.resource.kind.value,
+            "name": legal_text(vni.resource.name, MAX_NAME, _UNNAMED),
+            "namespace": _optional(vni.resource.namespace, _MAX_NAMESPACE),
+            "vni": vni.vni,
+            "vrf": _optional(vni.vrf, _MAX_WORD),
+            "ok": vni.ok,
+            "detail": None if vni.ok else _optional(vni.detail, MAX_MESSAGE),
         }
     )
 

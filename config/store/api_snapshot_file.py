@@ -1,52 +1,49 @@
-"""What is remembered of the API: the last snapshot that made a usable router, and who was in force with it.
+"""The last API snapshot that made a usable router, with the resources that were in force with it.
 
-With it a restarted node has the networks of the API's objects although no server answers yet, perhaps because it can
-only be reached through them. Objects are kept as the server sent them and are read again by whatever version of the
-program runs. They and the Secrets beside them hold passwords, so whoever stores the text does so with mode 0600.
+A restarted node has the networks of the API's objects although no server answers yet, perhaps because the server is
+only reachable through them. Objects are stored as the server sent them, so that whatever version of the program runs
+validates them again. They and the Secrets beside them hold passwords. A checksum covers the whole; the node's name is
+in it, so that a copied disk image does not configure another node.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import PlainSerializer
 
 from config.api import ApiObject, ApiSnapshot
 from config.desired import ResourceId, Secret
 from config.problems import Kind
 from config.resolve.precedence import NOBODY, Held, Standing
 
+from .json_store import JsonStore, StoreError
+
 #: Its name in the state directory.
 FILE: Final = "api-snapshot.json"
-#: Grows when the stored form changes its meaning; another version counts as nothing stored. Additions keep it: older
-#: programs leave out what they do not know, and what an older one left out counts as not known.
-_VERSION: Final = 1
+_OBJECT_FIELDS: Final = ("kind", "namespace", "name", "uid", "resource_version", "generation", "created")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_OBJECT_FIELDS: Final = ("namespace", "name", "uid", "resource_version", "generation", "created", "spec")
-
-
-class ApiMemoryError(ValueError):
-    """Stored text is not what :func:`to_json` wrote. It is safe to go on without a memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class ApiMemory:
-    """``snapshot`` is None as long as no server was ever heard; ``node_name`` is whose memory this is."""
+class SavedSnapshot:
+    """``snapshot`` is None as long as no server has answered; ``standing`` is what was in force on ``node_name``."""
 
     node_name: str
     snapshot: ApiSnapshot | None = None
     standing: Standing = field(default_factory=lambda: NOBODY)
 
-    def same_as(self, other: ApiMemory | None) -> bool:
-        """Whether both mean the same router: when it was true, and what reports on objects say, do not count."""
-        return other is not None and _substance(self) == _substance(other)
+    def same_as(self, other: SavedSnapshot | None) -> bool:
+        """Whether both mean the same router: the time of the snapshot and mere status updates do not count."""
+        return other is not None and _meaning(self) == _meaning(other)
 
 
 def essence(snapshot: ApiSnapshot) -> ApiSnapshot:
-    """Return what is worth remembering: not live, and without what only says something of the server."""
+    """Return the part worth saving: not live, and without what is only about the server."""
     objects = tuple(
         replace(one, labels=_NOTHING, annotations=_NOTHING, owners=(), conditions=()) for one in snapshot.objects
     )
@@ -55,115 +52,113 @@ def essence(snapshot: ApiSnapshot) -> ApiSnapshot:
     )
 
 
-def to_json(memory: ApiMemory) -> str:
-    """Return the memory as text, the same for equal memories. It holds passwords."""
-    content = _content(memory)
-    return json.dumps({"version": _VERSION, "sha256": _checksum(content), "content": content}) + "\n"
+def _meaning(saved: SavedSnapshot) -> SavedSnapshot:
+    if saved.snapshot is None:
+        return saved
+    kept = essence(saved.snapshot)
+    objects = tuple(replace(one, resource_version="") for one in kept.objects)
+    return replace(saved, snapshot=replace(kept, objects=objects, synced_at=0.0))
 
 
-def from_json(text: str | bytes) -> ApiMemory:
-    """Return what :func:`to_json` wrote. Raises :class:`ApiMemoryError`, which never quotes the text."""
-    try:
-        stored: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ApiMemoryError("not JSON") from None
-    if not isinstance(stored, dict) or stored.get("version") != _VERSION:
-        raise ApiMemoryError(f"not a version {_VERSION} memory of the API")
-    content: Any = stored.get("content")
-    if stored.get("sha256") != _checksum(content):
-        raise ApiMemoryError("damaged: the checksum does not fit")
-    try:
-        return _memory(content)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise ApiMemoryError("the checksum fits, but the content cannot be understood") from None
-
-
-def _checksum(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _content(memory: ApiMemory) -> dict[str, Any]:
-    snapshot = memory.snapshot
-    return {
-        "node": memory.node_name,
-        "synced_at": snapshot.synced_at if snapshot else None,
-        "labels": dict(snapshot.chosen_by) if snapshot and snapshot.chosen_by is not None else None,
-        "objects": [_object(one) for one in snapshot.objects] if snapshot else None,
-        # The key says to whoever collects texts that its value is a secret.
-        "secrets": [
-            {"namespace": namespace, "name": name, "password": secret.reveal() if secret else None}
-            for (namespace, name), secret in sorted((snapshot.secrets if snapshot else {}).items())
-        ],
-        "in_force": [
-            [*_words(one), held.digest, _words(held.domain) if held.domain else None]
-            for one, held in sorted(memory.standing.items(), key=lambda item: _words(item[0]))
-        ],
-    }
-
-
-def _object(one: ApiObject) -> dict[str, Any]:
+def _as_sent(one: ApiObject) -> dict[str, Any]:
+    """Return the members that are stored; the others report on the object, and default when it is read."""
     spec = dict(one.spec) if isinstance(one.spec, Mapping) else one.spec
-    return {"kind": one.kind.value, **{name: getattr(one, name) for name in _OBJECT_FIELDS}, "spec": spec}
+    return {name: getattr(one, name) for name in _OBJECT_FIELDS} | {"spec": spec}
 
 
-def _substance(memory: ApiMemory) -> dict[str, Any]:
-    content = _content(memory)
-    content["synced_at"] = content["synced_at"] is not None
-    for one in content["objects"] or ():
-        del one["resource_version"]
-    return content
+@dataclass(frozen=True, slots=True)
+class _Password:
+    """The support bundle recognises the value by its key, and leaves it out. None: the Secret does not exist."""
+
+    namespace: str
+    name: str
+    password: str | None
 
 
-def _words(one: ResourceId) -> list[str]:
-    return [one.kind.value, one.namespace, one.name]
+#: Kind, namespace and name.
+_Id = tuple[Kind, str, str]
 
 
-def _memory(content: Mapping[str, Any]) -> ApiMemory:
-    snapshot = None
-    if content["objects"] is not None:
-        snapshot = ApiSnapshot(
-            objects=tuple(_stored_object(one) for one in content["objects"]),
-            secrets=MappingProxyType(dict(_stored_secrets(content["secrets"]))),
-            synced_at=float(content["synced_at"]),
-            chosen_by=_stored_labels(content.get("labels")),
-        )
-    standing = {_stored_id(words): _held(held, domain) for *words, held, domain in content["in_force"]}
-    return ApiMemory(_text(content["node"]), snapshot, MappingProxyType(standing))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """``objects`` None: no server has answered yet. Files of early versions have no ``labels``.
+
+    ``in_force`` has each resource's identity, its digest, and for a segment its routing domain.
+    """
+
+    node: str
+    synced_at: float | None
+    labels: dict[str, str] | None = None
+    objects: tuple[Annotated[ApiObject, PlainSerializer(_as_sent)], ...] | None
+    secrets: tuple[_Password, ...]
+    in_force: tuple[tuple[Kind, str, str, str, _Id | None], ...]
 
 
-def _stored_object(stored: Mapping[str, Any]) -> ApiObject:
-    return ApiObject(
-        kind=Kind(stored["kind"]),
-        namespace=_text(stored["namespace"]),
-        name=_text(stored["name"]),
-        uid=_text(stored["uid"]),
-        resource_version=_text(stored["resource_version"]),
-        generation=int(stored["generation"]),
-        created=_text(stored["created"]),
-        spec=stored["spec"],
+_STORE: Final = JsonStore(_Content, "snapshot of the API", version=1, checksum=True)
+
+
+def to_json(saved: SavedSnapshot) -> str:
+    """Return the snapshot as text, the same for equal snapshots. It holds passwords."""
+    return _STORE.encode(_content(saved))
+
+
+def from_json(text: str | bytes) -> SavedSnapshot:
+    """Return what :func:`to_json` wrote. Raises :class:`~.json_store.StoreError`."""
+    return _saved(_STORE.decode(text))
+
+
+def read_saved(state_dir: Path, node_name: str) -> SavedSnapshot | None:
+    """Return this node's saved snapshot, None when there is none.
+
+    Raises :class:`~.json_store.StoreError`, with the path, for a file that is damaged or of another node.
+    """
+    path = state_dir / FILE
+    try:
+        content = _STORE.read(path)
+    except StoreError as error:
+        raise StoreError(f"{path}: {error}") from None
+    if content is None:
+        return None
+    if content.node != node_name:
+        raise StoreError(f"{path}: it is of another node, {content.node}")
+    return _saved(content)
+
+
+def _content(saved: SavedSnapshot) -> _Content:
+    snapshot = saved.snapshot or ApiSnapshot()
+    return _Content(
+        node=saved.node_name,
+        synced_at=snapshot.synced_at if saved.snapshot else None,
+        objects=snapshot.objects if saved.snapshot else None,
+        secrets=tuple(
+            _Password(*key, secret.reveal() if secret else None) for key, secret in sorted(snapshot.secrets.items())
+        ),
+        in_force=tuple(
+            (*_parts(one), held.digest, _parts(held.domain) if held.domain else None)
+            for one, held in sorted(saved.standing.items(), key=lambda item: _parts(item[0]))
+        ),
+        labels=None if snapshot.chosen_by is None else dict(snapshot.chosen_by),
     )
 
 
-def _stored_labels(stored: Mapping[str, Any] | None) -> Mapping[str, str] | None:
-    return None if stored is None else MappingProxyType({key: _text(value) for key, value in stored.items()})
+def _parts(one: ResourceId) -> _Id:
+    return one.kind, one.namespace, one.name
 
 
-def _stored_secrets(stored: list[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Secret | None]]:
-    for one in stored:
-        password = None if one["password"] is None else Secret(_text(one["password"]))
-        yield (_text(one["namespace"]), _text(one["name"])), password
-
-
-def _held(held: Any, domain: Any) -> Held:
-    return Held(_text(held), None if domain is None else _stored_id(domain))
-
-
-def _stored_id(words: list[Any]) -> ResourceId:
-    kind, namespace, name = words
-    return ResourceId(Kind(kind), _text(namespace), _text(name))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
+def _saved(content: _Content) -> SavedSnapshot:
+    snapshot = None
+    if content.objects is not None:
+        secrets = {
+            (one.namespace, one.name): None if one.password is None else Secret(one.password) for one in content.secrets
+        }
+        snapshot = ApiSnapshot(
+            objects=content.objects,
+            secrets=MappingProxyType(secrets),
+            synced_at=content.synced_at or 0.0,
+            chosen_by=None if content.labels is None else MappingProxyType(content.labels),
+        )
+    standing = {
+        ResourceId(kind, namespace, name): Held(digest, ResourceId(*domain) if domain else None)
+        for kind, namespace, name, digest, domain in content.in_force
+    }
+    return SavedSnapshot(content.node, snapshot, MappingProxyType(standing))

@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.desired.reconcile import merge_and_resolve
-from actors.desired.snapshot_store import UnusableMemoryError
-from actors.desired.snapshot_store import recall as recall_api
-from actors.static_config.node_identity import Identification, identify, recall
+from actors.static_config.node_identity import Identification, identify, read_identity
 from config.desired import DesiredState, IPInterface, RememberedApi
 from config.node import load_node_config
 from config.outcomes import NodeIdentity, Resource, StaticSnapshot
@@ -27,8 +25,9 @@ from config.settings import Settings, load_settings
 from config.sources.naming import resource_name, unique_names
 from config.sources.router_file import FileContent, parse_router_file
 from config.sources.static_files import read_directory
-from config.store.api_snapshot_file import ApiMemory
-from config.store.last_good import LastGood, LastGoodError, read_texts
+from config.store.api_snapshot_file import SavedSnapshot, read_saved
+from config.store.json_store import StoreError
+from config.store.last_good import LastGood, read_texts
 from config.syntax.files import UnreadableFileError, read_bounded
 from config.syntax.yaml_reader import MAX_BYTES
 
@@ -49,7 +48,7 @@ class Configuration:
     resources: tuple[Resource, ...] = ()
     problems: tuple[Problem, ...] = ()
     desired: DesiredState | None = None
-    api: ApiMemory | None = None
+    api: SavedSnapshot | None = None
     api_unusable: str = ""
 
 
@@ -141,27 +140,27 @@ def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
     return problem
 
 
-def remembered_api(settings: Settings, node_name: str) -> tuple[ApiMemory | None, str]:
+def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | None, str]:
     """Return the saved API snapshot, or None and, if there is one, why it is not usable."""
     try:
-        return recall_api(settings.state_dir, node_name), ""
-    except UnusableMemoryError as error:
+        return read_saved(settings.state_dir, node_name), ""
+    except StoreError as error:
         return None, str(error)
 
 
-def resolve_with(memory: ApiMemory | None, settings: Settings, static: StaticSnapshot) -> Resolution:
+def resolve_with(memory: SavedSnapshot | None, settings: Settings, static: StaticSnapshot) -> Resolution:
     """Return the result of files and saved API objects together."""
-    known = memory or ApiMemory(static.node.name)
+    known = memory or SavedSnapshot(static.node.name)
     return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
 
 
-def _basis(memory: ApiMemory | None) -> RememberedApi | None:
+def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:
     snapshot = memory.snapshot if memory else None
     return RememberedApi(len(snapshot.objects), snapshot.synced_at) if snapshot else None
 
 
 def _identify(settings: Settings, *, remembered: bool) -> Identification:
-    known = recall(settings.state_dir / "node.json") if remembered else None
+    known = read_identity(settings.state_dir / "node.json") if remembered else None
     return identify(
         settings.node_config_file,
         socket.gethostname(),
@@ -184,5 +183,5 @@ def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
 def _last_good(settings: Settings) -> LastGood:
     try:
         return read_texts(settings.state_dir / "last-good.json")
-    except LastGoodError:
+    except StoreError:
         return LastGood()

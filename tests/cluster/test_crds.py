@@ -27,8 +27,10 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
+from config.desired import ResourceId
 from config.models import L2Vni
 from config.models.rules import VALIDATIONS
+from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Reason
 
 from .corpus import BAD, GOOD, l2vni, l3vni, nic, routed, session, underlay
@@ -303,8 +305,14 @@ async def test_whatever_a_node_says_is_kept(server: ClusterServer, client: KubeC
         [condition(READY, None, "no reason!", ODD, now=0.0), condition(DEGRADED, True, "", "", now=1.5)],
         failed=[failed_resource(kind, ODD, reason, ODD, namespace=ODD) for kind in (None, *Kind) for reason in Reason],
         resources=[observed_resource(kind, ODD, 3, in_force=True, namespace=ODD) for kind in Kind],
-        sessions=[session_state(ODD, ODD, -1, ODD, ODD, bfd=ODD), session_state("", "", 1, "host", "")],
-        vnis=[vni_state(kind, "", 100, ok=False, vrf=ODD, detail=ODD) for kind in (Kind.L3VNI, Kind.L2VNI)],
+        sessions=[
+            session_state(SessionHealth(ODD, ODD, -1, ODD, role=ODD, bfd=ODD)),
+            session_state(SessionHealth("", "", 1, "", role="host")),
+        ],
+        vnis=[
+            vni_state(VniHealth(ResourceId(kind, "", ""), 100, "L3", ODD, ok=False, detail=ODD))
+            for kind in (Kind.L3VNI, Kind.L2VNI)
+        ],
     )
     kept = await write_status(client, namespace, status.to_data())
     assert NodeStatus.model_validate(kept["status"]) == status
@@ -322,9 +330,13 @@ async def test_the_largest_status_is_kept(client: KubeClient, namespace: str) ->
         resources=[
             observed_resource(Kind.L3VNI, f"{name}{n}", n, in_force=True, namespace=space) for n in range(MAX_RESOURCES)
         ],
-        sessions=[session_state(f"2001:db8::{n}", "v" * 15, 1, "host", "Idle") for n in range(MAX_SESSIONS)],
+        sessions=[
+            session_state(SessionHealth(f"2001:db8::{n}", "v" * 15, 1, "Idle", role="host"))
+            for n in range(MAX_SESSIONS)
+        ],
         vnis=[
-            vni_state(Kind.L2VNI, f"{name}{n}", n + 1, ok=True, namespace=space, vrf="v" * 15) for n in range(MAX_VNIS)
+            vni_state(VniHealth(ResourceId(Kind.L2VNI, space, f"{name}{n}"), n + 1, "L2", "v" * 15, ok=True))
+            for n in range(MAX_VNIS)
         ],
     )
     kept = await write_status(client, namespace, status.to_data())

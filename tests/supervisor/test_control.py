@@ -16,10 +16,17 @@ import pytest
 import trio
 import trio.testing
 
-from config.status import FailureStatus, ProblemStatus, ReloadStatus, Status
+from config.desired import ResourceFailure, ResourceId
+from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.status import ReloadStatus, Status
 from supervisor import control
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
+
+RED = ResourceId(Kind.L3VNI, "ns", "red")
+GREEN = ResourceId(Kind.L2VNI, "tenants", "green")
+BLUE_ORIGIN = Origin(namespace="tenants", name="blue", resource_version="17")
+GREEN_ORIGIN = Origin(namespace="tenants", name="green")
 
 
 @dataclass
@@ -150,8 +157,10 @@ async def test_reload_fails_with_the_reason_when_the_configuration_is_refused(da
 @pytest.mark.parametrize(
     "status",
     [
-        Status(reload=ReloadStatus(verified=1), problems=(ProblemStatus(origin="/etc/a.yaml:3:1", message="bad"),)),
-        Status(reload=ReloadStatus(verified=1), failures=(FailureStatus(kind="L3VNI", name="red", message="bad"),)),
+        Status(reload=ReloadStatus(verified=1), problems=(Problem("bad", Origin("/etc/a.yaml", 3, 1)),)),
+        Status(
+            reload=ReloadStatus(verified=1), failures=(ResourceFailure(RED, Reason.OVERLAY_ATTACHMENT_FAILED, "bad"),)
+        ),
     ],
 )
 def test_a_reload_that_leaves_something_out_is_not_ok_and_names_it(status: Status) -> None:
@@ -162,15 +171,22 @@ def test_a_reload_that_leaves_something_out_is_not_ok_and_names_it(status: Statu
 
 
 def test_a_warning_does_not_fail_a_reload() -> None:
-    warning = ProblemStatus(message="deprecated", severity="warning")
+    warning = Problem("deprecated", Origin("/etc/a.yaml"), severity=Severity.WARNING)
     outcome = control.reload_outcome(Status(reload=ReloadStatus(verified=4), problems=(warning,)), 3)
     assert outcome is not None
     assert outcome["ok"] is True
 
 
 def test_what_a_tenant_wrote_to_the_api_does_not_fail_a_reload() -> None:
-    theirs = ProblemStatus(origin="tenants/blue@17", message="VNI 100 is taken", kind="L3VNI", name="blue")
-    failed = FailureStatus(kind="L2VNI", name="green", message="no such bridge", origin="tenants/green@18")
+    theirs = Problem(
+        "VNI 100 is taken",
+        Origin(namespace="tenants", name="blue", resource_version="17"),
+        kind=Kind.L3VNI,
+        name="blue",
+    )
+    failed = ResourceFailure(
+        GREEN, Reason.OVERLAY_ATTACHMENT_FAILED, "no such bridge", Origin(namespace="tenants", name="green")
+    )
     outcome = control.reload_outcome(Status(reload=ReloadStatus(verified=4), problems=(theirs,), failures=(failed,)), 3)
     assert outcome is not None
     assert (outcome["ok"], outcome["problems"]) == (True, [])

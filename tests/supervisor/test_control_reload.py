@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from actors.health.assess import assess
-from actors.report.status_builder import Inputs, Process, compose
+from actors.report.status_builder import Process, StatusInputs, build_status
 from config.desired import DesiredState
 from config.problems import Origin
 from config.status import Status
@@ -33,7 +33,9 @@ def status_of(state: DesiredState, *, settling: bool) -> Status:
     process = Process(
         version="0.1.0", pid=42, boot_id="boot", started_at=1000.0, configs_dir="/etc/openperouter/configs"
     )
-    return compose(Inputs(process, desired=state, frr=stages.frr, kernel=stages.kernel, health=health), 2000.0)
+    return build_status(
+        StatusInputs(process, desired=state, frr=stages.frr, kernel=stages.kernel, health=health), 2000.0
+    )
 
 
 @pytest.mark.parametrize("origin", [BY_FILE, BY_OBJECT])

@@ -1,4 +1,4 @@
-"""``openperouter status``: what the router is doing, from the daemon or, when that is dead, from its last words."""
+"""``openperouter status``: what the router is doing, from the daemon or, when that is dead, from its state file."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def add_parser(verbs: Any) -> None:
         help="show what the router is doing",
         description="Show the actors, the underlay, BGP sessions and VNIs with their state and where each is "
         "configured. Exits with 0 when the router is ready, 1 when it is degraded, 2 when it is not ready yet, 3 when "
-        "the daemon is not running (the last known status is shown then) and 4 when it does not answer.",
+        "the daemon is not running (its last status is shown then) and 4 when it does not answer.",
     )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the status as one JSON document (schema_version 1)")
     parser.add_argument(
-        "--watch", action="store_true", help="go on and show each change, with --json one document a line"
+        "--watch", action="store_true", help="keep running and show each change; with --json, one document per line"
     )
     parser.set_defaults(function=run)
 
@@ -49,15 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         status = _current(directory)
     except NotRunningError:
-        return _last_words(directory, "the daemon is not running", exit_codes.NOT_RUNNING, as_json=arguments.json)
+        return _show_last(directory, "the daemon is not running", exit_codes.NOT_RUNNING, as_json=arguments.json)
     except (NoAnswerError, StatusFormatError) as error:
-        return _last_words(directory, str(error), exit_codes.NO_ANSWER, as_json=arguments.json)
+        return _show_last(directory, str(error), exit_codes.NO_ANSWER, as_json=arguments.json)
     _show(status, as_json=arguments.json)
     return exit_code(status)
 
 
 def exit_code(status: Status) -> int:
-    """Return the exit code that says how the router is."""
+    """Return the exit code for a status."""
     if status.phase == "degraded":
         return exit_codes.DEGRADED
     return exit_codes.OK if status.ready else exit_codes.PENDING
@@ -100,15 +100,15 @@ def _watch(directory: Path, *, as_json: bool) -> int:
         raise CommandError(str(error), exit_codes.NOT_RUNNING) from None
     except (NoAnswerError, StatusFormatError) as error:
         raise CommandError(str(error), exit_codes.NO_ANSWER) from None
-    raise CommandError("the daemon has ended", exit_codes.NOT_RUNNING)
+    raise CommandError("the daemon has stopped", exit_codes.NOT_RUNNING)
 
 
 def _clock(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
 
 
-def _last_words(directory: Path, why: str, code: int, *, as_json: bool) -> int:
-    """Show the state file, saying first and clearly that it is history."""
+def _show_last(directory: Path, why: str, code: int, *, as_json: bool) -> int:
+    """Show the state file, after a clear warning that it is history."""
     path = directory / STATE_FILE
     try:
         status = Status.from_json(path.read_bytes())
@@ -119,7 +119,7 @@ def _last_words(directory: Path, why: str, code: int, *, as_json: bool) -> int:
         complain(f"{why}, and its last status in {path} cannot be read: {error}")
         return code
     age = duration(time.time() - status.updated_at)
-    complain(f"{why}; what follows is its last status, {age} old. Forwarding goes on without the daemon.")
+    complain(f"{why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")
     sys.stderr.flush()
     _show(status if as_json else replace(status, summary=f"last known: {status.summary}"), as_json=as_json)
     return code

@@ -1,10 +1,12 @@
-"""A status as a page for people: what is wrong comes with its reason and the place to mend it."""
+"""The status as a page: summary, problems with the place to fix them, underlay, API, sessions, VNIs, actors, FRR."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.status import ActorStatus, ApiStatus, SessionStatus, Status, VniStatus
+from config.outcomes import SessionHealth, VniHealth
+from config.problems import Severity
+from config.status import ActorStatus, ApiStatus, Status
 
 from ..terminal import Cell, Painter, Style, duration
 
@@ -15,6 +17,7 @@ _PHASE_STYLE: dict[str, Style] = {
     "degraded": "bad",
     "stopping": "warn",
 }
+_SEVERITY_STYLE: dict[Severity, Style] = {Severity.ERROR: "bad", Severity.WARNING: "warn"}
 
 
 def render(status: Status, painter: Painter, now: float) -> str:
@@ -30,7 +33,7 @@ def _lines(status: Status, painter: Painter, now: float) -> Iterator[str]:
     yield paint(f"openperouter {version} on {status.node or 'this node'}{index}, pid {status.pid}, up {age}", "dim")
     style = "warn" if status.phase == "running" and _isolated(status) else _PHASE_STYLE.get(status.phase, "warn")
     yield f"{paint('●', style)} {paint(status.summary, 'bold')}"
-    yield from _complaints(status, painter)
+    yield from _problems(status, painter)
     yield from _underlay(status, painter)
     yield from _api(status, painter, now)
     sections = (
@@ -53,7 +56,7 @@ def _lines(status: Status, painter: Painter, now: float) -> Iterator[str]:
 
 
 def _isolated(status: Status) -> bool:
-    """Whether the router has sessions to the fabric and none of them is up: configured well, and of no use."""
+    """Whether the router has sessions to the fabric and none of them is up: it is configured, but cannot forward."""
     fabric = [session.up for session in status.sessions if session.role == "fabric"]
     return bool(fabric) and not any(fabric)
 
@@ -84,15 +87,15 @@ def _underlay(status: Status, painter: Painter) -> Iterator[str]:
 
 
 def _api(status: Status, painter: Painter, now: float) -> Iterator[str]:
-    """Yield one line on the API, none while nobody has looked for one."""
+    """Yield one line on the API, none before the first probe."""
     api = status.api
     if not api.reach and api.source == "none":
         return
     style: Style = "plain" if api.live or (api.reach == "unconfigured" and api.source == "none") else "warn"
-    yield f"{painter.paint('API:', 'bold')} {painter.paint('; '.join(_api_words(api, now, status.updated_at)), style)}"
+    yield f"{painter.paint('API:', 'bold')} {painter.paint('; '.join(_api_parts(api, now, status.updated_at)), style)}"
 
 
-def _api_words(api: ApiStatus, now: float, told_at: float) -> Iterator[str]:
+def _api_parts(api: ApiStatus, now: float, updated_at: float) -> Iterator[str]:
     objects = f"{api.objects} object{'' if api.objects == 1 else 's'}"
     if api.live:
         yield f"{objects} of {api.server}, live"
@@ -106,18 +109,17 @@ def _api_words(api: ApiStatus, now: float, told_at: float) -> Iterator[str]:
         case "refused":
             yield f"credentials refused for {duration(now - api.since)}{why}"
         case "":
-            yield "not looked for yet"
+            yield "not probed yet"
         case _:
             yield f"not reachable for {duration(now - api.since)}{why}"
     if api.source != "none":
-        yield f"{objects} remembered, {duration(api.snapshot_age_seconds + now - told_at)} old"
+        yield f"{objects} from the saved snapshot, {duration(api.snapshot_age_seconds + now - updated_at)} old"
     elif api.reach == "reachable":
         yield "its objects are not known yet"
 
 
-def _session(session: SessionStatus) -> tuple[Cell, ...]:
-    neutral = session.state == "Listening"
-    state: Style = "good" if session.up else "dim" if neutral else "bad"
+def _session(session: SessionHealth) -> tuple[Cell, ...]:
+    state: Style = "good" if session.up else "dim" if session.is_range else "bad"
     prefixes = " ".join(f"{_family(name)} {count}" for name, count in session.prefixes_received.items())
     return (
         (session.peer, "plain"),
@@ -132,20 +134,20 @@ def _session(session: SessionStatus) -> tuple[Cell, ...]:
 
 
 def _family(name: str) -> str:
-    """Return FRR's name of an address family as people say it."""
+    """Return the usual name of an address family, from FRR's."""
     return {"ipv4Unicast": "IPv4", "ipv6Unicast": "IPv6", "l2VpnEvpn": "EVPN"}.get(name, name)
 
 
-def _vni(vni: VniStatus) -> tuple[Cell, ...]:
+def _vni(vni: VniHealth) -> tuple[Cell, ...]:
     return (
-        (vni.name, "plain"),
-        (vni.kind, "plain"),
+        (vni.resource.name, "plain"),
+        (vni.resource.kind, "plain"),
         (str(vni.vni), "plain"),
         (vni.vrf, "plain"),
         ("ok", "good") if vni.ok else (vni.detail or "not ok", "bad"),
         (str(vni.remote_vteps) if vni.type == "L2" else "", "plain"),
         (str(vni.routes) if vni.type == "L3" else "", "plain"),
-        (vni.origin, "dim"),
+        (str(vni.origin), "dim"),
     )
 
 
@@ -160,22 +162,22 @@ def _actor(actor: ActorStatus) -> tuple[Cell, ...]:
     )
 
 
-def _complaints(status: Status, painter: Painter) -> Iterator[str]:
+def _problems(status: Status, painter: Painter) -> Iterator[str]:
     lines: list[tuple[str, Style]] = []
-    lines += [(str(problem), "bad" if problem.severity == "error" else "warn") for problem in status.problems]
+    lines += [(str(problem), _SEVERITY_STYLE[problem.severity]) for problem in status.problems]
     lines += [(str(failure), "bad") for failure in status.failures]
     lines += [(note, "bad") for note in status.notes]
     lines += [(remark, "warn") for remark in status.remarks]
     if lines:
         yield ""
-        yield painter.paint("To mend", "bold")
+        yield painter.paint("Problems", "bold")
     for text, style in lines:
         yield f"  {painter.paint(text, style)}"
 
 
 def _daemons(status: Status, painter: Painter) -> str:
     words = (
-        painter.paint(name, "good") if runs else painter.paint(f"{name} (gone)", "bad")
+        painter.paint(name, "good") if runs else painter.paint(f"{name} (not running)", "bad")
         for name, runs in status.daemons.items()
     )
     return "  " + " ".join(words)

@@ -16,7 +16,7 @@ from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
 from config.desired import ResourceId, Secret
 from config.problems import Kind
-from config.store.api_snapshot_file import FILE, ApiMemory, to_json
+from config.store.api_snapshot_file import FILE, SavedSnapshot, to_json
 from supervisor.runtime.faults import leaves
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
 from tests.actors.crd_watch.fake_server import UNUSABLE, FakeServer
@@ -250,7 +250,7 @@ async def test_a_node_that_is_deleted_keeps_its_networks(autojump_clock: MockClo
 def remember(bench: Bench, name: str = "node") -> None:
     """Leave what a life leaves that knew the Node."""
     snapshot = ApiSnapshot(chosen_by={"kubernetes.io/hostname": "node", "zone": "a"})
-    (bench.settings.state_dir / FILE).write_text(to_json(ApiMemory(name, snapshot)))
+    (bench.settings.state_dir / FILE).write_text(to_json(SavedSnapshot(name, snapshot)))
 
 
 @pytest.mark.parametrize("why", ["deleted", "refused"])

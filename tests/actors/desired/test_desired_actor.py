@@ -20,7 +20,7 @@ from config.desired import DesiredState, Secret
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Severity
 from config.settings import Settings
-from config.store.api_snapshot_file import ApiMemory, from_json, to_json
+from config.store.api_snapshot_file import SavedSnapshot, from_json, to_json
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 
@@ -67,7 +67,7 @@ class Bench:
     def vrfs(self) -> list[str]:
         return [vni.vrf for vni in self.published().l3vnis]
 
-    def remembered(self) -> ApiMemory:
+    def remembered(self) -> SavedSnapshot:
         return from_json(self.file.read_text())
 
     def remembers(self) -> list[str]:
@@ -250,7 +250,9 @@ async def test_a_snapshot_without_a_usable_underlay_is_not_remembered(bench: Ben
     assert bench.vrfs() == ["blue"]
 
 
-async def test_the_memory_is_for_root_alone_and_in_no_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_saved_snapshot_is_for_root_alone_and_in_no_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG")
     neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
     bench.static.set(files())
@@ -272,12 +274,12 @@ async def test_the_memory_is_for_root_alone_and_in_no_log(bench: Bench, caplog: 
     ("text", "reason"),
     [
         ("{", "not JSON"),
-        (to_json(ApiMemory("node-a")).replace("node-a", "node-b"), "checksum does not fit"),
-        (to_json(ApiMemory("node-b", cluster(api_l3vni("blue", 2)))), "it is of another node, node-b"),
+        (to_json(SavedSnapshot("node-a")).replace("node-a", "node-b"), "checksum does not match"),
+        (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it is of another node, node-b"),
     ],
     ids=["damaged", "changed", "another node's"],
 )
-async def test_a_memory_of_no_use_is_told_once_and_counts_as_none(
+async def test_an_unusable_snapshot_is_logged_once_and_counts_as_none(
     bench: Bench, caplog: pytest.LogCaptureFixture, text: str, reason: str
 ) -> None:
     bench.file.write_text(text)
@@ -288,7 +290,7 @@ async def test_a_memory_of_no_use_is_told_once_and_counts_as_none(
     assert bench.remembered().node_name == "node-a"
 
 
-async def test_a_disk_that_refuses_costs_the_memory_and_not_the_router(
+async def test_a_disk_that_refuses_costs_the_saved_snapshot_and_not_the_router(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, nursery: trio.Nursery
 ) -> None:
     bench = Bench(tmp_path / "absent")
@@ -297,8 +299,8 @@ async def test_a_disk_that_refuses_costs_the_memory_and_not_the_router(
     await bench.settles(lambda: bench.out.version == 1)
     bench.api.set(cluster(api_l3vni("blue", 2)))
     await bench.settles(lambda: bench.out.version == 2)
-    await bench.settles(lambda: "cannot remember" in caplog.text)
-    assert caplog.text.count("cannot remember the API's objects") == 1
+    await bench.settles(lambda: "cannot save" in caplog.text)
+    assert caplog.text.count("cannot save the API's objects") == 1
     bench.directory.mkdir()
     bench.api.set(cluster(api_l3vni("green", 2)))
     await bench.settles(bench.file.exists)
@@ -335,7 +337,7 @@ async def test_doing_nothing_writes_nothing(bench: Bench, meaning: int) -> None:
     assert bench.file.exists() == (meaning != 1)
 
 
-async def test_a_node_that_changes_its_name_does_not_believe_its_old_memory(bench: Bench) -> None:
+async def test_a_node_that_changes_its_name_does_not_use_its_old_snapshot(bench: Bench) -> None:
     bench.static.set(files(underlay()))
     bench.api.set(cluster(api_l3vni("blue", 2)))
     await run_until(bench, bench.file.exists)

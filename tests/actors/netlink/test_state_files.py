@@ -1,4 +1,4 @@
-"""The journal and the table map: what is written is read back, and damage is survived."""
+"""The journal and the table map: what is written is read back, damage is survived, old files stay readable."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_forgotten_record_is_gone_and_the_others_stay(tmp_path: Path) -> None:
     assert files.journal() == {"eth2": other}
 
 
-def test_another_boots_journal_is_not_believed(tmp_path: Path) -> None:
+def test_another_boots_journal_is_ignored(tmp_path: Path) -> None:
     StateFiles(tmp_path, "boot").save_nic(RECORD)
     assert StateFiles(tmp_path, "next boot").journal() == {}
 
@@ -56,13 +56,116 @@ def test_tables_outlive_a_boot(tmp_path: Path) -> None:
     assert StateFiles(tmp_path, "next boot").tables() == {"red": 10_000_100}
 
 
-def test_a_damaged_file_is_kept_aside_and_counts_as_none(tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside_and_counts_as_none(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "boot")
     (tmp_path / "nic-journal.json").write_text("{half")
     (tmp_path / "vrf-tables.json").write_text('{"tables": 3}')
     assert files.journal() == {}
     assert files.tables() == {}
     assert (tmp_path / "nic-journal.damaged").read_text() == "{half"
+    assert (tmp_path / "vrf-tables.damaged").exists()
+
+
+#: As version 0.1 wrote them.
+WRITTEN = {
+    "nic-journal.json": """\
+{
+ "version": 1,
+ "serial": 1,
+ "boot": "boot",
+ "nics": {
+  "eth1": {
+   "name": "eth1",
+   "phase": "moving",
+   "mtu": 9000,
+   "mac": "02:00:00:00:00:01",
+   "up": true,
+   "addresses": [
+    {
+     "interface": "192.168.11.3/24",
+     "flags": 640,
+     "scope": 0,
+     "ours": false,
+     "peer": "192.168.11.4",
+     "broadcast": null,
+     "label": ""
+    },
+    {
+     "interface": "192.168.12.3/24",
+     "flags": 128,
+     "scope": 0,
+     "ours": false,
+     "peer": "",
+     "broadcast": "",
+     "label": "eth1:2"
+    },
+    {
+     "interface": "fe80::1/64",
+     "flags": 128,
+     "scope": 253,
+     "ours": false,
+     "peer": "",
+     "broadcast": null,
+     "label": ""
+    }
+   ],
+   "routes": [
+    {
+     "family": "ipv6",
+     "destination": "2001:db8::/32",
+     "table": 254,
+     "gateway": "fe80::2",
+     "source": "",
+     "priority": 20,
+     "protocol": 3,
+     "scope": 0,
+     "type": 1,
+     "flags": 0,
+     "mtu": 1400
+    }
+   ],
+   "altnames": [
+    "enp1s0"
+   ],
+   "master": "",
+   "group": 0,
+   "sysctls": {
+    "ipv4.rp_filter": "2",
+    "ipv6.accept_ra": "0"
+   }
+  }
+ }
+}
+""",
+    "vrf-tables.json": """\
+{
+ "version": 1,
+ "serial": 1,
+ "tables": {
+  "red": 10000100
+ }
+}
+""",
+}
+
+
+def test_files_are_read_and_written_as_they_always_were(tmp_path: Path) -> None:
+    for name, text in WRITTEN.items():
+        (tmp_path / name).write_text(text)
+    files = StateFiles(tmp_path, "boot")
+    assert files.journal() == {"eth1": RECORD}
+    assert files.tables() == {"red": 10_000_100}
+    files.forget()
+    files.save_nic(RECORD)
+    files.save_tables({"red": 10_000_100})
+    assert {name: (tmp_path / name).read_text() for name in WRITTEN} == WRITTEN
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_journal(tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "boot")
+    (tmp_path / "nic-journal.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        files.journal()
 
 
 def edited(directory: Path, edit: Callable[[dict[str, Any]], None]) -> dict[str, NicRecord]:
@@ -86,7 +189,7 @@ def test_what_a_newer_version_wrote_besides_is_ignored(tmp_path: Path) -> None:
     assert "surprise" not in (tmp_path / "nic-journal.json").read_text()
 
 
-def test_what_an_older_version_did_not_write_is_as_it_was_then(tmp_path: Path) -> None:
+def test_what_an_older_version_did_not_write_takes_its_default(tmp_path: Path) -> None:
     def take(record: dict[str, Any]) -> None:
         del record["group"], record["master"], record["sysctls"]
         for address in record["addresses"]:
@@ -96,7 +199,7 @@ def test_what_an_older_version_did_not_write_is_as_it_was_then(tmp_path: Path) -
     assert edited(tmp_path, take) == {"eth1": replace(RECORD, addresses=plain, sysctls=())}
 
 
-def test_what_is_no_sysctl_of_a_nic_is_not_written_to_one(tmp_path: Path) -> None:
+def test_only_sysctls_of_a_nic_are_restored(tmp_path: Path) -> None:
     def add(record: dict[str, Any]) -> None:
         record["sysctls"] |= {"ipv4.../../x": "1", "kernel.panic": "1", "ipv6.stable_secret": "2001:db8::1"}
         record["sysctls"] |= {f"ipv6.zz{number}": "1" for number in range(1000)}
@@ -107,14 +210,14 @@ def test_what_is_no_sysctl_of_a_nic_is_not_written_to_one(tmp_path: Path) -> Non
     assert all(key.startswith("ipv6.zz") for key, _ in found[2:])
 
 
-def test_a_record_without_what_each_has_is_kept_aside(tmp_path: Path) -> None:
+def test_an_incomplete_record_is_set_aside(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "boot")
     (tmp_path / "nic-journal.json").write_text('{"boot": "boot", "nics": {"eth1": {"surprise": 1}}}')
     assert files.journal() == {}
     assert (tmp_path / "nic-journal.damaged").exists()
 
 
-def test_what_a_disk_refuses_is_kept_in_memory_and_the_later_of_two_counts(tmp_path: Path) -> None:
+def test_what_a_disk_refuses_goes_to_the_spare_directory_and_the_later_copy_counts(tmp_path: Path) -> None:
     disk, memory = tmp_path / "disk", tmp_path / "memory"
     disk.write_text("where a directory should be, nothing can be written")
     memory.mkdir()
@@ -140,7 +243,7 @@ def test_without_a_spare_directory_a_refusal_is_an_error(tmp_path: Path) -> None
         files.save_nic(RECORD)
 
 
-def test_looking_only_leaves_no_trace(tmp_path: Path) -> None:
+def test_read_only_changes_nothing_on_disk(tmp_path: Path) -> None:
     directory = tmp_path / "absent"
     files = StateFiles(directory, "boot", read_only=True)
     assert (files.journal(), files.tables()) == ({}, {})

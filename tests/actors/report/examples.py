@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, ip_interface
 
-from actors.report.status_builder import Inputs, Process
+from actors.report.status_builder import Process, StatusInputs
 from config.desired import (
     BGPFamily,
     DesiredL2VNI,
@@ -96,10 +96,10 @@ def health(generation: int = 4, *, verified: bool = True, reload_id: int = 0) ->
     )
 
 
-def inputs(generation: int = 4, *, reload_id: int = 0, problems: tuple[Problem, ...] = ()) -> Inputs:
+def inputs(generation: int = 4, *, reload_id: int = 0, problems: tuple[Problem, ...] = ()) -> StatusInputs:
     """A converged router."""
     state = desired(generation, reload_id=reload_id, problems=problems)
-    return Inputs(
+    return StatusInputs(
         PROCESS,
         snapshot=StaticSnapshot(NodeIdentity("n1", 0), (), problems, reload_id),
         desired=state,

@@ -1,4 +1,4 @@
-"""The metrics: what a parser reads from them is the status, whatever is called how, and no secret."""
+"""The metrics: a parser reads the status from them, names cannot break the format, no secret appears."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.report.metrics import metrics_text
-from actors.report.status_builder import compose
-from config.outcomes import KernelOutcome
-from config.status import ActorStatus, ApiStatus, InterfaceStatus, SessionStatus, Status, UnderlayStatus, VniStatus
+from actors.report.status_builder import build_status
+from config.outcomes import InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
+from config.status import ActorStatus, ApiStatus, Status, UnderlayStatus
 
-from .examples import ERROR, FAILURE, PASSWORD, WARNING, desired, inputs
+from .examples import ERROR, FAILURE, PASSWORD, RED, WARNING, desired, inputs
 
 Labels = dict[str, str]
 
@@ -30,8 +30,12 @@ def value(status: Status, name: str, **labels: str) -> float | None:
     return measured(status).get((f"openperouter_{name}", frozenset(labels.items())))
 
 
+def vni(type_: str, *, ok: bool = True) -> VniHealth:
+    return VniHealth(RED, 100, type_, "", ok)
+
+
 def test_a_converged_router() -> None:
-    status = compose(inputs(), 2000.0)
+    status = build_status(inputs(), 2000.0)
     assert value(status, "ready") == 1
     assert value(status, "phase", phase="running") == 1
     assert value(status, "phase", phase="degraded") == 0
@@ -42,10 +46,10 @@ def test_a_converged_router() -> None:
 
 def test_sessions_are_counted_by_role_and_ranges_are_none() -> None:
     sessions = (
-        SessionStatus("a", "default", state="Established", up=True, role="fabric"),
-        SessionStatus("b", "default", state="Active", role="fabric"),
-        SessionStatus("c", "red", state="Established", up=True, role="host"),
-        SessionStatus("10.0.0.0/8", "default", state="Listening", role="fabric"),
+        SessionHealth("a", "default", 1, "Established"),
+        SessionHealth("b", "default", 1, "Active"),
+        SessionHealth("c", "red", 1, "Established", role="host"),
+        SessionHealth("10.0.0.0/8", "default", 0, "Listening"),
     )
     status = Status(sessions=sessions)
     assert [value(status, "bgp_sessions", role=role) for role in ("fabric", "host")] == [2, 1]
@@ -53,13 +57,13 @@ def test_sessions_are_counted_by_role_and_ranges_are_none() -> None:
 
 
 def test_vnis_are_counted_by_type() -> None:
-    status = Status(vnis=(VniStatus(type="L2", ok=True), VniStatus(type="L2"), VniStatus(type="L3", ok=True)))
+    status = Status(vnis=(vni("L2"), vni("L2", ok=False), vni("L3")))
     assert [value(status, name, type=kind) for name in ("vnis", "vnis_ok") for kind in ("L2", "L3")] == [2, 1, 1, 1]
 
 
 def test_links_daemons_and_actors_go_by_their_names() -> None:
     status = Status(
-        underlay=UnderlayStatus(interfaces=(InterfaceStatus("eth1", up=True), InterfaceStatus("eth2"))),
+        underlay=UnderlayStatus(interfaces=(InterfaceHealth("eth1", True, True), InterfaceHealth("eth2", True, False))),
         daemons={"bgpd": True, "bfdd": False},
         actors=(ActorStatus("frr", restarts=3), ActorStatus("netlink")),
     )
@@ -68,11 +72,11 @@ def test_links_daemons_and_actors_go_by_their_names() -> None:
     assert [value(status, "actor_restarts_total", actor=name) for name in ("frr", "netlink")] == [3, 0]
 
 
-def test_complaints_are_counted() -> None:
+def test_problems_and_failures_are_counted() -> None:
     refused = replace(
         inputs(problems=(ERROR, WARNING, WARNING)), kernel=KernelOutcome(desired(), True, failures=(FAILURE,))
     )
-    status = compose(refused, 2000.0)
+    status = build_status(refused, 2000.0)
     assert [value(status, "problems", severity=word) for word in ("error", "warning")] == [1, 2]
     assert (value(status, "failures"), value(status, "notes")) == (1, 0)
 
@@ -110,7 +114,7 @@ def test_no_name_breaks_the_format(one: str, other: str) -> None:
 
 
 def test_there_is_no_secret_and_nothing_of_a_tenant() -> None:
-    text = metrics_text(compose(inputs(problems=(ERROR,)), 2000.0))
+    text = metrics_text(build_status(inputs(problems=(ERROR,)), 2000.0))
     assert PASSWORD not in text
     for word in ("192.168.11.2", "red", "blue", "green"):
         assert f'"{word}"' not in text
@@ -118,7 +122,7 @@ def test_there_is_no_secret_and_nothing_of_a_tenant() -> None:
 
 def test_the_number_of_series_does_not_grow_with_the_configuration() -> None:
     few, many = (
-        Status(sessions=(SessionStatus(role="host"),) * number, vnis=(VniStatus(type="L3"),) * number)
+        Status(sessions=(SessionHealth("a", "red", 1, "Idle", role="host"),) * number, vnis=(vni("L3"),) * number)
         for number in (1, 500)
     )
     assert len(measured(few)) == len(measured(many))

@@ -1,4 +1,4 @@
-"""What is said of the files' copies in the API that are not as a reader would think."""
+"""Remarks on the files' copies in the API that this node did not write, or that have another name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from actors.report.mirror_remarks import mirror_remarks
-from actors.report.status_builder import compose
+from actors.report.api_status import mirror_remarks
+from actors.report.status_builder import build_status
 from config.api import SOURCE_LABEL, STATIC_NODE_LABEL, ApiObject, ApiSnapshot
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind
@@ -29,7 +29,7 @@ def remarks(*objects: ApiObject, mirrored: tuple[ApiObject, ...] = ()) -> list[s
 
 def test_what_an_earlier_installation_left_is_named_with_what_removes_it() -> None:
     [remark] = remarks(OLD)
-    assert "not written by it" in remark
+    assert "not written by this node" in remark
     assert "L3VNI ns/static-node-old." in remark
     assert COMMAND.format("-n ns") in remark
 
@@ -63,15 +63,15 @@ def test_a_long_nodes_label_is_that_of_its_mirrors() -> None:
 def test_a_mirror_under_another_name_is_named() -> None:
     mirror = replace(OLD, name=other_name(RED.name, "node"))
     assert remarks(mirrored=(replace(OLD, name=RED.name), mirror)) == [
-        f"L3VNI static-node-red of this node's files is shown in the API as {mirror.name}: the name was taken"
+        f"L3VNI static-node-red of this node's files has the name {mirror.name} in the API: static-node-red was taken"
     ]
 
 
-def test_before_anything_is_known_nothing_is_said() -> None:
+def test_before_the_first_snapshots_there_is_no_remark() -> None:
     assert [list(mirror_remarks(*known)) for known in ((None, FILES), (ApiSnapshot(objects=(OLD,)), None))] == [[], []]
 
 
 def test_it_is_in_the_status_and_degrades_nothing() -> None:
-    status = compose(replace(inputs(), api=ApiSnapshot(objects=(OLD,)), snapshot=FILES), 2000.0)
+    status = build_status(replace(inputs(), api=ApiSnapshot(objects=(OLD,)), snapshot=FILES), 2000.0)
     assert [remark for remark in status.remarks if "static-node-old" in remark]
     assert (status.phase, status.ready, status.notes) == ("running", True, ())

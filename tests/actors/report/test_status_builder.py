@@ -1,4 +1,4 @@
-"""The one status: what makes it ready, degraded, reloading, and what it never tells."""
+"""The status: what makes it ready, degraded, reloading, and what it never shows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.report.status_builder import Inputs, compose
+from actors.report.status_builder import StatusInputs, build_status
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome, NodeIdentity, StaticSnapshot
-from config.problems import Problem
+from config.problems import Origin, Problem
 from config.status import ActorStatus, ReloadStatus, Status
 from tests.actors.report.examples import ERROR, FAILURE, PASSWORD, PROCESS, RED, WARNING, desired, health, inputs
 
 
-def of(given_inputs: Inputs) -> Status:
-    return compose(given_inputs, 2000.0)
+def of(given_inputs: StatusInputs) -> Status:
+    return build_status(given_inputs, 2000.0)
 
 
 def test_a_converged_router_is_running_and_ready() -> None:
@@ -26,7 +26,7 @@ def test_a_converged_router_is_running_and_ready() -> None:
     assert status.summary == "ready: 1 session up (1 down), 2 VNIs, generation 4"
 
 
-def test_the_status_says_who_and_since_when() -> None:
+def test_the_status_identifies_node_and_process() -> None:
     status = of(inputs())
     assert (status.pid, status.version, status.node, status.node_index) == (42, "0.1.0", "n1", 0)
     assert (status.started_at, status.updated_at, status.boot_id) == (1000.0, 2000.0, "boot")
@@ -53,22 +53,15 @@ def test_the_underlay_is_shown_as_configured_with_its_interfaces_as_they_are() -
     assert underlay.origin == "openpe_underlay.yaml:2"
 
 
-def test_an_interface_nobody_has_looked_at_is_not_claimed_to_be_there() -> None:
+def test_an_interface_that_was_not_checked_is_not_present() -> None:
     underlay = of(replace(inputs(), health=None)).underlay
     assert underlay is not None
-    assert [(one.present, one.detail) for one in underlay.interfaces] == [(False, "not looked at yet")]
+    assert [(one.present, one.detail) for one in underlay.interfaces] == [(False, "not checked yet")]
 
 
 def test_vnis_have_state_and_provenance() -> None:
     red, blue = of(inputs()).vnis
-    assert (red.kind, red.name, red.type, red.ok, red.origin, red.routes) == (
-        "L3VNI",
-        "red",
-        "L3",
-        True,
-        "openpe_vnis.yaml:2",
-        7,
-    )
+    assert (red.resource, red.type, red.ok, str(red.origin), red.routes) == (RED, "L3", True, "openpe_vnis.yaml:2", 7)
     assert (blue.type, blue.remote_vteps) == ("L2", 2)
 
 
@@ -78,10 +71,10 @@ def test_a_vni_that_a_stage_refused_is_listed_with_the_reason() -> None:
     report = replace(health(), vnis=())
     red, blue = of(replace(inputs(), kernel=refused, health=report)).vnis
     assert (red.ok, red.detail) == (False, "bridge br-ext is missing")
-    assert (blue.ok, blue.detail) == (False, "not looked at yet")
+    assert (blue.ok, blue.detail) == (False, "not checked yet")
 
 
-def test_a_vni_whose_number_changes_is_not_vouched_for_by_the_old_one() -> None:
+def test_the_health_of_an_old_number_does_not_count_for_a_changed_vni() -> None:
     state = desired(5)
     changed = replace(state, l3vnis=(replace(state.l3vnis[0], vni=101),))
     assert not of(replace(inputs(4), desired=changed)).vnis[0].ok
@@ -99,7 +92,7 @@ def test_a_vni_whose_number_changes_is_not_vouched_for_by_the_old_one() -> None:
         (replace(inputs(), children=(ActorStatus("frr", "backoff", 3, "boom"),)), "actor frr is in backoff: boom"),
     ],
 )
-def test_whatever_is_not_as_configured_degrades_and_leads_the_summary(broken: Inputs, first: str) -> None:
+def test_any_fault_degrades_and_leads_the_summary(broken: StatusInputs, first: str) -> None:
     status = of(broken)
     assert status.phase == "degraded"
     assert status.summary.startswith(f"degraded: {first}")
@@ -110,9 +103,9 @@ def test_the_summary_of_a_degraded_router_also_says_what_works() -> None:
     assert status.summary.endswith("everything else in force: 1 session up (1 down), 2 VNIs, generation 4")
 
 
-def test_a_start_that_waits_for_the_interface_of_the_index_says_so() -> None:
+def test_a_start_that_waits_for_the_interface_of_the_index_names_it() -> None:
     waiting = ActorStatus("static_config", "running", facts={"waiting_for": "eth9"})
-    status = of(Inputs(PROCESS, children=(waiting,)))
+    status = of(StatusInputs(PROCESS, children=(waiting,)))
     assert status.phase == "starting"
     assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index derives")
 
@@ -123,7 +116,7 @@ def test_a_warning_is_shown_and_does_not_degrade() -> None:
     assert [problem.severity for problem in status.problems] == ["warning"]
 
 
-def test_the_same_failure_seen_by_two_stages_is_told_once() -> None:
+def test_a_failure_found_by_two_stages_is_listed_once() -> None:
     broken = replace(
         inputs(),
         kernel=KernelOutcome(desired(), True, failures=(FAILURE,)),
@@ -134,17 +127,17 @@ def test_the_same_failure_seen_by_two_stages_is_told_once() -> None:
 
 def test_a_start_that_waits_for_frr_is_starting_and_not_degraded() -> None:
     state = desired(1)
-    waiting = Inputs(PROCESS, desired=state, frr=FrrOutcome(state, False, error="FRR does not answer"))
+    waiting = StatusInputs(PROCESS, desired=state, frr=FrrOutcome(state, False, error="FRR does not answer"))
     status = of(waiting)
     assert (status.phase, status.ready) == ("starting", False)
     assert status.summary == "starting: waiting: FRR does not answer"
 
 
-def test_one_cause_is_told_once_however_many_stages_it_stops() -> None:
+def test_one_cause_is_one_note_however_many_stages_it_stops() -> None:
     state = desired(1)
     silent = replace(health(1, verified=False), daemons={"bgpd": False}, problems=("waiting for FRR: silence",))
     status = of(
-        Inputs(
+        StatusInputs(
             PROCESS,
             desired=state,
             frr=FrrOutcome(state, False, error="FRR does not answer"),
@@ -155,7 +148,7 @@ def test_one_cause_is_told_once_however_many_stages_it_stops() -> None:
     assert status.notes == ("FRR does not answer",)
 
 
-def test_a_daemon_that_is_gone_is_told_besides_a_stage_that_fails() -> None:
+def test_a_daemon_that_is_down_is_noted_besides_a_stage_that_fails() -> None:
     failing = replace(
         inputs(),
         frr=FrrOutcome(desired(), False, error="refused"),
@@ -167,26 +160,27 @@ def test_a_daemon_that_is_gone_is_told_besides_a_stage_that_fails() -> None:
 @pytest.mark.parametrize(
     ("early", "summary"),
     [
-        (Inputs(PROCESS), "starting: reading the configuration"),
+        (StatusInputs(PROCESS), "starting: reading the configuration"),
         (
-            Inputs(PROCESS, snapshot=StaticSnapshot(NodeIdentity("n1", 0), ())),
+            StatusInputs(PROCESS, snapshot=StaticSnapshot(NodeIdentity("n1", 0), ())),
             "starting: resolving the configuration",
         ),
-        (Inputs(PROCESS, desired=desired(1)), "starting: applying generation 1 to FRR"),
+        (StatusInputs(PROCESS, desired=desired(1)), "starting: applying generation 1 to FRR"),
         (
-            Inputs(PROCESS, desired=desired(1), frr=FrrOutcome(desired(1), True)),
+            StatusInputs(PROCESS, desired=desired(1), frr=FrrOutcome(desired(1), True)),
             "starting: applying generation 1 to the kernel",
         ),
     ],
 )
-def test_a_start_says_how_far_it_has_come(early: Inputs, summary: str) -> None:
+def test_a_start_shows_its_progress(early: StatusInputs, summary: str) -> None:
     assert of(early).summary == summary
 
 
-def test_an_empty_configuration_is_idle_and_says_where_it_looked() -> None:
+def test_an_empty_configuration_is_idle_and_names_the_directory() -> None:
     state = DesiredState(1, "n1", 0)
     report = replace(health(1), sessions=(), vnis=(), interfaces=())
-    idle = Inputs(PROCESS, desired=state, frr=FrrOutcome(state, True), kernel=KernelOutcome(state, True), health=report)
+    frr, kernel = FrrOutcome(state, True), KernelOutcome(state, True)
+    idle = StatusInputs(PROCESS, desired=state, frr=frr, kernel=kernel, health=report)
     assert of(idle).summary == "no configuration in /etc/openperouter/configs: idle"
     assert of(idle).ready
 
@@ -210,16 +204,23 @@ def test_an_unverified_report_verifies_no_reload() -> None:
     assert of(late).reload.verified == 0
 
 
-def test_a_daemon_that_is_ending_says_so_whatever_else_is_wrong() -> None:
+def test_stopping_takes_precedence_over_any_fault() -> None:
     status = of(replace(inputs(problems=(ERROR,)), stopping=True))
-    assert (status.phase, status.summary) == ("stopping", "stopping; forwarding goes on")
+    assert (status.phase, status.summary) == ("stopping", "stopping; forwarding continues")
 
 
-def test_a_very_long_complaint_is_cut_and_stays_on_one_line() -> None:
+def test_a_very_long_first_reason_is_cut_and_stays_on_one_line() -> None:
     problem = replace(ERROR, message="x\ny " * 500)
     summary = of(inputs(problems=(problem,))).summary
     assert len(summary) <= 240
     assert "\n" not in summary
+
+
+def test_a_file_name_that_is_not_utf_8_costs_neither_summary_nor_json() -> None:
+    problem = Problem("not YAML", Origin("/configs/openpe_\udcff.yaml", 1))
+    status = of(inputs(problems=(problem,)))
+    assert status.summary.startswith("degraded: /configs/openpe_?.yaml:1: not YAML")
+    assert b"/configs/openpe_?.yaml:1" in status.to_json().encode()
 
 
 def test_no_secret_reaches_the_status() -> None:
@@ -228,7 +229,7 @@ def test_no_secret_reaches_the_status() -> None:
 
 def test_the_status_survives_its_json_form() -> None:
     status = of(replace(inputs(problems=(ERROR, WARNING)), kernel=KernelOutcome(desired(), True, failures=(FAILURE,))))
-    assert Status.from_json(status.to_json()) == status
+    assert Status.from_json(status.to_json()).to_json() == status.to_json()
 
 
 @given(
@@ -266,4 +267,4 @@ def test_degraded_exactly_when_there_is_a_reason(  # noqa: PLR0917
     assert (status.phase == "degraded") == (blamed or disturbed)
     assert status.summary.startswith("degraded: ") == (status.phase == "degraded")
     assert status.ready == verified
-    assert (RED.name in {failure.name for failure in status.failures}) == refused
+    assert (RED.name in {failure.resource.name for failure in status.failures}) == refused

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.static_config.node_identity import Addresses, Identification, identify, recall, to_json
+from actors.static_config.node_identity import STORE, Addresses, Identification, identify, read_identity
 from config.desired import IPInterface
 from config.outcomes import NodeIdentity
 
@@ -67,8 +67,13 @@ def test_a_late_interface_keeps_the_known_index_and_is_waited_for(file: Path) ->
 
 
 def test_an_identity_survives_on_disk(tmp_path: Path) -> None:
-    (tmp_path / "identity.json").write_text(to_json(KNOWN))
-    assert recall(tmp_path / "identity.json") == KNOWN
+    (tmp_path / "identity.json").write_text(STORE.encode(KNOWN))
+    assert read_identity(tmp_path / "identity.json") == KNOWN
+
+
+def test_an_identity_is_read_and_written_as_it_always_was(tmp_path: Path) -> None:
+    (tmp_path / "identity.json").write_text('{"name": "node-a", "index": 3, "log_level": "debugging"}\n')
+    assert read_identity(tmp_path / "identity.json") == NodeIdentity("node-a", 3, "debugging")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +81,6 @@ def test_an_identity_survives_on_disk(tmp_path: Path) -> None:
     ["", "{", "[]", '{"name": "a"}', '{"name": "a", "index": -1, "log_level": "info"}', "[" * 100_000, "\xff"],
     ids=["empty", "half", "list", "partial", "negative", "deep", "binary"],
 )
-def test_a_damaged_memory_is_no_memory(tmp_path: Path, text: str) -> None:
+def test_a_damaged_identity_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "identity.json").write_bytes(text.encode("latin-1"))
-    assert recall(tmp_path / "identity.json") is None
+    assert read_identity(tmp_path / "identity.json") is None

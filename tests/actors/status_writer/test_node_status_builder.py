@@ -205,7 +205,7 @@ def test_transition_times_stay_while_nothing_turns() -> None:
 
 def test_a_vni_that_is_not_looked_at_yet_is_not_ok() -> None:
     [vni] = said(basis(RED, health=None)).vnis
-    assert (vni.ok, vni.detail) == (False, "not looked at yet")
+    assert (vni.ok, vni.detail) == (False, "not checked yet")
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""Whatever a node has to say of itself, its status is legal, bounded and the same for the same state."""
+"""A node's status is legal whatever goes in, bounded, and the same for the same state."""
 
 from __future__ import annotations
 
@@ -33,9 +33,22 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
+from config.desired import ResourceId
+from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Reason
 
 CLUSTER_PAGE = Path(__file__).resolve().parents[3] / "docs/cluster.md"
+
+
+def session(
+    state: str, *, peer: str = "192.0.2.1", vrf: str = "default", remote_as: int = 1, bfd: str = ""
+) -> SessionState:
+    return session_state(SessionHealth(peer, vrf, remote_as, state, role="host", bfd=bfd))
+
+
+def segment(name: str, vni: int, *, namespace: str = "", vrf: str = "") -> VniState:
+    return vni_state(VniHealth(ResourceId(Kind.L2VNI, namespace, name), vni, "L2", vrf, ok=True))
+
 
 ANY_TEXT = st.text(st.characters(), max_size=600)
 
@@ -68,12 +81,16 @@ def test_any_failure_is_legal(kind: Kind | None, name: str, reason: Reason, mess
 @given(st.lists(ANY_TEXT, min_size=5, max_size=5), st.integers())
 def test_any_session_is_legal(texts: list[str], asn: int) -> None:
     peer, vrf, role, state, bfd = texts
-    session_state(peer, vrf, asn, role, state, bfd=bfd)
+    entry = session_state(SessionHealth(peer, vrf, asn, state, role=role, bfd=bfd))
+    assert entry.state in SESSION_STATES
+    assert entry.bfd in {None, *BFD_STATES}
 
 
 @given(st.sampled_from([Kind.L3VNI, Kind.L2VNI]), ANY_TEXT, st.booleans(), ANY_TEXT, ANY_TEXT)
 def test_any_vni_is_legal(kind: Kind, name: str, ok: bool, vrf: str, detail: str) -> None:
-    vni_state(kind, name, 100, ok=ok, vrf=vrf, detail=detail)
+    entry = vni_state(VniHealth(ResourceId(kind, "", name), 100, "L3", vrf, ok, detail))
+    assert (entry.vni, entry.ok) == (100, ok)
+    assert entry.detail is None or not ok
 
 
 def test_a_file_and_frr_as_a_whole_have_kinds_of_their_own() -> None:
@@ -82,8 +99,8 @@ def test_a_file_and_frr_as_a_whole_have_kinds_of_their_own() -> None:
 
 
 def test_a_session_that_frr_does_not_know_yet_has_no_as() -> None:
-    assert session_state("192.0.2.1", "default", 0, "fabric", "Idle").remote_asn is None
-    assert session_state("192.0.2.1", "default", 4294967295, "fabric", "Established").up
+    assert session("Idle", remote_as=0).remote_asn is None
+    assert session("Established", remote_as=4294967295).up
 
 
 #: The words of bgpd (bgp_status_msg, and those of its summary) and of the health actor.
@@ -103,11 +120,11 @@ STATES += ["Idle (Admin)", "Idle (PfxCt)", "Listening", "Missing", "Unknown", ""
 
 
 def test_the_documentation_lists_the_words_that_are_written_and_no_others() -> None:
-    written = {session_state("a", "default", 1, "fabric", state).state for state in STATES}
-    told = SessionState.model_fields["state"].description or ""
-    assert [entry.partition(": ")[0] for entry in told.rstrip(".").split("; ")] == list(SESSION_STATES)
+    written = {session(state).state for state in STATES}
+    described = SessionState.model_fields["state"].description or ""
+    assert [entry.partition(": ")[0] for entry in described.rstrip(".").split("; ")] == list(SESSION_STATES)
     assert written == set(SESSION_STATES)
-    bfd = {session_state("a", "default", 1, "fabric", "", bfd=word).bfd for word in ("up", "down", "init", "shutdown")}
+    bfd = {session("", bfd=word).bfd for word in ("up", "down", "init", "shutdown")}
     assert SessionState.model_fields["bfd"].description == f"BFD: {', '.join(BFD_STATES)}; absent where it is not used."
     assert bfd == set(BFD_STATES)
 
@@ -123,7 +140,7 @@ def test_the_data_has_the_api_s_keys_and_nothing_empty() -> None:
         [ready],
         failed=[failed_resource(Kind.L2VNI, "blue", Reason.DEPENDENCY_FAILED, "no L3VNI", namespace="tenants")],
         resources=[observed_resource(Kind.L3VNI, "red", 3, in_force=True, namespace="tenants")],
-        vnis=[vni_state(Kind.L3VNI, "red", 100, ok=True, vrf="red", namespace="tenants", detail="never mind")],
+        vnis=[vni_state(VniHealth(ResourceId(Kind.L3VNI, "tenants", "red"), 100, "L3", "red", True, "never mind"))],
     )
     assert status.to_data() == {
         "conditions": [
@@ -152,7 +169,7 @@ def test_the_data_has_the_api_s_keys_and_nothing_empty() -> None:
     assert NodeStatus.model_validate(status.to_data()) == status
 
 
-@given(st.permutations([vni_state(Kind.L2VNI, f"n{number}", number, ok=True) for number in range(1, 5)]))
+@given(st.permutations([segment(f"n{number}", number) for number in range(1, 5)]))
 def test_the_same_state_is_the_same_status(vnis: list[VniState]) -> None:
     assert node_status([], vnis=vnis) == node_status([], vnis=sorted(vnis, key=lambda vni: vni.name))
 
@@ -168,8 +185,8 @@ def test_long_lists_are_cut_and_counted() -> None:
         [],
         failed=[failed_resource(Kind.L3VNI, str(n), Reason.VALIDATION_FAILED, "x") for n in range(MAX_FAILED + 1)],
         resources=[observed_resource(Kind.L3VNI, str(n), n, in_force=True) for n in range(MAX_RESOURCES + 2)],
-        sessions=[session_state(str(n), "default", 1, "host", "Idle") for n in range(MAX_SESSIONS + 3)],
-        vnis=[vni_state(Kind.L2VNI, str(n), n + 1, ok=True) for n in range(MAX_VNIS + 4)],
+        sessions=[session("Idle", peer=str(n)) for n in range(MAX_SESSIONS + 3)],
+        vnis=[segment(str(n), n + 1) for n in range(MAX_VNIS + 4)],
     )
     assert status.omitted == 10
     assert len(status.failed_resources) == MAX_FAILED
@@ -188,11 +205,8 @@ def test_the_largest_status_fits_into_etcd() -> None:
             observed_resource(Kind.L3VNI, f"{name}{n}", n, in_force=True, namespace=namespace)
             for n in range(MAX_RESOURCES)
         ],
-        sessions=[session_state("2001:db8::" + str(n), "v" * 15, 1, "host", "Idle") for n in range(MAX_SESSIONS)],
-        vnis=[
-            vni_state(Kind.L2VNI, f"{name}{n}", n + 1, ok=True, namespace=namespace, vrf="v" * 15)
-            for n in range(MAX_VNIS)
-        ],
+        sessions=[session("Idle", peer=f"2001:db8::{n}", vrf="v" * 15) for n in range(MAX_SESSIONS)],
+        vnis=[segment(f"{name}{n}", n + 1, namespace=namespace, vrf="v" * 15) for n in range(MAX_VNIS)],
     )
     assert status.omitted is None
     assert len(json.dumps(status.to_data())) < 1.2 * 1024 * 1024

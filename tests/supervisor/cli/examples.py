@@ -1,4 +1,4 @@
-"""A status with something of everything, a daemon that answers as told, and a configuration to read."""
+"""A status with something of everything, a daemon with given answers, and a configuration to read."""
 
 from __future__ import annotations
 
@@ -11,23 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
-from config.problems import Kind
+from config.desired import ResourceFailure, ResourceId
+from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
+from config.problems import Kind, Origin, Problem, Reason, Severity
 from config.resolve.precedence import Held
-from config.status import (
-    ActorStatus,
-    ApiStatus,
-    FailureStatus,
-    Generations,
-    InterfaceStatus,
-    ProblemStatus,
-    SessionStatus,
-    Status,
-    UnderlayStatus,
-    VniStatus,
-)
-from config.store.api_snapshot_file import ApiMemory, to_json
+from config.status import ActorStatus, ApiStatus, Generations, Status, UnderlayStatus
+from config.store.api_snapshot_file import SavedSnapshot, to_json
 
 SECRETS = ("hunter2hunter2", "topsecretword", "commentsecret")
+
+RED = ResourceId(Kind.L3VNI, "ns", "red")
+BLUE = ResourceId(Kind.L2VNI, "ns", "blue")
+RED_ORIGIN = Origin("openpe_vnis.yaml", 2, 5)
 
 READY = Status(
     pid=42,
@@ -51,27 +46,19 @@ READY = Status(
         64514,
         "10.0.0.1",
         ("100.65.0.1/32",),
-        (InterfaceStatus("toswitch1", True, True, 9000),),
+        (InterfaceHealth("toswitch1", True, True, 9000),),
         9000,
     ),
     sessions=(
-        SessionStatus(
-            "192.168.11.2",
-            "default",
-            64512,
-            "Established",
-            True,
-            "fabric",
-            "up",
-            3725,
-            {"ipv4Unicast": 3, "l2VpnEvpn": 8},
+        SessionHealth(
+            "192.168.11.2", "default", 64512, "Established", 3725, {"ipv4Unicast": 3, "l2VpnEvpn": 8}, "fabric", "up"
         ),
-        SessionStatus("192.170.10.2", "red", 64515, "Active", False, "host"),
-        SessionStatus("172.31.0.0/24", "default", 0, "Listening", False, "fabric"),
+        SessionHealth("192.170.10.2", "red", 64515, "Active", role="host"),
+        SessionHealth("172.31.0.0/24", "default", 0, "Listening"),
     ),
     vnis=(
-        VniStatus("L3VNI", "red", 100, "L3", "red", True, "", "openpe_vnis.yaml:2:5", 0, 7),
-        VniStatus("L2VNI", "blue", 110, "L2", "red", True, "", "openpe_vnis.yaml:9:5", 2, 0),
+        VniHealth(RED, 100, "L3", "red", ok=True, origin=RED_ORIGIN, routes=7),
+        VniHealth(BLUE, 110, "L2", "red", ok=True, origin=Origin("openpe_vnis.yaml", 9, 5), remote_vteps=2),
     ),
     api=ApiStatus("reachable", "https://192.0.2.1:6443", since=1500.0, source="server", live=True, objects=12),
 )
@@ -89,25 +76,21 @@ DEGRADED = Status(
     generations=Generations(5, 5, 5, 5),
     actors=(ActorStatus("frr", "backoff", 3, "boom"),),
     daemons={"bgpd": False, "zebra": True},
-    vnis=(VniStatus("L3VNI", "red", 100, "L3", "red", False, "down: vni100 is down", "openpe_vnis.yaml:2:5"),),
+    vnis=(VniHealth(RED, 100, "L3", "red", ok=False, detail="down: vni100 is down", origin=RED_ORIGIN),),
     problems=(
-        ProblemStatus(
-            "openpe_vnis.yaml:12:9",
-            "l3vnis[1].vni",
+        Problem(
             "100 is taken",
-            "error",
-            "ValidationFailed",
-            "L3VNI",
-            "green",
-            "it is left out",
+            Origin("openpe_vnis.yaml", 12, 9),
+            "l3vnis[1].vni",
+            kind=Kind.L3VNI,
+            name="green",
+            in_force="it is left out",
         ),
-        ProblemStatus("openpe_vnis.yaml:3:3", "VRF", "spelled vrf", "warning"),
+        Problem("spelled vrf", Origin("openpe_vnis.yaml", 3, 3), "VRF", Severity.WARNING),
     ),
-    failures=(
-        FailureStatus("L3VNI", "red", "OverlayAttachmentFailed", "down: vni100 is down", "openpe_vnis.yaml:2:5"),
-    ),
+    failures=(ResourceFailure(RED, Reason.OVERLAY_ATTACHMENT_FAILED, "down: vni100 is down", RED_ORIGIN),),
     notes=("bgpd is not running",),
-    remarks=("the API server is away",),
+    remarks=("the API server is unreachable",),
     api=ApiStatus(
         "unreachable",
         "https://192.0.2.1:6443",
@@ -192,7 +175,7 @@ def remember_api(
     """Write what the daemon remembers of the API beside the settings; ``first``: the objects were there first."""
     snapshot = ApiSnapshot(objects=objects, synced_at=synced_at)
     standing = {one.id: Held("") for one in objects} if first else {}
-    memory = ApiMemory(node or socket.gethostname(), snapshot, standing)
+    memory = SavedSnapshot(node or socket.gethostname(), snapshot, standing)
     (directory / "state" / "api-snapshot.json").write_text(to_json(memory))
 
 

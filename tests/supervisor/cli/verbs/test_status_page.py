@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from config.status import ApiStatus, SessionStatus, Status
+from config.outcomes import SessionHealth
+from config.status import ApiStatus, Status
 from supervisor.cli.terminal import Painter
 from supervisor.cli.verbs.status_page import render
 from tests.supervisor.cli.examples import DEGRADED, READY
@@ -37,13 +38,13 @@ def test_good_is_green_and_bad_is_red() -> None:
 
 
 def test_a_ready_router_without_any_fabric_session_is_not_green() -> None:
-    down = replace(READY, sessions=tuple(replace(session, up=False) for session in READY.sessions))
+    down = replace(READY, sessions=tuple(replace(session, state="Active") for session in READY.sessions))
     assert "\033[32m●" in render(READY, Painter(colour=True), 2000.0)
     assert "\033[33m●" in render(down, Painter(colour=True), 2000.0)
 
 
-def test_text_from_outside_cannot_steer_the_terminal() -> None:
-    hostile = SessionStatus("evil\033[2J\r\n", "red\x07", state="Idle")
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    hostile = SessionHealth("evil\033[2J\r\n", "red\x07", 0, "Idle")
     page = render(replace(READY, sessions=(hostile,)), Painter(colour=False), 2000.0)
     assert "\033" not in page
     assert "\x07" not in page
@@ -68,18 +69,18 @@ def test_every_line_of_a_table_lines_up() -> None:
         (ApiStatus("reachable", "https://a"), "API: https://a answers; its objects are not known yet"),
         (
             ApiStatus("reachable", "https://a", source="memory", objects=2, snapshot_age_seconds=50.0),
-            "API: https://a answers; 2 objects remembered, 1m old",
+            "API: https://a answers; 2 objects from the saved snapshot, 1m old",
         ),
         (
             ApiStatus("unreachable", "", "no route", 1820.0, "memory", objects=12, snapshot_age_seconds=240.0),
-            "API: not reachable for 3m10s (no route); 12 objects remembered, 4m10s old",
+            "API: not reachable for 3m10s (no route); 12 objects from the saved snapshot, 4m10s old",
         ),
         (ApiStatus("refused", "", "401", 1820.0), "API: credentials refused for 3m10s (401)"),
         (
             ApiStatus("unconfigured", "", "waiting for /var/lib/hostbridge/kubeconfig"),
             "API: no credentials yet (waiting for /var/lib/hostbridge/kubeconfig)",
         ),
-        (ApiStatus("", source="memory", objects=3), "API: not looked for yet; 3 objects remembered, 10s old"),
+        (ApiStatus("", source="memory", objects=3), "API: not probed yet; 3 objects from the saved snapshot, 10s old"),
         (ApiStatus(), None),
     ],
 )

@@ -13,7 +13,7 @@ from config.desired import Secret
 from config.problems import Kind
 from config.settings import Settings
 from config.store import api_snapshot_file
-from config.store.api_snapshot_file import ApiMemory
+from config.store.api_snapshot_file import SavedSnapshot
 from config.store.last_good import LastGood, to_json
 from supervisor.operations.bundle import known_secrets
 from supervisor.operations.bundle.known_secrets import secrets_in_document, secrets_in_frr, secrets_in_yaml
@@ -113,7 +113,7 @@ def test_every_place_is_looked_at(settings: Settings) -> None:
     )
     (settings.frr_etc_dir / "perouter" / "frr.conf.sav").write_text("neighbor 10.0.0.9 password in-frr-conf-sav\n")
     (settings.run_dir / "frr" / "commands.conf").write_text(" neighbor 10.0.0.9 password in-working-file\n")
-    (settings.state_dir / "api-snapshot.json").write_text(api_snapshot_file.to_json(ApiMemory("node", API)))
+    (settings.state_dir / "api-snapshot.json").write_text(api_snapshot_file.to_json(SavedSnapshot("node", API)))
     found = known_secrets(settings, " neighbor 10.0.0.9 password in-running-frr\n")
     assert found >= {
         "in-good-file",

@@ -1,4 +1,4 @@
-"""The memory on a disk that refuses: what is known stays known, and is written once that is possible."""
+"""The state store on a disk that refuses: values in memory stay, and are written as soon as possible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.static_config.state_store import Memory
+from actors.static_config.state_store import StateStore
 from config.outcomes import NodeIdentity
 from config.store.last_good import LastGood
 from supervisor.process.atomic_file import write_atomic
@@ -31,11 +31,11 @@ class Disk:
         #: Set once each of the three files was written.
         self.holds_all = threading.Event()
 
-    def write(self, path: Path, data: str, *, mode: int) -> None:
+    def write(self, path: Path, data: str) -> None:
         self.writes.append(path.name)
         if self.refuses(path.name):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        write_atomic(path, data, mode=mode)
+        write_atomic(path, data)
         self._written.add(path.name)
         if len(self._written) == 3:
             self.holds_all.set()
@@ -48,17 +48,17 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def loaded(directory: Path) -> Memory:
-    memory = Memory(directory)
+def loaded(directory: Path) -> StateStore:
+    memory = StateStore(directory)
     memory.load()
     return memory
 
 
-def known(memory: Memory) -> tuple[LastGood, LastGood, NodeIdentity | None]:
+def known(memory: StateStore) -> tuple[LastGood, LastGood, NodeIdentity | None]:
     return memory.last_good, memory.in_force, memory.node
 
 
-def test_what_is_kept_is_found_by_the_next_life_and_not_written_twice(tmp_path: Path, disk: Disk) -> None:
+def test_what_is_stored_is_found_after_a_restart_and_not_written_twice(tmp_path: Path, disk: Disk) -> None:
     memory = loaded(tmp_path)
     memory.keep(MORE, TEXTS, NODE)
     memory.keep(MORE, TEXTS, NODE)
@@ -68,7 +68,7 @@ def test_what_is_kept_is_found_by_the_next_life_and_not_written_twice(tmp_path: 
     assert disk.writes == ["last-good.json", "in-force.json", "node.json"]
 
 
-def test_what_a_full_disk_refused_is_known_and_written_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
+def test_what_a_full_disk_refused_stays_in_memory_and_is_written_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
     memory = loaded(tmp_path)
     disk.refuses = lambda name: True
     memory.keep(TEXTS, TEXTS, NODE)
@@ -86,7 +86,7 @@ def test_one_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path
     assert known(loaded(tmp_path)) == (LastGood(), TEXTS, NODE)
 
 
-def test_a_failing_disk_is_said_once_and_once_when_it_is_back(
+def test_a_failing_disk_is_logged_once_and_once_when_it_is_back(
     tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="openperouter")
@@ -94,10 +94,10 @@ def test_a_failing_disk_is_said_once_and_once_when_it_is_back(
     for refuses in (True, True, False, False):
         disk.refuses = lambda name, refuses=refuses: refuses  # type: ignore[misc]
         memory.keep(TEXTS, TEXTS, NODE)
-    said = [record.getMessage().split(" directory=")[0] for record in caplog.records]
-    assert said == [
-        "cannot keep the last good configuration on disk",
-        "the last good configuration is on disk again",
+    logged = [record.getMessage().split(" directory=")[0] for record in caplog.records]
+    assert logged == [
+        "cannot save the last good configuration",
+        "the last good configuration is saved again",
     ]
 
 
