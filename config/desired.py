@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_network
 
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Origin, Problem, Reason, ResourceId
 
 IPAddress = IPv4Address | IPv6Address
 #: An address with its prefix length, as put on a device.
@@ -55,18 +55,6 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceId:
-    """Which resource: kind, namespace and name are unique within one desired state."""
-
-    kind: Kind
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

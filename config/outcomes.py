@@ -8,26 +8,10 @@ Each later value names the generation it speaks of, so that nobody mistakes an o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from config.desired import DesiredState, ResourceFailure, ResourceId
-from config.problems import Kind, Origin, Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One validated object as a user wrote it: ``spec`` is its pydantic model from ``config.models``."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    origin: Origin
-    spec: Any
-
-    @property
-    def id(self) -> ResourceId:
-        """Return the resource's identity."""
-        return ResourceId(self.kind, self.namespace, self.name)
+from config.desired import DesiredState, ResourceFailure
+from config.problems import Origin, Problem, ResourceId
+from config.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,18 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceId:
+    """Which resource: kind, namespace and name are unique on a node, and are the name of its object in the API."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing a user should mend.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.api import ApiSnapshot
-from config.outcomes import Resource, StaticSnapshot
+from config.outcomes import StaticSnapshot
 from config.problems import Problem
+from config.resources import Resource
 from config.sources.api_objects import read_objects
 
 from .unlisted_kinds import kept_problems

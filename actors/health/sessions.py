@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession, ResourceId
+from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession
 from config.outcomes import SessionHealth
-from config.problems import Origin
+from config.problems import Origin, ResourceId
 
 from .frr_json import DEFAULT_VRF, Observation, Peer
 

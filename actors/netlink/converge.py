@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from config.desired import DesiredState, ResourceFailure, ResourceId
+from config.desired import DesiredState, ResourceFailure
+from config.problems import ResourceId
 
 from .execute import Applied, apply_plan
 from .planning.observed import Observed

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from config.desired import ResourceFailure, ResourceId
-from config.problems import Kind, Origin, Reason
+from config.desired import ResourceFailure
+from config.problems import Kind, Origin, Reason, ResourceId
 
 from .planning.plan import dependency_message
 from .planning.steps import Plan, Step

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from config.desired import ResourceFailure, ResourceId
-from config.problems import Origin, Problem, Reason, errors
+from config.desired import ResourceFailure
+from config.problems import Origin, Problem, Reason, ResourceId, errors
 
 from .inputs import Basis, origins_of
 

@@ -24,9 +24,9 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.desired import DesiredL2VNI, DesiredL3VNI, ResourceId
+from config.desired import DesiredL2VNI, DesiredL3VNI
 from config.outcomes import VniHealth
-from config.problems import Kind, Reason, errors
+from config.problems import Kind, Reason, ResourceId, errors
 
 from .failures import Blame, blames, router_faults
 from .inputs import Basis

@@ -24,10 +24,9 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from config.desired import ResourceId
 from config.models import Model
-from config.outcomes import Resource
-from config.problems import Kind
+from config.problems import Kind, ResourceId
+from config.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

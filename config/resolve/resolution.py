@@ -24,13 +24,13 @@ from config.desired import (
     DesiredUnderlay,
     GracefulRestart,
     HostMasterKind,
-    ResourceId,
     network_of,
 )
 from config.models import RawFrrConfig
 from config.models.overlays import HostMaster
-from config.outcomes import NodeIdentity, Resource
-from config.problems import Kind, Problem
+from config.outcomes import NodeIdentity
+from config.problems import Kind, Problem, ResourceId
+from config.resources import Resource, UnknownContent, Unusable
 from config.validation.allocations import Taken
 from config.validation.findings import Findings, in_order
 from config.validation.overlays import accept_overlays
@@ -41,7 +41,6 @@ from config.validation.vnis import PlacedL2, PlacedL3, managed_bridge
 from .precedence import NOBODY, Held, Precedence, Standing
 from .selection import selects
 from .sessions import Configured, fabric_neighbor, host_session
-from .unusable import UnknownContent, Unusable
 
 P = TypeVar("P", PlacedL3, PlacedL2)
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})

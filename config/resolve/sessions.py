@@ -16,10 +16,8 @@ from config.models import Neighbor, Underlay
 from config.models.neighbors import BfdSettings
 from config.models.sessions import is_external
 from config.models.types import parse_cidr
-from config.outcomes import Resource
 from config.problems import Kind
-
-from .unusable import Unusable
+from config.resources import Resource, Unusable
 
 #: With graceful restart a neighbour must be dialled again well within the restart time (reference 5.5).
 GRACEFUL_CONNECT_TIME: Final = 5

@@ -18,8 +18,8 @@ from typing import Any, Final
 from pydantic import Field
 
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.outcomes import Resource
 from config.problems import Kind, Problem, Severity
+from config.resources import Resource
 
 #: A DNS label's length; with the node's name (at most 63 as a rule) the whole stays below the API's 253.
 _MAX_NAME: Final = 63

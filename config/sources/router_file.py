@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from config.desired import Secret
 from config.models import Underlay
-from config.outcomes import Resource
 from config.problems import Kind, Problem, Reason, Severity
-from config.resolve.unusable import Unusable, passthrough_families
+from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
 from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_others
 from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Problem, Reason
-from config.resolve.unusable import UnknownContent
+from config.resources import Resource, UnknownContent
 from config.store.last_good import LastGood
 from config.syntax.files import UnreadableFileError, read_bounded, scan_directory
 from config.syntax.secret_files import Passwords

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from config.api import ApiObject, ApiSnapshot
-from config.desired import ResourceId, Secret
-from config.problems import Kind
+from config.desired import Secret
+from config.problems import Kind, ResourceId
 from config.resolve.precedence import NOBODY, Held, Standing
 
 #: Its name in the state directory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from config.outcomes import Resource
+from config.resources import Resource
 
 from .host_sessions import Pools
 from .underlays import PlacedUnderlay

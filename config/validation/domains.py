@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from config.desired import ResourceId
-from config.outcomes import Resource
-from config.problems import Kind, Reason
+from config.problems import Kind, Reason, ResourceId
 from config.resolve.precedence import Standing, is_from_file, named
+from config.resources import Resource
 from config.sources.naming import resource_name
 
 from .findings import Findings, RefusedError

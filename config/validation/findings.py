@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from config.outcomes import Resource
 from config.problems import Problem, Reason, Severity
 from config.resolve.precedence import named
+from config.resources import Resource
 
 
 class RefusedError(Exception):

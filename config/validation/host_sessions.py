@@ -11,9 +11,9 @@ from ipaddress import ip_network
 
 from config.desired import SessionAddresses
 from config.models import HostSession
-from config.outcomes import Resource
 from config.resolve.ipam import PoolExhaustedError, session_addresses
 from config.resolve.precedence import named
+from config.resources import Resource
 
 from .findings import RefusedError
 

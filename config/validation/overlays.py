@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from config.desired import ResourceId
-from config.outcomes import Resource
-from config.problems import Kind, Reason
+from config.problems import Kind, Reason, ResourceId
 from config.resolve.precedence import Held, Precedence
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 
 from .allocations import Taken
 from .domains import Domains

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from config.desired import SessionAddresses
 from config.models import L3Passthrough
-from config.outcomes import Resource
 from config.resolve.precedence import named
+from config.resources import Resource
 
 from .allocations import Taken
 from .findings import RefusedError

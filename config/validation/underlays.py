@@ -9,11 +9,10 @@ from ipaddress import IPv4Address
 from config.desired import IPInterface
 from config.models import Underlay
 from config.models.types import parse_cidr
-from config.outcomes import Resource
 from config.problems import Kind, Reason
 from config.resolve.ipam import PoolExhaustedError, router_id, vtep
 from config.resolve.precedence import Precedence, named
-from config.resolve.unusable import UnknownContent, Unusable
+from config.resources import Resource, UnknownContent, Unusable
 
 from .findings import Findings, RefusedError
 

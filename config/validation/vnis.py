@@ -7,8 +7,8 @@ from ipaddress import ip_network
 
 from config.desired import IPAddress, SessionAddresses
 from config.models import L2Vni, L3Vni
-from config.outcomes import Resource
 from config.resolve.precedence import named
+from config.resources import Resource
 
 from .allocations import Taken
 from .findings import RefusedError

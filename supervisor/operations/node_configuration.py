@@ -17,9 +17,10 @@ from actors.desired.snapshot_store import recall as recall_api
 from actors.static_config.node_identity import Identification, identify, recall
 from config.desired import DesiredState, IPInterface, RememberedApi
 from config.node import load_node_config
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.resolution import Resolution
+from config.resources import Resource
 from config.settings import Settings, load_settings
 from config.sources.naming import resource_name, unique_names
 from config.sources.router_file import FileContent, parse_router_file

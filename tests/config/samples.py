@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from config.desired import ResourceId
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.outcomes import NodeIdentity, Resource
-from config.problems import Kind, Origin
+from config.outcomes import NodeIdentity
+from config.problems import Kind, Origin, ResourceId
 from config.resolve.precedence import NOBODY, Standing
 from config.resolve.resolution import Resolution, resolve
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 
 NODE = NodeIdentity("node", 0)
 MODELS: dict[Kind, type[Model]] = {

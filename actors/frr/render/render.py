@@ -15,7 +15,8 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay, ResourceId
+from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.problems import ResourceId
 
 from ..diff.grammar import open_depth
 from ..redaction import redact

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from config.desired import DesiredState, Family, ResourceFailure, ResourceId
-from config.problems import Origin, Reason
+from config.desired import DesiredState, Family, ResourceFailure
+from config.problems import Origin, Reason, ResourceId
 
 from .observed import NIC_GROUP, LinkKind, Namespace, Observed, Wish
 from .plan_links import Survivors, link_steps, survivors

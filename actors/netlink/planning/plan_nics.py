@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from config.desired import IPInterface, ResourceFailure, ResourceId
-from config.problems import Origin, Reason
+from config.desired import IPInterface, ResourceFailure
+from config.problems import Origin, Reason, ResourceId
 
 from .observed import (
     IFA_F_NOPREFIXROUTE,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from config.desired import Family, IPInterface, ResourceFailure, ResourceId
+from config.desired import Family, IPInterface, ResourceFailure
+from config.problems import ResourceId
 
 from .observed import LinkKind, Namespace, NicRecord, SavedRoute, Vxlan
 from .wanted import WantedLink

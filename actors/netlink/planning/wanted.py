@@ -19,9 +19,8 @@ from config.desired import (
     HostMasterKind,
     IPAddress,
     IPInterface,
-    ResourceId,
 )
-from config.problems import Origin
+from config.problems import Origin, ResourceId
 
 from .observed import (
     PASSTHROUGH_HOST,

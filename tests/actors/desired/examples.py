@@ -6,8 +6,9 @@ from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
 from config.models import L3Vni, Underlay
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin
+from config.resources import Resource
 
 NODE = NodeIdentity("node-a", 0)
 OWN = "openperouter-system"

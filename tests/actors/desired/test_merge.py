@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from actors.desired.merge import merge
 from config.api import SOURCE_LABEL
-from config.desired import ResourceId
-from config.problems import Kind, Origin, Problem
+from config.problems import Kind, Origin, Problem, ResourceId
 
 from .examples import OWN, api_l3vni, cluster, files, l3vni, underlay
 

@@ -12,7 +12,7 @@ from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
 from config.problems import Kind, Origin, Problem, errors
 from config.resolve.precedence import NOBODY
-from config.resolve.unusable import Unusable
+from config.resources import Unusable
 from supervisor.runtime.faults import ConfigFault
 
 from .examples import OWN, api_l3vni, api_underlay, cluster, files, l3vni, resource, underlay

@@ -21,11 +21,10 @@ from config.desired import (
     Family,
     GracefulRestart,
     HostSession,
-    ResourceId,
     Secret,
     SessionAddresses,
 )
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 
 HOSTNAME: Final = "node1"
 ORIGIN: Final = Origin("/etc/openperouter/configs/openpe_node.yaml", 3, 1)

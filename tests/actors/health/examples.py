@@ -19,11 +19,10 @@ from config.desired import (
     FabricNeighbor,
     Family,
     HostSession,
-    ResourceId,
     SessionAddresses,
 )
 from config.outcomes import FrrOutcome, KernelOutcome
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 from supervisor.runtime.faults import DependencyFault
 
 SAMPLES = Path(__file__).parent / "samples"

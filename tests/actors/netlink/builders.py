@@ -13,10 +13,9 @@ from config.desired import (
     DesiredUnderlay,
     HostMasterKind,
     HostSession,
-    ResourceId,
     SessionAddresses,
 )
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 
 NAMESPACE = "openperouter-system"
 

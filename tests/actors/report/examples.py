@@ -15,7 +15,6 @@ from config.desired import (
     FabricNeighbor,
     Family,
     ResourceFailure,
-    ResourceId,
     Secret,
 )
 from config.outcomes import (
@@ -28,7 +27,7 @@ from config.outcomes import (
     StaticSnapshot,
     VniHealth,
 )
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.status import ActorStatus
 
 PROCESS = Process("0.1.0", 42, "boot", 1000.0, "/etc/openperouter/configs")

@@ -9,9 +9,9 @@ from typing import Any
 
 from actors.status_writer.inputs import Basis
 from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
-from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure, ResourceId
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Kind, Origin, Problem, Reason, ResourceId
 
 NAMESPACE = "openperouter-system"
 NODE = ApiNode("node-a", "uid-of-node-a", {"kubernetes.io/hostname": "node-a"})

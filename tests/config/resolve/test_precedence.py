@@ -8,12 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from config.desired import ResourceId
 from config.models import L2Vni
-from config.outcomes import Resource
-from config.problems import Kind, Severity, errors
+from config.problems import Kind, ResourceId, Severity, errors
 from config.resolve.precedence import NOBODY, Precedence, Rank, Standing, digest
 from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
 
 from ..samples import (
     NODE,

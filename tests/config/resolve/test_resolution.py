@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.desired import DesiredRawFRR, HostMasterKind, Secret
-from config.outcomes import NodeIdentity, Resource
+from config.outcomes import NodeIdentity
 from config.problems import Kind, errors
 from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
 from config.sources.static_files import read_directory
 from config.store.last_good import LastGood
 

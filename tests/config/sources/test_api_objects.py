@@ -10,11 +10,10 @@ import pytest
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Family, Secret
 from config.models import L3Vni, Underlay
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Problem, Severity
 from config.resolve.precedence import digest
 from config.resolve.resolution import resolve
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 from config.sources.api_objects import read_objects
 
 from ..samples import NODE, l3vni, neighbor, underlay, underlay_spec

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.models import L3Vni
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Severity
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 from config.sources.naming import (
     Entry,
     L3VniEntry,

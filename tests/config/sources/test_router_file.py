@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config.desired import Family, Secret
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay
 from config.problems import Kind, Reason, Severity
-from config.resolve.unusable import Unusable
+from config.resources import Unusable
 from config.sources.router_file import FileContent, parse_router_file
 
 from ..samples import RED_FILE, UNDERLAY_FILE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from config.desired import Family
-from config.outcomes import NodeIdentity, Resource
+from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
-from config.resolve.unusable import UnknownContent
+from config.resources import Resource, UnknownContent
 
 from ..samples import from_api, ids_in_force, in_force, l3vni, raw, solve, told, underlay, unusable
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from config.outcomes import Resource
 from config.problems import Kind, Reason
+from config.resources import Resource
 
 from ..samples import in_force, interface, l2vni, l3vni, session, solve, told, underlay, unusable
 

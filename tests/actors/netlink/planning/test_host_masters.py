@@ -9,7 +9,8 @@ import pytest
 from actors.netlink.converge import converge
 from actors.netlink.planning.observed import Link, LinkKind, Namespace
 from actors.netlink.planning.plan_links import LONGEST_ALIAS
-from config.desired import DesiredL2VNI, DesiredState, HostMasterKind, ResourceId
+from config.desired import DesiredL2VNI, DesiredState, HostMasterKind
+from config.problems import ResourceId
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state
 from tests.actors.netlink.fake_kernel import FakeKernel
 
