@@ -151,7 +151,7 @@ class SessionAddresses:
 
 
 @dataclass(frozen=True, slots=True)
-class HostSession:
+class DesiredSession:
     """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order)."""
 
     asn: int
@@ -174,7 +174,7 @@ class DesiredL3VNI:
     vxlan_port: int
     vtep: IPAddress
     asn: int
-    session: HostSession | None = None
+    session: DesiredSession | None = None
     export_rts: tuple[str, ...] = ()
     import_rts: tuple[str, ...] = ()
     gateway_networks: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class DesiredPassthrough:
 
     resource: ResourceId
     origin: Origin = field(compare=False)
-    session: HostSession
+    session: DesiredSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,22 @@ from config.problems import Kind, Origin, ResourceId
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """``spec`` is the resource's model from ``config.models``, :class:`Unusable` or :class:`UnknownContent`."""
+    """``spec`` is the resource's model from ``config.models``, :class:`Unusable` or :class:`UnknownContent`.
+
+    ``label`` is its name in a file, empty for an object of the API.
+    """
 
     kind: Kind
     namespace: str
     name: str
     origin: Origin
     spec: Any
+    label: str = ""
 
     @property
     def id(self) -> ResourceId:
         """Return the resource's identity."""
-        return ResourceId(self.kind, self.namespace, self.name)
+        return ResourceId(self.kind, self.namespace, self.name, self.label)
 
     @property
     def is_from_file(self) -> bool:

@@ -126,7 +126,7 @@ def report(state: DesiredState, before: DesiredState | None) -> None:
             "new desired state",
             message_id=message_ids.NEW_STATE,
             generation=state.generation,
-            underlay=state.underlay.resource.name if state.underlay else "none",
+            underlay=state.underlay.resource.display_name if state.underlay else "none",
             l3vnis=len(state.l3vnis),
             l2vnis=len(state.l2vnis),
             passthrough=state.passthrough is not None,

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from config.api import ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
-from config.problems import Kind, Problem, Severity, errors
+from config.problems import RUNNING_KEPT, Kind, Problem, Severity, errors
 from config.resolve.precedence import Standing
 from config.resolve.resolution import Resolution, resolve
 from supervisor.runtime.faults import ConfigFault
 
 from .merge import merge
-
-_AS_IT_WAS: Final = "everything stays as it was"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def _each_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 def _kept(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Say with each error of an underlay what it means."""
     return tuple(
-        replace(problem, in_force=_AS_IT_WAS)
+        replace(problem, in_force=RUNNING_KEPT)
         if problem.kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
         else problem
         for problem in problems

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession
+from config.desired import DesiredSession, DesiredState, EndpointKind, FabricNeighbor
 from config.outcomes import SessionHealth
 from config.problems import Origin, ResourceId
 
@@ -61,7 +61,7 @@ def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator
         yield from _host_sessions(DEFAULT_VRF, passthrough.session, passthrough.resource, passthrough.origin)
 
 
-def _host_sessions(vrf: str, session: HostSession, owner: ResourceId, origin: Origin) -> Iterator[Expected]:
+def _host_sessions(vrf: str, session: DesiredSession, owner: ResourceId, origin: Origin) -> Iterator[Expected]:
     for addresses in session.addresses:
         yield Expected(vrf, str(addresses.host.ip), "host", owner, origin)
 

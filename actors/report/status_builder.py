@@ -200,7 +200,7 @@ def _underlay(inputs: Inputs) -> UnderlayStatus | None:
         known = InterfaceStatus(name, one.present, one.up, one.mtu, one.detail) if one else None
         interfaces.append(known or InterfaceStatus(name, detail="not looked at yet"))
     return UnderlayStatus(
-        name=underlay.resource.name,
+        name=underlay.resource.display_name,
         origin=str(underlay.origin),
         asn=underlay.asn,
         router_id=str(underlay.router_id),
@@ -237,7 +237,7 @@ def _vnis(inputs: Inputs, failures: tuple[FailureStatus, ...]) -> Iterator[VniSt
 def _vni(
     vni: DesiredL3VNI | DesiredL2VNI, health: HealthReport | None, failures: tuple[FailureStatus, ...]
 ) -> VniStatus:
-    name = (vni.resource.kind.value, vni.resource.name)
+    name = (vni.resource.kind.value, vni.resource.display_name)
     blamed = next((failure.message for failure in failures if (failure.kind, failure.name) == name), "")
     seen = next((one for one in health.vnis if one.resource == vni.resource), None) if health else None
     return VniStatus(
@@ -270,7 +270,7 @@ def _problem(problem: Problem) -> ProblemStatus:
 def _failure(failure: ResourceFailure) -> FailureStatus:
     return FailureStatus(
         kind=failure.resource.kind.value,
-        name=failure.resource.name,
+        name=failure.resource.display_name,
         reason=failure.reason.value,
         message=failure.message,
         origin=str(failure.origin) if failure.origin.path or failure.origin.name else "",

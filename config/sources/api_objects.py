@@ -105,9 +105,7 @@ def _without(spec: Any, places: Sequence[FieldPath]) -> Any:
 
 
 def _problem(one: ApiObject, message: str, place: FieldPath = (), severity: Severity = Severity.ERROR) -> Problem:
-    return Problem(
-        message=message, origin=one.origin, field=format_path(place), severity=severity, kind=one.kind, name=one.name
-    )
+    return Problem(message, one.origin, format_path(place), severity=severity, resource=one.id)
 
 
 def _with_passwords(

@@ -169,5 +169,6 @@ class _Reader:
 
     def placeholder(self, path: Path) -> Resource:
         """Return the underlay that may be in a file of unknown content."""
-        name = resource_name(self.node_name, f"unknown-{_word(path)}")
-        return Resource(Kind.UNDERLAY, self.namespace, name, Origin(path=str(path)), UnknownContent())
+        label = f"unknown-{_word(path)}"
+        name = resource_name(self.node_name, label)
+        return Resource(Kind.UNDERLAY, self.namespace, name, Origin(path=str(path)), UnknownContent(), label)

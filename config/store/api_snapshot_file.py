@@ -17,7 +17,7 @@ from typing import Any, Final
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
 from config.problems import Kind, ResourceId
-from config.resolve.precedence import NOBODY, Held, Standing
+from config.resolve.precedence import NOTHING_IN_FORCE, Held, Standing
 
 #: Its name in the state directory.
 FILE: Final = "api-snapshot.json"
@@ -38,7 +38,7 @@ class ApiMemory:
 
     node_name: str
     snapshot: ApiSnapshot | None = None
-    standing: Standing = field(default_factory=lambda: NOBODY)
+    standing: Standing = field(default_factory=lambda: NOTHING_IN_FORCE)
 
     def same_as(self, other: ApiMemory | None) -> bool:
         """Whether both mean the same router: when it was true, and what reports on objects say, do not count."""

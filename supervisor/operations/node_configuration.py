@@ -150,7 +150,7 @@ def _doubted(problem: Problem, read: Configuration) -> Problem:
         return problem
     l3vnis = {resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
     for resource in read.resources:
-        if (resource.kind, resource.name) == (problem.kind, problem.name):
+        if resource.id == problem.resource:
             name = resource.spec.routing_domain.l3vni.name
             if not l3vnis.intersection((name, resource_name(read.node.name, name))):
                 message = f'the files have no L3VNI "{name}": in force only once the API has one'

@@ -231,11 +231,6 @@ def router_veth(vni: int) -> str:
     return f"pe-e-{vni}"
 
 
-def host_bridge(vni: int) -> str:
-    """Return the name of an L2VNI's managed bridge in the host."""
-    return f"br-hs-{vni}"
-
-
 PASSTHROUGH_HOST = "pt-host"
 PASSTHROUGH_ROUTER = "pt-ns"
 

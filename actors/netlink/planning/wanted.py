@@ -29,7 +29,6 @@ from .observed import (
     Namespace,
     Vxlan,
     gateway_mac,
-    host_bridge,
     host_veth,
     router_bridge,
     router_veth,
@@ -218,12 +217,9 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     gateway = gateway_mac(vni.vni) if vni.gateways else None
     yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
     host, router = host_veth(vni.vni), router_veth(vni.vni)
-    master: str | None = None
-    if vni.host_master is HostMasterKind.MANAGED_BRIDGE:
-        master = host_bridge(vni.vni)
+    master = vni.bridge
+    if master is not None and vni.host_master is HostMasterKind.MANAGED_BRIDGE:
         yield WantedLink(Namespace.HOST, master, LinkKind.BRIDGE, vni.resource)
-    elif vni.host_master is HostMasterKind.EXTERNAL_BRIDGE:
-        master = vni.bridge
     size = veth_mtu(mtu, vni.vtep)
     # No addresses of ours on either end, but those of an L3VNI that had this number before must go.
     yield WantedLink(

@@ -1,4 +1,4 @@
-"""Where an object belongs. That selectors mean what Kubernetes means is tested with config.resolve.selection."""
+"""Where an object belongs. That selectors mean what Kubernetes means is tested with config.models.selector."""
 
 from __future__ import annotations
 

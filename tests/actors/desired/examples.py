@@ -21,7 +21,7 @@ UNDERLAY = {
 
 
 def resource(kind: Kind, name: str, spec: Any) -> Resource:
-    return Resource(kind, OWN, name, Origin(path=f"/etc/{name}.yaml", line=1), spec)
+    return Resource(kind, OWN, name, Origin(path=f"/etc/{name}.yaml", line=1), spec, name)
 
 
 def underlay(name: str = "underlay", asn: int = 64514) -> Resource:

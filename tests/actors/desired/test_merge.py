@@ -47,5 +47,5 @@ def test_problems_of_both_travel_along() -> None:
     merged = merge(replace(files(), problems=(wrong,)), cluster(api_l3vni("b", 0)), OWN)
     assert [str(one) for one in merged.problems] == [
         "/etc/broken.yaml: error: cannot be read",
-        "tenant/b@1: error: L3VNI b: vni: must be at least 1",
+        "tenant/b@1: error: L3VNI tenant/b: vni: must be at least 1",
     ]

@@ -266,4 +266,4 @@ def test_degraded_exactly_when_there_is_a_reason(  # noqa: PLR0917
     assert (status.phase == "degraded") == (blamed or disturbed)
     assert status.summary.startswith("degraded: ") == (status.phase == "degraded")
     assert status.ready == verified
-    assert (RED.name in {failure.name for failure in status.failures}) == refused
+    assert (RED.label in {failure.name for failure in status.failures}) == refused

@@ -25,7 +25,7 @@ from config.sources.naming import (
 
 
 def entry(name: str, kind: Kind = Kind.L3VNI, *, named: bool = False) -> Entry:
-    return Entry(Resource(kind, "ns", name, Origin("f", 3, 5), Unusable()), (), named)
+    return Entry(Resource(kind, "ns", name, Origin("f", 3, 5), Unusable(), f"label of {name}"), (), named)
 
 
 def names(*files: tuple[str, list[Entry]]) -> list[list[str]]:
@@ -106,7 +106,7 @@ def test_kinds_have_names_of_their_own() -> None:
 def test_a_name_that_the_user_gave_twice_has_a_warning() -> None:
     _, ((second),) = unique_names([("a", [entry("x", named=True)]), ("b", [entry("x", named=True)])])
     (warning,) = second.problems
-    assert (warning.severity, warning.name, warning.origin.line) == (Severity.WARNING, "x-b", 3)
+    assert (warning.severity, warning.name, warning.origin.line) == (Severity.WARNING, "label of x-b", 3)
 
 
 def test_a_spec_has_neither_the_entrys_name_nor_a_selector() -> None:

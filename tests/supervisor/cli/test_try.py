@@ -168,7 +168,7 @@ def test_what_objects_of_the_api_lose_is_said_and_forbids_nothing(
     with daemon(place.root / "run"):
         assert place.run("--detach", place.green) == 0
     shown = capsys.readouterr().out
-    assert "tenant/blue@7: warning: L3VNI blue: vni: duplicate vni 300" in shown
+    assert "tenant/blue@7: warning: L3VNI tenant/blue: vni: duplicate vni 300" in shown
     assert "bad" not in shown
 
 

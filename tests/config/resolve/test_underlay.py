@@ -19,7 +19,7 @@ def test_of_two_underlays_the_first_by_name_is_used_and_both_are_told() -> None:
     assert resolution.desired.underlay.resource.name == "a"
     refused = "can't have more than one underlay per node: it has Underlay a"
     assert told(resolution, "b") == refused
-    assert told(resolution, "a") == f"Underlay b clashes with it and is refused: {refused}"
+    assert told(resolution, "a") == f"Underlay b conflicts with this one and is ignored: {refused}"
     assert [problem.severity for problem in resolution.problems if problem.name == "a"] == [Severity.WARNING]
 
 
