@@ -16,8 +16,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from config.desired import ResourceId, Secret
-from config.problems import Kind, Origin
+from config.desired import Secret
+from config.problems import Kind, Origin, ResourceId
 
 GROUP: Final = "network.openperouter.io"
 VERSION: Final = "v1alpha1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_network
 
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Origin, Problem, Reason, ResourceId
 
 IPAddress = IPv4Address | IPv6Address
 #: An address with its prefix length, as put on a device.
@@ -55,18 +55,6 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceId:
-    """Which resource: kind, namespace and name are unique within one desired state."""
-
-    kind: Kind
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +151,7 @@ class SessionAddresses:
 
 
 @dataclass(frozen=True, slots=True)
-class HostSession:
+class DesiredSession:
     """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order)."""
 
     asn: int
@@ -186,7 +174,7 @@ class DesiredL3VNI:
     vxlan_port: int
     vtep: IPAddress
     asn: int
-    session: HostSession | None = None
+    session: DesiredSession | None = None
     export_rts: tuple[str, ...] = ()
     import_rts: tuple[str, ...] = ()
     gateway_networks: tuple[str, ...] = ()
@@ -221,7 +209,7 @@ class DesiredPassthrough:
 
     resource: ResourceId
     origin: Origin = field(compare=False)
-    session: HostSession
+    session: DesiredSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,26 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure, ResourceId
-from config.problems import Kind, Origin, Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One validated object as a user wrote it: ``spec`` is its pydantic model from ``config.models``."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    origin: Origin
-    spec: Any
-
-    @property
-    def id(self) -> ResourceId:
-        """Return the resource's identity."""
-        return ResourceId(self.kind, self.namespace, self.name)
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure
+from config.problems import Origin, Problem, ResourceId
+from config.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

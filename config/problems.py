@@ -1,7 +1,7 @@
-"""Where a value came from, and what went wrong with it.
+"""Which resource, where it was written, and what is wrong with it.
 
-Every resource keeps its :class:`Origin` from the file or object that a user wrote through to logs, status and
-``openperouter show``, so that a message can always name the place to mend.
+Every resource keeps its :class:`ResourceId` and :class:`Origin` from the file or object that a user wrote through to
+logs, status and ``openperouter show``, so that a message names the resource as its user does and the place to fix.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,11 +65,38 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceId:
+    """Which resource: kind, namespace and name, which are unique on a node and are those of its object in the API.
+
+    A resource from a file has a derived name there (``static-<node>-red``). ``label`` is what its file calls it
+    (``red``), empty for an object of the API; it is for messages and no part of the identity.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+    label: str = field(default="", compare=False)
+
+    @property
+    def display_name(self) -> str:
+        """Return the name that its user knows, unique within its kind: the file's, or an object's namespace/name."""
+        return self.label or f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.display_name}"
+
+
+#: What an unusable underlay means for the node.
+RUNNING_KEPT: Final = "the running configuration is kept"
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing a user should mend.
+    """One thing for a user to fix.
 
     ``field`` is the dotted path inside the resource or file (``l3vnis[0].hostSession.asn``); ``message`` says what is
-    wrong and what was expected; ``in_force`` says what stays in force meanwhile. No secret ever enters a problem.
+    wrong and what was expected; ``in_force`` says what stays in force meanwhile; ``resource`` is None when it concerns
+    a file as a whole. No secret ever enters a problem.
     """
 
     message: str
@@ -76,12 +104,21 @@ class Problem:
     field: str = ""
     severity: Severity = Severity.ERROR
     reason: Reason = Reason.VALIDATION_FAILED
-    kind: Kind | None = None
-    name: str = ""
+    resource: ResourceId | None = None
     in_force: str = ""
 
+    @property
+    def kind(self) -> Kind | None:
+        """Return the resource's kind, None when the problem concerns a file as a whole."""
+        return self.resource.kind if self.resource else None
+
+    @property
+    def name(self) -> str:
+        """Return the resource's name as its user knows it, empty when the problem concerns a file as a whole."""
+        return self.resource.display_name if self.resource else ""
+
     def __str__(self) -> str:
-        subject = f"{self.kind} {self.name}: " if self.kind else ""
+        subject = f"{self.resource}: " if self.resource else ""
         field = f"{self.field}: " if self.field else ""
         tail = f" ({self.in_force})" if self.in_force else ""
         return f"{self.origin}: {self.severity}: {subject}{field}{self.message}{tail}"

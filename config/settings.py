@@ -7,16 +7,19 @@ No file at all means the defaults. They are read once, at start: what the router
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.models.base import camel
-from config.problems import Origin, Problem, Reason, Severity
+from config.problems import Origin, Problem, Reason, Severity, errors
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded
-from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
-from config.syntax.yaml_reader import MAX_BYTES, Document, InvalidYamlError, format_path, parse_yaml
+from config.syntax.model_errors import case_match, known_keys, suggestion, validate
+from config.syntax.yaml_reader import MAX_BYTES, Document, InvalidYamlError, parse_yaml
+
+_RUNNING: Final = "the daemon keeps the settings that it was started with"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -131,6 +134,27 @@ def load_settings(main: Path, conf_d: Path) -> tuple[Settings, tuple[Problem, ..
     return Settings.model_validate(values), tuple(problems)
 
 
+def restart_problems(main: Path, running: Settings) -> tuple[Problem, ...]:
+    """Return a warning that names the settings that need a restart, or the errors that would prevent one.
+
+    ``main`` has its ``conf.d`` beside it. Settings are read at start only, so a reload reports what it does not apply.
+    """
+    now, problems = load_settings(main, main.parent / "conf.d")
+    if errors(problems):
+        in_force = f"{_RUNNING}; it cannot start with these"
+        return tuple(replace(problem, in_force=in_force) for problem in errors(problems))
+    keys = [
+        info.alias or name
+        for name, info in Settings.model_fields.items()
+        if getattr(running, name) != getattr(now, name)
+    ]
+    if not keys:
+        return ()
+    message = f"restart needed for: {', '.join(keys)}"
+    place = Origin(path=str(main))
+    return (Problem(message, place, severity=Severity.WARNING, reason=Reason.FILE_INVALID, in_force=_RUNNING),)
+
+
 def _fragments(conf_d: Path, problems: list[Problem]) -> list[Path]:
     try:
         return [conf_d / name for name in list_directory(conf_d) if name.endswith(".yaml") and not name.startswith(".")]
@@ -157,24 +181,16 @@ def _accepted(document: Document, problems: list[Problem]) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        problems.append(_file_problem("must be a mapping (key: value)", document.origin()))
+        message = "must be a mapping (key: value)"
+        problems.append(Problem(message, document.origin(), reason=Reason.FILE_INVALID))
         return {}
     known = known_keys(Settings)
-    accepted: dict[str, Any] = {}
-    for key, value in data.items():
-        name = key if key in known else case_match(key, known)
-        if name is None:
-            message = f"unknown key; {suggestion(key, known)}"
-            problems.append(_file_problem(message, document.key_origin((key,)), format_path((key,))))
-        elif value is not None:
-            if name != key:
-                problems.append(case_warning(document, (key,), name))
-            _, found = validate(Settings, {name: value}, document, reason=Reason.FILE_INVALID)
-            problems += found
-            if not any(problem.severity is Severity.ERROR for problem in found):
-                accepted[name] = value
-    return accepted
-
-
-def _file_problem(message: str, origin: Origin, field: str = "") -> Problem:
-    return Problem(message=message, origin=origin, field=field, reason=Reason.FILE_INVALID)
+    unknown = [key for key in data if case_match(key, known) is None]
+    for key in unknown:
+        message = f"unknown key; {suggestion(key, known)}"
+        problems.append(Problem(message, document.key_origin((key,)), key, reason=Reason.FILE_INVALID))
+    given = {key: value for key, value in data.items() if value is not None and key not in unknown}
+    _, found = validate(Settings, given, document, reason=Reason.FILE_INVALID)
+    problems += found
+    refused = {problem.field for problem in errors(found)}
+    return {key: value for key, value in given.items() if key not in refused}

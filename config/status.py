@@ -3,7 +3,8 @@
 The report actor builds a :class:`Status` from the other actors' newest values; sessions, VNIs, interfaces, problems and
 failures are those values themselves. No member could carry a secret. Its JSON form is versioned: a reader ignores
 members it does not know, and fills in defaults for later additions that it misses, so that a command line understands
-an older or newer daemon. In JSON a resource is flat (``kind``, ``namespace``, ``name``) and an origin is its text.
+an older or newer daemon. In JSON a resource is flat (``kind``, ``namespace``,
+``name``; a file's has no namespace) and an origin is its text.
 """
 
 from __future__ import annotations
@@ -117,8 +118,11 @@ def _with_up(session: SessionHealth, handler: SerializerFunctionWrapHandler) -> 
 
 def _flatten(value: VniHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
     flat: dict[str, Any] = handler(value)
-    flat = flat.pop("resource", {}) | flat
-    return flat | {"kind": flat["kind"] or "", "origin": "" if value.origin == Origin() else str(value.origin)}
+    resource = flat.pop("resource") or {"kind": "", "namespace": "", "name": "", "label": ""}
+    # A file's resource has no namespace of its user's making: it goes by the name in the file.
+    if label := resource.pop("label"):
+        resource |= {"namespace": "", "name": label}
+    return resource | flat | {"origin": "" if value.origin == Origin() else str(value.origin)}
 
 
 def _nest(stored: Any) -> Any:
@@ -126,8 +130,9 @@ def _nest(stored: Any) -> Any:
     if not isinstance(stored, Mapping):
         return stored
     resource = {key: stored.get(key, "") for key in ("kind", "namespace", "name")}
+    resource["label"] = "" if resource["namespace"] else resource["name"]
     origin = {"path": stored.get("origin", "")}
-    return {**stored, "kind": stored.get("kind") or None, "resource": resource, "origin": origin}
+    return {**stored, "resource": resource if resource["kind"] else None, "origin": origin}
 
 
 _FLAT: Final = (BeforeValidator(_nest), WrapSerializer(_flatten))

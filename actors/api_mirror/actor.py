@@ -35,8 +35,8 @@ from actors.lib.kube.cluster_size import count_nodes
 from actors.lib.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiObject, ApiSnapshot
-from config.desired import ResourceId
 from config.outcomes import StaticSnapshot
+from config.problems import ResourceId
 from config.settings import Settings
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext

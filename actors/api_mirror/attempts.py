@@ -14,8 +14,7 @@ from typing import Final
 
 from actors.lib.kube.errors import ApiError, ForbiddenError, NotFoundError, ServerError
 from config.api import ApiObject
-from config.desired import ResourceId
-from config.problems import Kind
+from config.problems import Kind, ResourceId
 from supervisor.runtime.restart_policy import Backoff
 
 from .planning import ABSENT, Change, Plan, same_content

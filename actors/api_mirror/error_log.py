@@ -13,7 +13,7 @@ from typing import Final
 
 from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError
 from config.api import ApiObject
-from config.desired import ResourceId
+from config.problems import ResourceId
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter

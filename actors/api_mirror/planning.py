@@ -14,10 +14,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiNode, ApiObject, ApiSnapshot
-from config.desired import ResourceId
 from config.outcomes import StaticSnapshot
-from config.problems import Kind
-from config.resolve.unusable import UnknownContent, Unusable
+from config.problems import Kind, ResourceId
+from config.resources import UnknownContent, Unusable
 from config.sources.mirror_objects import ANNOTATIONS, canonical, file_of, mirror_of, other_name
 
 #: A resource version that says: it is not there.

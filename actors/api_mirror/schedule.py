@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from actors.lib.kube.cluster_size import Crowd
-from config.desired import ResourceId
+from config.problems import ResourceId
 from supervisor.runtime.restart_policy import Backoff
 
 from .planning import Change

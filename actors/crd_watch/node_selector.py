@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from actors.lib.kube.mirror_signature import is_ours
 from config.api import ApiObject
-from config.models.selector import LabelSelector
-from config.resolve.selection import selects
+from config.models.selector import LabelSelector, selects
 
 _EVERY_NODE = LabelSelector()
 

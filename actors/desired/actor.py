@@ -1,9 +1,11 @@
 """Publish one resolved state for each meaningful change of what users wrote, in files or in the API.
 
-The work is :func:`~actors.desired.reconcile.decide`; this actor only holds on to what was accepted last, in the cell
-and on disk: the files never wait for the API, and a node that starts while the API is away has the networks of its
-objects all the same. An underlay that cannot be resolved leaves everything as it is: the state in force is published
-again with the new problems, so that a reload completes and status tells the truth while nothing on the node moves.
+    StaticSnapshot, ApiSnapshot -> decide (``reconcile``) -> DesiredState; accepted snapshot -> disk
+
+This actor keeps what was accepted last, in the channel and on disk. The files never wait for the API, and a node that
+starts while the API is unreachable still has the networks of its objects. With an underlay that cannot be resolved the
+state in force is published again with the new problems: a reload completes and status is right, while nothing on the
+node changes.
 """
 
 from __future__ import annotations
@@ -26,9 +28,8 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .reconcile import Known, decide
+from .reconcile import Known, decide, with_kept
 from .snapshot_store import REFRESH_SECONDS, SnapshotStore
-from .unlisted_kinds import with_kept
 
 log = get_logger("desired")
 
@@ -45,21 +46,21 @@ async def run(
     out: Latest[DesiredState],
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Resolve each change; the cell itself remembers the state in force across restarts of this actor.
+    """Resolve each change; ``out`` keeps the state in force across restarts of this actor.
 
-    Nothing is published before the files were read once; the API's first snapshot is not waited for. ``clock`` gives
-    Unix seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have
-    no usable underlay.
+    Nothing is published before the files were read once; the first API snapshot is not awaited. ``clock`` gives Unix
+    seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no
+    usable underlay.
     """
     ctx.started()
     with ctx.idle():
         static = await snapshots.receive()
     keeper = SnapshotStore(settings.state_dir)
-    with ctx.working("reading what is remembered of the API", DISK_SECONDS):
+    with ctx.working("reading the saved API snapshot", DISK_SECONDS):
         memory = await trio.to_thread.run_sync(keeper.load, static.node.name)
     known = Known(static, newest(api, memory.snapshot), memory.snapshot, memory.standing)
     if known.api is None and memory.snapshot is not None:
-        log.info("goes on from what is remembered of the API", objects=len(memory.snapshot.objects))
+        log.info("starting from the saved API snapshot", objects=len(memory.snapshot.objects))
     while True:
         decision = decide(known, out.peek(), settings.namespace)
         if decision.state is not None:
@@ -81,25 +82,25 @@ def newest(api: LatestReader[ApiSnapshot], accepted: ApiSnapshot | None) -> ApiS
 
 
 def is_followed(known: Known) -> bool:
-    """Whether what was accepted last is what the server says at this moment, all of it."""
+    """Whether what was accepted last is all of what the server has at this moment."""
     if known.api is None or not known.api.live or known.accepted is not known.api:
         return False
     return all(one.resource == NODE_STATUS_PLURAL for one in known.api.doubts)
 
 
 async def keep(ctx: ActorContext, keeper: SnapshotStore, known: Known, clock: Callable[[], float]) -> None:
-    """Remember what was accepted, if that is news."""
+    """Save what was accepted, if it has changed."""
     snapshot = essence(known.accepted) if known.accepted else None
     if snapshot is not None and is_followed(known):
         snapshot = replace(snapshot, synced_at=clock())
     memory = SavedSnapshot(known.static.node.name, snapshot, known.standing)
     if keeper.is_due(memory, live=is_followed(known)):
-        with ctx.working("remembering what is in force", DISK_SECONDS):
+        with ctx.working("saving the API snapshot", DISK_SECONDS):
             await trio.to_thread.run_sync(keeper.write, memory)
 
 
 def note(ctx: ActorContext, known: Known, state: DesiredState | None) -> None:
-    """Say in the status what the state rests on."""
+    """Show in the status what the state is based on."""
     ctx.note(
         generation=state.generation if state else 0,
         api_objects=len(known.accepted.objects) if known.accepted else None,
@@ -126,7 +127,7 @@ def report(state: DesiredState, before: DesiredState | None) -> None:
             "new desired state",
             message_id=message_ids.NEW_STATE,
             generation=state.generation,
-            underlay=state.underlay.resource.name if state.underlay else "none",
+            underlay=state.underlay.resource.display_name if state.underlay else "none",
             l3vnis=len(state.l3vnis),
             l2vnis=len(state.l2vnis),
             passthrough=state.passthrough is not None,

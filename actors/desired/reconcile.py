@@ -1,36 +1,44 @@
 """From everything known to the next state, as a pure function.
 
-Three things are kept apart: what is known now, what was accepted (made a usable router) last, and what is in force. An
-underlay that cannot be used leaves everything as it is. When nothing is in force yet there is nothing to leave: then
-what was accepted earlier counts instead of the API's newest, and in the end the files alone, so that a mistake in the
-API never costs a node the networks of its files.
+    files, API snapshot, what was accepted -> one list of resources -> resolve -> Decision
+
+Three things are kept apart: what is known now, what was accepted (gave a usable router) last, and what is in force. An
+underlay that cannot be used changes nothing. When nothing is in force yet, what was accepted earlier counts instead of
+the API's newest, and in the end the files alone, so that a mistake in the API never costs a node the networks of its
+files.
+
+After a restart a server may refuse a kind (the roles are those of an older version) or not have it (its definition was
+removed, or is not installed yet). That does not mean that its objects are gone: what was accepted of them stays in
+force until the server lists the kind, even if the list is then empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
-from config.api import ApiSnapshot
+from config.api import PLURALS, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
-from config.problems import Kind, Problem, Severity, errors
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
 from config.resolve.precedence import Standing
 from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
+from config.sources.api_objects import read_objects
 from supervisor.runtime.faults import ConfigFault
 
-from .merge import merge
-
-_AS_IT_WAS: Final = "everything stays as it was"
+#: The file that keeps them, in the state directory.
+_SNAPSHOT: Final = Origin(path="api-snapshot.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What there is to decide from.
+    """The inputs of a decision.
 
-    ``api`` is the API's newest snapshot, None as long as no server was heard in this process life; ``accepted`` the
-    last one that made a usable router, perhaps remembered from an earlier life; ``standing`` who is in force.
+    ``api`` is the newest snapshot, None until this process has one; ``accepted`` the last one that gave a usable
+    router, perhaps saved by an earlier process; ``standing`` says what is in force.
     """
 
     static: StaticSnapshot
@@ -41,7 +49,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``state`` is what to publish, None when there is no news; the rest is what to go on from and to remember."""
+    """``state`` is what to publish, None without a change; the rest is the basis of the next decision, and to save."""
 
     state: DesiredState | None
     accepted: ApiSnapshot | None
@@ -52,46 +60,88 @@ def decide(known: Known, in_force: DesiredState | None, namespace: str) -> Decis
     """Return what follows from what is known; ``namespace`` is the program's own.
 
     Raises :class:`ConfigFault` when nothing is in force and not even the files alone have a usable underlay: there is
-    nothing that could be kept, and only a user can mend it.
+    nothing to keep, and only a user can fix it.
     """
     newest = known.accepted if known.api is None else known.api
     found = merge_and_resolve(known.static, newest, known.standing, namespace)
     if found.desired is not None:
-        return _taken(known, newest, found, in_force)
+        return _accepted(known, newest, found, in_force)
     problems = _kept(found.problems)
     if in_force is None:
         return _first(known, problems, namespace)
     state = _numbered(in_force, known.static, in_force, problems)
-    return Decision(_news(state, in_force), known.accepted, known.standing)
+    return Decision(_changed(state, in_force), known.accepted, known.standing)
 
 
 def merge_and_resolve(
     static: StaticSnapshot, api: ApiSnapshot | None, standing: Standing, namespace: str
 ) -> Resolution:
     """Return what files and API mean together, with all problems of both."""
-    merged = merge(static, api, namespace)
-    resolution = resolve(merged.resources, static.node, standing=standing)
-    return replace(resolution, problems=_each_once((*merged.problems, *resolution.problems)))
+    resources, problems = merge(static, api, namespace)
+    resolution = resolve(resources, static.node, standing=standing)
+    return replace(resolution, problems=_each_once((*problems, *resolution.problems)))
 
 
-def _taken(
+def merge(
+    static: StaticSnapshot, api: ApiSnapshot | None, namespace: str
+) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
+    """Return the resources of files and API as equals, and what was found wrong when each was read.
+
+    An object with the identity of a file's resource is that resource's mirror, whatever its labels say now: the mirror
+    actor restores it, and here it would only conflict with its original.
+    """
+    if api is None:
+        return static.resources, static.problems
+    written = {resource.id for resource in static.resources}
+    objects, found = read_objects(api, namespace)
+    others = tuple(resource for resource in objects if resource.id not in written)
+    problems = tuple(problem for problem in found if problem.resource not in written)
+    return (*static.resources, *others), (*static.problems, *problems, *_kept_objects(api))
+
+
+def with_kept(api: ApiSnapshot, accepted: ApiSnapshot | None) -> ApiSnapshot:
+    """Return a snapshot with what was accepted of kinds that its server has never listed."""
+    if accepted is None or not any(one.kind in api.unlisted for one in accepted.objects):
+        return api
+    objects = tuple(
+        one for kind in PLURALS for one in (accepted if kind in api.unlisted else api).objects if one.kind is kind
+    )
+    secrets = api.secrets
+    if Kind.UNDERLAY in api.unlisted:
+        secrets = MappingProxyType({**accepted.secrets, **api.secrets})
+    return replace(api, objects=objects, secrets=secrets, synced_at=min(api.synced_at, accepted.synced_at))
+
+
+def _kept_objects(api: ApiSnapshot) -> Iterator[Problem]:
+    """Yield a warning for each kind of which objects are kept; of an unlisted kind there are no others."""
+    for one in api.not_followed:
+        count = sum(PLURALS[found.kind] == one.resource for found in api.objects)
+        if count and not one.listed:
+            kept = f"{count} object{'' if count == 1 else 's'}"
+            message = (
+                f"{one.resource} are {one.why} on the API server: {kept} as last known, until the server lists them"
+            )
+            yield Problem(message, _SNAPSHOT, severity=Severity.WARNING)
+
+
+def _accepted(
     known: Known,
     api: ApiSnapshot | None,
     found: Resolution,
     in_force: DesiredState | None,
-    told: Iterable[Problem] = (),
+    earlier: Iterable[Problem] = (),
 ) -> Decision:
-    """Accept a usable resolution. A configuration on trial leaves what is remembered as it was before it."""
+    """Accept a usable resolution. A configuration on trial does not change what is saved."""
     if found.desired is None:
         raise ValueError("not usable")
-    state = _numbered(found.desired, known.static, in_force, (*told, *found.problems))
+    state = _numbered(found.desired, known.static, in_force, (*earlier, *found.problems))
     remembered = None
     if known.api is None and api is not None:
         remembered = RememberedApi(len(api.objects), api.synced_at)
-    news = _news(replace(state, remembered=remembered), in_force)
+    changed = _changed(replace(state, remembered=remembered), in_force)
     if known.static.on_trial:
-        return Decision(news, known.accepted, known.standing)
-    return Decision(news, known.accepted if api is None else api, found.standing)
+        return Decision(changed, known.accepted, known.standing)
+    return Decision(changed, known.accepted if api is None else api, found.standing)
 
 
 def _first(known: Known, problems: tuple[Problem, ...], namespace: str) -> Decision:
@@ -99,7 +149,7 @@ def _first(known: Known, problems: tuple[Problem, ...], namespace: str) -> Decis
     for api in (known.accepted, None):
         earlier = merge_and_resolve(known.static, api, known.standing, namespace)
         if earlier.desired is not None:
-            return _taken(known, api, earlier, None, problems)
+            return _accepted(known, api, earlier, None, problems)
     raise ConfigFault("no usable configuration: " + "; ".join(str(problem) for problem in errors(problems)))
 
 
@@ -115,20 +165,20 @@ def _each_once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def _kept(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Say with each error of an underlay what it means."""
+    """Return the problems, each error of an underlay with what it means."""
     return tuple(
-        replace(problem, in_force=_AS_IT_WAS)
+        replace(problem, in_force=RUNNING_KEPT)
         if problem.kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
         else problem
         for problem in problems
     )
 
 
-def _news(state: DesiredState, in_force: DesiredState | None) -> DesiredState | None:
+def _changed(state: DesiredState, in_force: DesiredState | None) -> DesiredState | None:
     return None if in_force is not None and same(state, in_force) else state
 
 
 def same(new: DesiredState, old: DesiredState) -> bool:
-    """Whether publishing ``new`` would tell readers nothing: same router, places and problems, no reload to answer."""
-    told = ((state.content(), state.origins(), state.problems, state.reload_id) for state in (new, old))
-    return next(told) == next(told)
+    """Whether ``new`` has nothing for readers: same router, places and problems, and no reload to answer."""
+    first, second = ((one.content(), one.origins(), one.problems, one.reload_id) for one in (new, old))
+    return first == second

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from actors.lib.frr.processes import CORE_DAEMONS
-from config.desired import DesiredState, ResourceFailure, ResourceId
+from config.desired import DesiredState, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
-from config.problems import Reason
+from config.problems import Reason, ResourceId
 
 from .frr_json import Observation
 from .sessions import ESTABLISHED, LISTENING, MISSING, expected_of, named, sessions_of

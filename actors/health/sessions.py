@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from config.desired import DesiredState, EndpointKind, FabricNeighbor, HostSession, ResourceId
+from config.desired import DesiredSession, DesiredState, EndpointKind, FabricNeighbor
 from config.outcomes import SessionHealth
-from config.problems import Origin
+from config.problems import Origin, ResourceId
 
 from .frr_json import DEFAULT_VRF, Observation, Peer
 
@@ -63,7 +63,7 @@ def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator
         yield from _host_sessions(DEFAULT_VRF, passthrough.session, passthrough.resource, passthrough.origin)
 
 
-def _host_sessions(vrf: str, session: HostSession, owner: ResourceId, origin: Origin) -> Iterator[ExpectedSession]:
+def _host_sessions(vrf: str, session: DesiredSession, owner: ResourceId, origin: Origin) -> Iterator[ExpectedSession]:
     for addresses in session.addresses:
         yield ExpectedSession(vrf, str(addresses.host.ip), "host", owner, origin)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from config.desired import DesiredState, ResourceFailure, ResourceId
-from config.problems import Kind, Reason
+from config.desired import DesiredState, ResourceFailure
+from config.problems import Kind, Reason, ResourceId
 
 from .planning.observed import Observed
 from .planning.plan import Failures, plan

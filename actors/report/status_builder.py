@@ -193,7 +193,7 @@ def _underlay(inputs: StatusInputs) -> UnderlayStatus | None:
     seen = {interface.name: interface for interface in inputs.health.interfaces} if inputs.health else {}
     unseen = InterfaceHealth("", present=False, up=False, detail=NOT_CHECKED)
     return UnderlayStatus(
-        name=underlay.resource.name,
+        name=underlay.resource.display_name,
         origin=str(underlay.origin),
         asn=underlay.asn,
         router_id=str(underlay.router_id),

@@ -1,26 +1,35 @@
-"""Publish the files' contribution: complete, settled, and never less than what is known.
+"""Publish the files' resources: complete, settled, and never less than what was known.
 
-Reading is ``config.sources.static_files``; this actor adds watching, the identity of the node, and memory: the last
-good texts and the last known index are on disk, so that a broken file or a late interface does not cost a restarted
-daemon what it had. Files that can be read but leave the underlay in doubt are not published: the last ones that did
-not stay in force, with the problems of the new ones. A configuration on trial (``trial``) is published instead of the
-files, and is not remembered as last good or as in force: what comes back after it is what was there before it.
+    changed files, reload request, end of a trial -> read everything once -> StaticSnapshot
+
+Reading is ``config.sources.static_files``. This actor watches the files, determines the node's identity, and stores the
+last good texts and the last known index on disk, so that a restart with a broken file or a late interface loses
+nothing. Files whose underlay is unusable are not published: the last usable ones stay in force, with the problems of
+the new ones. A configuration on trial (``trial``) is published instead of the files, but never stored as last good or
+as in force, so that ending the trial restores what was there before.
+
+Files are watched by comparing fingerprints. That costs some ten ``stat`` calls twice a second and works where kernel
+notifications do not: a directory removed and created again, replaced by a rename, swapped behind a symbolic link, or on
+a file system without notifications. A burst of writes is one change.
 """
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
 
 from config.outcomes import NodeIdentity, StaticSnapshot
-from config.problems import Origin, Problem, Reason, Severity, errors
-from config.resolve.resolution import resolve
-from config.settings import Settings
+from config.problems import RUNNING_KEPT, Origin, Problem, Reason, Severity, errors
+from config.resolve.underlay import underlay_doubts
+from config.settings import Settings, restart_problems
 from config.sources.static_files import StaticRead, read_directory, read_remembered
 from config.store.last_good import LastGood
+from config.syntax.files import Mark, mark
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -28,21 +37,22 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import ConfigFault
 
-from .file_watch import Fingerprint, fingerprint, wait_changed
 from .node_identity import Addresses, Identification, identify
-from .settings_changes import settings_problems
 from .state_store import StateStore
 from .trial import Journal, Trial, current_trial
 
 log = get_logger("static_config")
 
-IN_FORCE = "everything stays as it was last configured"
-#: Seconds between two looks at an interface from which the index should derive and that is not there yet.
+Fingerprint = tuple[tuple[str, Mark], ...]
+
+#: Seconds between two polls of an absent interface from which the index is to be derived.
 INTERFACE_SECONDS = 5.0
-#: Seconds between two attempts to write what a full or failing disk has refused.
+#: Seconds between two attempts to write to a full or failing disk.
 DISK_RETRY_SECONDS = 60.0
-#: A settle time of 0 is a legal setting; looking without any pause would be a busy loop.
+#: A settle time of 0 is a legal setting; polling without any pause would be a busy loop.
 SHORTEST_SETTLE_SECONDS = 0.05
+#: A directory that is written to continuously is read after this many settle intervals at the latest.
+MAX_SETTLE_INTERVALS = 4
 #: Seconds that one reading may take: bounded files on a local disk need milliseconds.
 READ_SECONDS = 30.0
 
@@ -58,10 +68,10 @@ async def run(
 ) -> None:
     """Publish a snapshot at start, after each settled change, and for each reload request.
 
-    ``settings`` are what ``settings_file`` said at start; a reload tells what it says otherwise.
+    ``settings`` are those of ``settings_file`` at start; a reload reports which have changed since.
 
-    Raises :class:`ConfigFault` when nothing was published yet, there is something to configure, and nothing tells, or
-    ever told, which node this is: such a start can never work, a running router goes on as it is.
+    Raises :class:`ConfigFault` at a start with something to configure when the node's index is unknown now and from
+    before: such a start can never work. A running router continues as it is.
     """
     memory = StateStore(settings.state_dir)
     memory.load()
@@ -75,12 +85,12 @@ async def run(
         seen = look(settings)
         with ctx.working("reading the configuration files", READ_SECONDS):
             if request is not None:
-                differing = await trio.to_thread.run_sync(settings_problems, settings_file, settings)
+                differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
             asked = Asked(reload_id, out.peek(), differing)
             reading = await trio.to_thread.run_sync(read, settings, memory, asked, addresses)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
-        tell_changes(before, reading)
+        log_changes(before, reading)
         resources = len(reading.snapshot.resources) if reading.snapshot else 0
         on_trial = str(reading.trial) if reading.trial else None
         ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
@@ -103,13 +113,13 @@ class Asked:
 
     @property
     def is_reload(self) -> bool:
-        """Whether somebody who could see what was published has asked; a restarted actor finds old requests again."""
+        """Whether the request is newer than what was published; a restarted actor sees old requests again."""
         return self.previous is not None and self.reload_id > self.previous.reload_id
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one look at everything gave.
+    """The result of reading everything once.
 
     ``snapshot`` is None at a start while an interface is missing that may still appear: READY would be too early.
     """
@@ -119,7 +129,7 @@ class Reading:
     trial: Trial | None = None
 
     def seconds(self, memory: StateStore) -> float | None:
-        """Return after how many seconds to look again although nothing has changed; None is never."""
+        """Return after how many seconds to read again although nothing has changed; None is never."""
         waits = [INTERFACE_SECONDS] if self.waiting_for else []
         if memory.is_behind:
             waits.append(DISK_RETRY_SECONDS)
@@ -128,14 +138,14 @@ class Reading:
         return min(waits, default=None)
 
 
-def tell_changes(before: Reading, after: Reading) -> None:
-    """Log what differs between two readings beyond the snapshot, which others tell of."""
+def log_changes(before: Reading, after: Reading) -> None:
+    """Log what differs between two readings beyond the snapshot, which later stages log."""
     if after.waiting_for != before.waiting_for:
         waiting = bool(after.waiting_for)
-        told = log.warning if waiting else log.info
+        write = log.warning if waiting else log.info
         interface = after.waiting_for or before.waiting_for
         event = message_ids.WAITING_FOR_INTERFACE if waiting else None
-        told("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
+        write("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
     if after.trial is not None and after.trial != before.trial:
         names = ",".join((*after.trial.changed, *after.trial.removed))
         log.warning(
@@ -164,13 +174,13 @@ def read(settings: Settings, memory: StateStore, asked: Asked, addresses: Addres
     if who.node is None and (tried or files).resources:
         memory.keep(files.last_good, memory.in_force, None)
         return Reading(unidentified(who, tried or files, asked), who.waiting_for, trial)
-    # Who has nothing to configure needs no identity.
+    # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
     chosen, kept = settle_underlay(settings, files, node, memory)
     if trial and tried:
         chosen, kept = settle_trial(trial, tried, chosen, node, memory), memory.in_force
     memory.keep(files.last_good, kept, who.node)
-    # A machine on which nothing is configured yet lacks nothing.
+    # On a machine with no configuration at all, a missing node configuration is no problem.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
     problems = () if untouched else (*who.problems, *chosen.problems)
     problems = (*asked.differing, *problems)
@@ -187,13 +197,13 @@ def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateSt
 def settle_trial(
     trial: Trial, tried: StaticRead, files: StaticRead, node: NodeIdentity, memory: StateStore
 ) -> StaticRead:
-    """Return the trial with a warning that says so, or the files with an error when it leaves the underlay in doubt."""
-    doubt = resolve(tried.resources, node)
+    """Return the trial with a warning that says so, or the files with an error when its underlay is unusable."""
+    doubts = underlay_doubts(tried.resources, node)
     place = Origin(path=str(memory.journal.accepted_file if trial.accepted else memory.journal.open_file))
-    if doubt.desired is None:
+    if doubts is not None:
         message = "the configuration on trial has no usable underlay"
         refused = Problem(message, place, reason=Reason.FILE_INVALID, in_force="the files stay in force")
-        return replace(files, problems=(refused, *tried.problems, *doubt.problems, *files.problems))
+        return replace(files, problems=(refused, *tried.problems, *doubts, *files.problems))
     what_to_do = "openperouter try --confirm keeps it" + ("" if trial.accepted else ", --revert ends it now")
     message = f"in force instead of the files: {trial}; {what_to_do}"
     warning = Problem(message, place, severity=Severity.WARNING, reason=Reason.FILE_INVALID)
@@ -203,29 +213,33 @@ def settle_trial(
 def settle_underlay(
     settings: Settings, files: StaticRead, node: NodeIdentity, memory: StateStore
 ) -> tuple[StaticRead, LastGood]:
-    """Return what to publish and what to remember as in force.
+    """Return what to publish and what to store as in force.
 
-    These are the files as read, unless they leave the underlay in doubt and what was last in force did not.
+    These are the files as read, unless their underlay is unusable and that of the last files in force is not.
     """
-    doubt = resolve(files.resources, node)
-    if doubt.desired is not None:
+    doubts = underlay_doubts(files.resources, node)
+    if doubts is None:
         return files, files.last_good
     kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
-    if not kept.resources or resolve(kept.resources, node).desired is None:
+    if not kept.resources or underlay_doubts(kept.resources, node) is not None:
         return files, memory.in_force
-    problems = (*files.problems, *doubt.problems)
-    told = tuple(replace(problem, in_force=problem.in_force or IN_FORCE) for problem in problems)
-    return replace(kept, problems=told), memory.in_force
+    problems = (*files.problems, *doubts)
+    return replace(kept, problems=tuple(map(running_kept, problems))), memory.in_force
+
+
+def running_kept(problem: Problem) -> Problem:
+    """Return a problem that says what it means, where it does not already say so."""
+    return replace(problem, in_force=problem.in_force or RUNNING_KEPT)
 
 
 def unidentified(who: Identification, files: StaticRead, asked: Asked) -> StaticSnapshot | None:
-    """Return what to publish while nothing tells which node this is: what was published last, with the problems of now.
+    """Return what to publish while the node's index is unknown: the last snapshot, with the problems of now.
 
-    At a start there is no such thing: None while an interface may still appear, else raises :class:`ConfigFault`.
+    At a start there is none: None while an interface may still appear, else raises :class:`ConfigFault`.
     """
     if asked.previous is not None:
-        told = (replace(one, in_force=one.in_force or IN_FORCE) if errors([one]) else one for one in who.problems)
-        problems = (*asked.differing, *told, *files.problems)
+        own = (running_kept(one) if one.severity is Severity.ERROR else one for one in who.problems)
+        problems = (*asked.differing, *own, *files.problems)
         return replace(asked.previous, problems=problems, reload_id=asked.reload_id)
     if who.waiting_for:
         return None
@@ -238,6 +252,19 @@ def look(settings: Settings) -> Fingerprint:
     journal = Journal(settings.state_dir)
     trial = (journal.open_file, journal.accepted_file)
     return fingerprint((settings.node_config_file, settings.configs_dir, secrets, *trial))
+
+
+def fingerprint(paths: Iterable[Path]) -> Fingerprint:
+    """Return the marks of ``paths`` and of everything directly inside those that are directories, in a stable order."""
+    marks: dict[str, Mark] = {}
+    for path in paths:
+        marks[str(path)] = mark(path)
+        try:
+            entries = list(os.scandir(path))
+        except OSError:
+            continue
+        marks.update({entry.path: mark(Path(entry.path)) for entry in entries})
+    return tuple(sorted(marks.items()))
 
 
 async def wait_for_work(
@@ -255,3 +282,17 @@ async def wait_for_work(
         nursery.start_soon(reloaded)
         await wait_changed(lambda: look(settings), seen, max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS))
         nursery.cancel_scope.cancel()
+
+
+async def wait_changed(take: Callable[[], Fingerprint], seen: Fingerprint, settle_seconds: float) -> None:
+    """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long."""
+    current = take()
+    while current == seen:
+        await trio.sleep(settle_seconds)
+        current = take()
+    for _ in range(MAX_SETTLE_INTERVALS):
+        await trio.sleep(settle_seconds)
+        settled = take()
+        if settled == current:
+            return
+        current = settled

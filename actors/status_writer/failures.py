@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from config.desired import ResourceFailure, ResourceId
-from config.problems import Origin, Problem, Reason, errors
+from config.desired import ResourceFailure
+from config.problems import Origin, Problem, Reason, ResourceId, errors
 
 from .inputs import Basis, origins_of
 
@@ -32,7 +32,7 @@ class Blame:
 
 def blames(basis: Basis, namespace: str) -> tuple[Blame, ...]:
     """Return what is wrong with resources; ``namespace`` is that of resources from files."""
-    refused = (_of_problem(problem, namespace) for problem in errors(basis.desired.problems))
+    refused = (_of_problem(problem) for problem in errors(basis.desired.problems))
     return tuple(dict.fromkeys((*refused, *_of_stages(basis))))
 
 
@@ -49,13 +49,12 @@ def router_faults(basis: Basis) -> Iterator[tuple[Reason, str]]:
         yield Reason.FRR_CONFIGURATION_FAILED, "; ".join(basis.health.problems)
 
 
-def _of_problem(problem: Problem, namespace: str) -> Blame:
-    resource = None
-    if problem.kind is not None:
-        resource = ResourceId(problem.kind, problem.origin.namespace or namespace, problem.name)
+def _of_problem(problem: Problem) -> Blame:
     field = f"{problem.field}: " if problem.field else ""
     tail = f" ({problem.in_force})" if problem.in_force else ""
-    return Blame(resource, problem.reason, f"{_place(problem.origin)}{field}{problem.message}{tail}", problem.origin)
+    return Blame(
+        problem.resource, problem.reason, f"{_place(problem.origin)}{field}{problem.message}{tail}", problem.origin
+    )
 
 
 def _of_stages(basis: Basis) -> Iterator[Blame]:

@@ -28,7 +28,7 @@ from typing import Final
 
 from actors.lib.kube.cluster_size import Crowd
 from config.api import ApiObject
-from config.desired import ResourceId
+from config.problems import ResourceId
 
 from .condition_codec import Claim, claim_of, failing
 from .object_status import Verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiSnapshot
-from config.desired import DesiredState, ResourceId
+from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
-from config.problems import Origin
+from config.problems import Origin, ResourceId
 
 
 @dataclass(frozen=True, slots=True)

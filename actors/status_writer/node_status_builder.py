@@ -24,9 +24,8 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.desired import ResourceId
 from config.outcomes import vni_health
-from config.problems import Kind, Reason, errors
+from config.problems import Kind, Reason, ResourceId, errors
 
 from .failures import Blame, blames, router_faults
 from .inputs import Basis

@@ -15,8 +15,7 @@ from typing import Final
 
 from config.api import ApiObject
 from config.crd.conditions import FAILED, SUCCESSFUL
-from config.desired import ResourceId
-from config.problems import Kind, Origin, Reason
+from config.problems import Kind, Origin, Reason, ResourceId
 from config.sources.mirror_objects import plain_name
 
 from .failures import Blame, blames, router_faults

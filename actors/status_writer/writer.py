@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actors.lib.kube.client import KubeClient
-from config.desired import ResourceId
+from config.problems import ResourceId
 
 from .inputs import Basis
 from .object_status import Verdict

@@ -1,7 +1,8 @@
-"""The API's label selector, as every resource carries it to choose nodes."""
+"""The API's label selector, as every resource carries it to choose nodes, and its evaluation on a node's labels."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -47,3 +48,25 @@ class LabelSelector(Model):
         if isinstance(labels, dict):
             return {key: value for key, value in labels.items() if value is not None}
         return labels
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is selected. No selector, or an empty one, selects every node."""
+    if selector is None:
+        return True
+    exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return exact and all(_holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    """Kubernetes' semantics: NotIn holds for a label that is not there."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None

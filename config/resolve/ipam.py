@@ -7,15 +7,9 @@ masked first; "host number n" is its network address plus n, and must lie inside
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Network, ip_interface, ip_network
-from typing import Final
+from ipaddress import IPv4Address, ip_interface, ip_network
 
 from config.desired import IPAddress, IPInterface, SessionAddresses
-
-#: One uSID F3216 locator: 32 bits of block and 16 of node.
-_LOCATOR_BITS: Final = 48
-#: An IS-IS system identifier (ISO 10589).
-_SYSTEM_ID_BITS: Final = 48
 
 
 class PoolExhaustedError(ValueError):
@@ -54,27 +48,3 @@ def session_addresses(pool: str, index: int) -> SessionAddresses:
     first = 1 if network.network_address.packed[-1] == 0 else 0
     router, host = host_number(pool, first), host_number(pool, first + 1 + index)
     return SessionAddresses(*(ip_interface(f"{address}/{network.prefixlen}") for address in (router, host)))
-
-
-def srv6_locator(base: str, index: int) -> IPv6Network:
-    """Return the node's uSID F3216 locator: the /48 that is ``index`` blocks after the base prefix.
-
-    Node 0 has the base prefix with its own length.
-    """
-    network = IPv6Network(base, strict=False)
-    if index == 0:
-        return network
-    block = int(network.network_address) >> (128 - _LOCATOR_BITS)
-    if index < 0 or block + index >= 1 << _LOCATOR_BITS:
-        raise PoolExhaustedError(f"no locator number {index} after {network}")
-    return IPv6Network(((block + index) << (128 - _LOCATOR_BITS), _LOCATOR_BITS))
-
-
-def isis_net(base: str, index: int) -> str:
-    """Return the node's IS-IS network entity title: the base's six-byte system identifier plus ``index``."""
-    area, *system, selector = base.rsplit(".", 4)
-    number = int("".join(system), 16) + index
-    if index < 0 or number >= 1 << _SYSTEM_ID_BITS:
-        raise PoolExhaustedError(f"no system identifier number {index} after {base}")
-    digits = f"{number:012x}"
-    return ".".join((area, digits[:4], digits[4:8], digits[8:], selector))

@@ -24,10 +24,9 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from config.desired import ResourceId
 from config.models import Model
-from config.outcomes import Resource
-from config.problems import Kind
+from config.problems import Kind, ResourceId
+from config.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Held:
 
 #: The resources in force.
 Standing = Mapping[ResourceId, Held]
-NOBODY: Final[Standing] = MappingProxyType({})
+NOTHING_IN_FORCE: Final[Standing] = MappingProxyType({})
 
 
 class Rank(IntEnum):
@@ -61,20 +60,20 @@ _KINDS: Final = tuple(Kind)
 class Precedence:
     """The order of one node's resources, given what is in force."""
 
-    def __init__(self, resources: Iterable[Resource], standing: Standing = NOBODY) -> None:
+    def __init__(self, resources: Iterable[Resource], standing: Standing = NOTHING_IN_FORCE) -> None:
         known = {resource.id: resource for resource in resources}
         self.standing = standing
         self._digests = {one: digest(resource) for one, resource in known.items()}
         self._unchanged = {one for one, held in standing.items() if self._digests.get(one) == held.digest}
         gone = {one: held for one, held in standing.items() if one not in known}
         # Entries of files without names are numbered, so what is inserted before one takes its name.
-        renamed = {one for one in standing if one in known and one not in self._unchanged and is_from_file(known[one])}
+        renamed = {one for one in standing if one in known and one not in self._unchanged and known[one].is_from_file}
         self._moved = {(one.kind, held.digest) for one, held in gone.items()}
         self._moved_in_files = self._moved | {(one.kind, standing[one].digest) for one in renamed}
 
     def rank(self, resource: Resource) -> Rank:
         """Return how old a resource is."""
-        moved = self._moved_in_files if is_from_file(resource) else self._moved
+        moved = self._moved_in_files if resource.is_from_file else self._moved
         if resource.id in self._unchanged or (resource.kind, self._digests[resource.id]) in moved:
             return Rank.UNCHANGED
         return Rank.CHANGED if resource.id in self.standing else Rank.NEW
@@ -90,29 +89,16 @@ class Precedence:
             return False
         return all(self.rank(resource) is Rank.NEW for resource in resources)
 
-    def hold(self, resource: Resource, domain: Resource | None = None) -> Held:
-        """Return what to remember of a resource that is in force now."""
-        return Held(self._digests[resource.id], domain.id if domain else None)
+    def hold(self, resource: ResourceId, domain: ResourceId | None = None) -> Held:
+        """Return what to store about a resource that is in force now."""
+        return Held(self._digests[resource], domain)
 
     def _age(self, resource: Resource) -> tuple[int, int]:
-        return self.rank(resource), _FROM_FILE if is_from_file(resource) else _FROM_API
-
-
-def is_from_file(resource: Resource) -> bool:
-    """Whether a resource is from a file rather than from the API."""
-    return bool(resource.origin.path)
-
-
-def named(resource: Resource) -> str:
-    """Return how messages about other resources call this one."""
-    if is_from_file(resource):
-        return f"{resource.kind} {resource.name}"
-    return f"{resource.kind} {resource.namespace}/{resource.name}"
+        return self.rank(resource), _FROM_FILE if resource.is_from_file else _FROM_API
 
 
 def digest(resource: Resource) -> str:
-    """Return a digest of a valid resource's content; empty for one that is not usable. Which nodes it is for is none of
-    it."""
+    """Return a digest of a valid resource's content without its node selector; empty for one that is not usable."""
     if not isinstance(resource.spec, Model):
         return ""
     content = resource.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"node_selector"})

@@ -1,6 +1,6 @@
-"""From neighbours and host sessions as written to BGP sessions with nothing left to decide.
+"""From the underlay's neighbours as written to BGP sessions with nothing left to decide.
 
-Address families that nobody wrote are computed from what is *configured*, valid or not: if they followed what is in
+Address families that are not written are computed from what is *configured*, valid or not: if they followed what is in
 force, the last VNI's becoming invalid would reset every session of the fabric.
 """
 
@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Family, HostSession, SessionAddresses
-from config.models import HostSession as WrittenSession
+from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Family
 from config.models import Neighbor, Underlay
 from config.models.neighbors import BfdSettings
 from config.models.sessions import is_external
 from config.models.types import parse_cidr
-from config.outcomes import Resource
 from config.problems import Kind
-
-from .unusable import Unusable
+from config.resources import Resource, Unusable
 
 #: With graceful restart a neighbour must be dialled again well within the restart time (reference 5.5).
 GRACEFUL_CONNECT_TIME: Final = 5
@@ -115,13 +112,3 @@ def _bfd(written: BfdSettings | None) -> Bfd | None:
 
 def _unless(value: int | None, default: int) -> int | None:
     return None if value == default else value
-
-
-def host_session(written: WrittenSession, own_asn: int, addresses: tuple[SessionAddresses, ...]) -> HostSession:
-    """Return a session with the host in an instance whose AS is ``own_asn``."""
-    return HostSession(
-        asn=own_asn,
-        remote_as=written.remote_as,
-        ebgp=is_external(written.remote_as, own_asn),
-        addresses=addresses,
-    )

@@ -19,9 +19,8 @@ from pydantic_core import ErrorDetails
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
 from config.models import Model, Underlay
-from config.outcomes import Resource
 from config.problems import Kind, Problem, Severity
-from config.resolve.unusable import Unusable, passthrough_families
+from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import meant, message_of
 from config.syntax.yaml_reader import FieldPath, format_path
 
@@ -106,9 +105,7 @@ def _without(spec: Any, places: Sequence[FieldPath]) -> Any:
 
 
 def _problem(one: ApiObject, message: str, place: FieldPath = (), severity: Severity = Severity.ERROR) -> Problem:
-    return Problem(
-        message=message, origin=one.origin, field=format_path(place), severity=severity, kind=one.kind, name=one.name
-    )
+    return Problem(message, one.origin, format_path(place), severity=severity, resource=one.id)
 
 
 def _with_passwords(

@@ -28,8 +28,8 @@ from config.api import (
 )
 from config.models import Model, RawFrrConfig, Underlay
 from config.models.overlays import MAX_RAW_CONFIG
-from config.outcomes import Resource
 from config.problems import Kind, Origin
+from config.resources import Resource
 from config.syntax.frr_secrets import HIDDEN, redact
 
 from .naming import PASSTHROUGH, SECTIONS, resource_name

@@ -18,8 +18,8 @@ from typing import Any, Final
 from pydantic import Field
 
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.outcomes import Resource
-from config.problems import Kind, Problem, Severity
+from config.problems import Kind, Problem, ResourceId, Severity
+from config.resources import Resource
 
 #: A DNS label's length; with the node's name (at most 63 as a rule) the whole stays below the API's 253.
 _MAX_NAME: Final = 63
@@ -86,10 +86,15 @@ class Entry:
     problems: tuple[Problem, ...] = ()
     named: bool = False
 
-    def renamed(self, name: str) -> Entry:
-        """Return the entry under another name."""
-        problems = tuple(replace(problem, name=name) for problem in self.problems)
-        return replace(self, resource=replace(self.resource, name=name), problems=problems)
+    def renamed(self, name: str, label: str) -> Entry:
+        """Return the entry under another name, with a warning where a user chose the old one."""
+        old, resource = self.resource, replace(self.resource, name=name, label=label)
+        problems = [replace(problem, resource=resource.id) for problem in self.problems]
+        if self.named:
+            message = f"the name is given twice; this one is called {label}, references to {old.label} mean the first"
+            warning = Problem(message, old.origin, "name", severity=Severity.WARNING, resource=resource.id)
+            problems.append(warning)
+        return replace(self, resource=resource, problems=tuple(problems))
 
 
 def spec_of(entry: Model, spec: type[Model]) -> Model:
@@ -144,42 +149,25 @@ def unique_names(files: Iterable[tuple[str, Iterable[Entry]]]) -> list[list[Entr
     ``files`` are pairs of a word that tells the file from others and its entries. A name that a user gave twice is
     accepted, as upstream does, with a warning.
     """
-    taken: set[tuple[Kind, str]] = set()
-    counts: Counter[tuple[Kind, str]] = Counter()
+    taken: set[ResourceId] = set()
+    counts: Counter[ResourceId] = Counter()
     result = []
     for word, entries in files:
-        renamed = []
-        for entry in entries:
-            name = _free_name(entry, word, taken, counts)
-            taken.add((entry.resource.kind, name))
-            renamed.append(entry if name == entry.resource.name else _second(entry, name))
+        renamed = [_with_free_name(entry, word, taken, counts) for entry in entries]
         result.append(renamed)
     return result
 
 
-def _free_name(entry: Entry, word: str, taken: set[tuple[Kind, str]], counts: Counter[tuple[Kind, str]]) -> str:
-    kind, name = entry.resource.kind, entry.resource.name
-    if (kind, name) not in taken:
-        return name
-    candidate = _fitting(f"{name}-{dns_name(word)}")
-    base = candidate
-    while (kind, candidate) in taken:
-        counts[kind, base] += 1
-        candidate = _fitting(f"{base}-{counts[kind, base] + 1}")
-    return candidate
-
-
-def _second(entry: Entry, name: str) -> Entry:
-    old = entry.resource.name
-    renamed = entry.renamed(name)
-    if not entry.named:
-        return renamed
-    warning = Problem(
-        message=f"the name is given twice; this one is called {name}, references to {old} mean the first",
-        origin=entry.resource.origin,
-        field="name",
-        severity=Severity.WARNING,
-        kind=entry.resource.kind,
-        name=name,
-    )
-    return replace(renamed, problems=(*renamed.problems, warning))
+def _with_free_name(entry: Entry, word: str, taken: set[ResourceId], counts: Counter[ResourceId]) -> Entry:
+    resource = entry.resource
+    if resource.id not in taken:
+        taken.add(resource.id)
+        return entry
+    base = replace(resource.id, name=_fitting(f"{resource.name}-{dns_name(word)}"), label=f"{resource.label}-{word}")
+    free = base
+    while free in taken:
+        counts[base] += 1
+        number = counts[base] + 1
+        free = replace(base, name=_fitting(f"{base.name}-{number}"), label=f"{base.label}-{number}")
+    taken.add(free)
+    return entry.renamed(free.name, free.label)

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from config.desired import Secret
 from config.models import Underlay
-from config.outcomes import Resource
-from config.problems import Kind, Problem, Reason, Severity
-from config.resolve.unusable import Unusable, passthrough_families
+from config.problems import RUNNING_KEPT, Kind, Problem, Reason, ResourceId, Severity
+from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
 from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_others
 from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml
@@ -26,8 +25,6 @@ _PASSTHROUGH_KEY: Final = "bgppassthrough"
 #: Part of upstream's format, but nothing that this version carries out.
 _L3VPN_KEY: Final = "l3vpns"
 _KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY)
-#: What an unusable underlay means for the node.
-_UNDERLAY_IN_FORCE: Final = "everything stays as it was"
 _LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 
@@ -163,13 +160,13 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
     if isinstance(spec, Underlay):
         spec, found = _with_passwords(spec, path, context)
         problems = (*problems, *found)
-    resource = Resource(kind, context.namespace, name, context.document.origin(path), spec)
-    return Entry(resource, tuple(_attributed(problem, kind, name) for problem in problems), named)
+    resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
+    return Entry(resource, tuple(_attributed(problem, resource.id) for problem in problems), named)
 
 
-def _attributed(problem: Problem, kind: Kind, name: str) -> Problem:
-    broken_underlay = kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
-    return replace(problem, kind=kind, name=name, in_force=_UNDERLAY_IN_FORCE if broken_underlay else problem.in_force)
+def _attributed(problem: Problem, resource: ResourceId) -> Problem:
+    broken_underlay = resource.kind is Kind.UNDERLAY and problem.severity is Severity.ERROR and not problem.in_force
+    return replace(problem, resource=resource, in_force=RUNNING_KEPT if broken_underlay else problem.in_force)
 
 
 def _with_passwords(spec: Underlay, path: FieldPath, context: _Context) -> tuple[Underlay | Unusable, list[Problem]]:

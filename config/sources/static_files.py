@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Problem, Reason
-from config.resolve.unusable import UnknownContent
+from config.resources import Resource, UnknownContent
 from config.store.last_good import LastGood
 from config.syntax.files import UnreadableFileError, read_bounded, scan_directory
 from config.syntax.secret_files import Passwords
@@ -170,5 +169,6 @@ class _Reader:
 
     def placeholder(self, path: Path) -> Resource:
         """Return the underlay that may be in a file of unknown content."""
-        name = resource_name(self.node_name, f"unknown-{_word(path)}")
-        return Resource(Kind.UNDERLAY, self.namespace, name, Origin(path=str(path)), UnknownContent())
+        label = f"unknown-{_word(path)}"
+        name = resource_name(self.node_name, label)
+        return Resource(Kind.UNDERLAY, self.namespace, name, Origin(path=str(path)), UnknownContent(), label)

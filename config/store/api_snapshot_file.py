@@ -17,9 +17,9 @@ from typing import Annotated, Any, Final
 from pydantic import PlainSerializer
 
 from config.api import ApiObject, ApiSnapshot
-from config.desired import ResourceId, Secret
-from config.problems import Kind
-from config.resolve.precedence import NOBODY, Held, Standing
+from config.desired import Secret
+from config.problems import Kind, ResourceId
+from config.resolve.precedence import NOTHING_IN_FORCE, Held, Standing
 
 from .json_store import JsonStore, StoreError
 
@@ -35,7 +35,7 @@ class SavedSnapshot:
 
     node_name: str
     snapshot: ApiSnapshot | None = None
-    standing: Standing = field(default_factory=lambda: NOBODY)
+    standing: Standing = field(default_factory=lambda: NOTHING_IN_FORCE)
 
     def same_as(self, other: SavedSnapshot | None) -> bool:
         """Whether both mean the same router: the time of the snapshot and mere status updates do not count."""

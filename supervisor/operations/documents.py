@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from config.desired import DesiredState, ResourceId, Secret
-from config.problems import Origin, Problem
+from config.desired import DesiredState, Secret
+from config.problems import Origin, Problem, ResourceId
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded

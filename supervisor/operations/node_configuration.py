@@ -18,9 +18,10 @@ from actors.desired.reconcile import merge_and_resolve
 from actors.static_config.node_identity import Identification, identify, read_identity
 from config.desired import DesiredState, IPInterface, RememberedApi
 from config.node import load_node_config
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.resolution import Resolution
+from config.resources import Resource
 from config.settings import Settings, load_settings
 from config.sources.naming import resource_name, unique_names
 from config.sources.router_file import FileContent, parse_router_file
@@ -132,7 +133,7 @@ def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
         return problem
     l3vnis = {resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
     for resource in read.resources:
-        if (resource.kind, resource.name) == (problem.kind, problem.name):
+        if resource.id == problem.resource:
             name = resource.spec.routing_domain.l3vni.name
             if not l3vnis.intersection((name, resource_name(read.node.name, name))):
                 message = f'the files have no L3VNI "{name}": in force only once the API has one'

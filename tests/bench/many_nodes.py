@@ -74,7 +74,7 @@ class SimulatedNode:
         identity = NodeIdentity(self.name, self.index)
         files = read_directory(self.settings.configs_dir, self.name, LastGood())
         self.static.set(StaticSnapshot(identity, files.resources, files.problems))
-        state = resolve(files.resources, identity, generation=1).desired
+        state = resolve(files.resources, identity).desired
         assert state is not None
         self.desired.set(state)
         self.frr.set(FrrOutcome(state, applied=True))

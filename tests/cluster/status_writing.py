@@ -173,7 +173,7 @@ class AnnouncingNode:
         self.health.set(replace(report, sessions=tuple(replace(one, state=self.session) for one in report.sessions)))
 
     def _problem(self, one: ApiObject) -> Problem:
-        return Problem(self.bad[one.name], one.origin, "vni", kind=one.kind, name=one.name)
+        return Problem(self.bad[one.name], one.origin, "vni", resource=one.id)
 
 
 @dataclass

@@ -16,8 +16,9 @@ import trio.testing
 from actors.api_mirror.planning import difference, mirrors
 from actors.api_mirror.writer import MANAGER
 from config.api import API_VERSION, PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiNode, ApiReach
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind
+from config.resources import Resource
 from config.sources.mirror_objects import manifest, other_name
 from config.sources.router_file import parse_router_file
 from supervisor.runtime.actor import ActorContext

@@ -18,8 +18,8 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import CredentialsError, NotFoundError
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
-from config.desired import ResourceId, Secret
-from config.problems import Kind
+from config.desired import Secret
+from config.problems import Kind, ResourceId
 from tests.cluster.harness import CRD_PATH, MANAGER, ClusterServer, both_versions, install_crds, kube, service_account
 from tests.cluster.watching import RBAC, ROLE, SYSTEM, UNDERLAY, Watcher, here, in_parallel, l3vni, watching
 

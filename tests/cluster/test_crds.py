@@ -27,11 +27,10 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.desired import ResourceId
 from config.models import L2Vni
 from config.models.rules import VALIDATIONS
 from config.outcomes import SessionHealth, VniHealth
-from config.problems import Kind, Reason
+from config.problems import Kind, Reason, ResourceId
 
 from .corpus import BAD, GOOD, l2vni, l3vni, nic, routed, session, underlay
 from .crd_agreement import MODELS, Judge, as_data

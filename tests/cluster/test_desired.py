@@ -18,8 +18,9 @@ from actors.lib.kube.errors import NotFoundError
 from config.api import API_VERSION, GROUP, PLURALS, ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState, Secret
 from config.models import L2Vni, L3Vni, Underlay
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Severity
+from config.resources import Resource
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest

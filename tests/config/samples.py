@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from config.desired import ResourceId
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.outcomes import NodeIdentity, Resource
-from config.problems import Kind, Origin
-from config.resolve.precedence import NOBODY, Standing
+from config.outcomes import NodeIdentity
+from config.problems import Kind, Origin, Problem, ResourceId
+from config.resolve.precedence import NOTHING_IN_FORCE, Standing
 from config.resolve.resolution import Resolution, resolve
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 
 NODE = NodeIdentity("node", 0)
 MODELS: dict[Kind, type[Model]] = {
@@ -52,11 +51,11 @@ l3vnis:
 
 def make(kind: Kind, name: str, spec: dict[str, Any], namespace: str = "ns") -> Resource:
     """Return a valid resource."""
-    return Resource(kind, namespace, name, Origin("f.yaml", 1, 1), MODELS[kind].model_validate(spec))
+    return Resource(kind, namespace, name, Origin("f.yaml", 1, 1), MODELS[kind].model_validate(spec), name)
 
 
 def unusable(kind: Kind, name: str = "broken") -> Resource:
-    return Resource(kind, "ns", name, Origin("f.yaml", 9, 1), Unusable())
+    return Resource(kind, "ns", name, Origin("f.yaml", 9, 1), Unusable(), name)
 
 
 def neighbor(**fields: Any) -> dict[str, Any]:
@@ -107,10 +106,10 @@ def raw(name: str, text: str = "! x", priority: int = 0) -> Resource:
 def from_api(resource: Resource, namespace: str = "tenant") -> Resource:
     """Return the same resource as an object of the API."""
     origin = Origin(namespace=namespace, name=resource.name, resource_version="1", generation=1)
-    return replace(resource, namespace=namespace, origin=origin)
+    return replace(resource, namespace=namespace, origin=origin, label="")
 
 
-def solve(*resources: Resource, node: NodeIdentity = NODE, standing: Standing = NOBODY) -> Resolution:
+def solve(*resources: Resource, node: NodeIdentity = NODE, standing: Standing = NOTHING_IN_FORCE) -> Resolution:
     return resolve(resources, node, standing=standing)
 
 
@@ -127,6 +126,11 @@ def ids_in_force(resolution: Resolution) -> set[ResourceId]:
     return set(resolution.standing) if resolution.desired else set()
 
 
+def named(problem: Problem) -> str:
+    """Return the name in the API of the resource that a problem is about."""
+    return problem.resource.name if problem.resource else ""
+
+
 def told(resolution: Resolution, name: str) -> str:
     """Return the messages about one resource, joined."""
-    return " | ".join(problem.message for problem in resolution.problems if problem.name == name)
+    return " | ".join(one.message for one in resolution.problems if named(one) == name)

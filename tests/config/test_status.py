@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.desired import ResourceFailure, ResourceId
+from config.desired import ResourceFailure
 from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.status import ActorStatus, ApiStatus, Generations, ReloadStatus, Status, StatusFormatError, UnderlayStatus
 
 RED = ResourceId(Kind.L3VNI, "ns", "red")
@@ -47,7 +47,7 @@ FULL = Status(
     ),
     problems=(
         Problem("message", Origin("/c/a.yaml:1:2"), "field", Severity.WARNING, Reason.FILE_INVALID, in_force="kept"),
-        Problem("taken", Origin("ns/x@7"), "vni", kind=Kind.L3VNI, name="x"),
+        Problem("taken", Origin("ns/x@7"), "vni", resource=ResourceId(Kind.L3VNI, "ns", "x")),
     ),
     failures=(
         ResourceFailure(RED, Reason.OVERLAY_ATTACHMENT_FAILED, "why", Origin("/c/a.yaml:1")),
@@ -117,6 +117,7 @@ def without_namespaces(status: Status) -> Status:
     return replace(
         status,
         vnis=tuple(replace(one, resource=bare(one.resource)) for one in status.vnis),
+        problems=tuple(replace(one, resource=one.resource and bare(one.resource)) for one in status.problems),
         failures=tuple(replace(one, resource=bare(one.resource)) for one in status.failures),
     )
 
@@ -127,8 +128,8 @@ def test_an_older_daemons_status_is_read() -> None:
 
 def test_scripts_that_read_the_json_form_find_what_they_always_did() -> None:
     written = json.loads(FULL.to_json())
-    for one in (*written["vnis"], *written["failures"]):
-        assert one.pop("namespace") == "ns"
+    for one in (*written["vnis"], *written["failures"], *written["problems"]):
+        assert one.pop("namespace") == ("ns" if one["name"] else "")
     assert written == json.loads(WRITTEN)
 
 
@@ -136,6 +137,15 @@ def test_the_origin_of_a_reported_value_is_its_text() -> None:
     origin = Origin(namespace="ns", name="blue", resource_version="7", generation=2)
     read = Status.from_json(Status(problems=(Problem("taken", origin),)).to_json())
     assert [str(problem) for problem in read.problems] == ["ns/blue@7: error: taken"]
+
+
+def test_a_files_resource_goes_by_its_name_in_the_file() -> None:
+    mirrored = ResourceId(Kind.L3VNI, "openperouter-system", "static-node-red", label="red")
+    written = Status(failures=(ResourceFailure(mirrored, Reason.DEPENDENCY_FAILED, "why"),)).to_json()
+    [member] = json.loads(written)["failures"]
+    assert (member["kind"], member["namespace"], member["name"]) == ("L3VNI", "", "red")
+    [failure] = Status.from_json(written).failures
+    assert str(failure) == "L3VNI red: why"
 
 
 @pytest.mark.parametrize("status", [Status(), FULL])
@@ -219,8 +229,9 @@ def test_everything_else_is_a_change(changed: Status) -> None:
 
 
 def test_a_problem_reads_like_a_compilers() -> None:
-    problem = Problem("taken", Origin("a.yaml", 1, 2), "vni", kind=Kind.L3VNI, name="red", in_force="left out")
+    red = replace(RED, label="red")
+    problem = Problem("taken", Origin("a.yaml", 1, 2), "vni", resource=red, in_force="left out")
     assert str(problem) == "a.yaml:1:2: error: L3VNI red: vni: taken (left out)"
-    failure = ResourceFailure(RED, Reason.DEPENDENCY_FAILED, "why", Origin("a.yaml", 1))
+    failure = ResourceFailure(red, Reason.DEPENDENCY_FAILED, "why", Origin("a.yaml", 1))
     assert str(failure) == "a.yaml:1: L3VNI red: why"
     assert str(replace(failure, origin=Origin())) == "L3VNI red: why"

@@ -16,8 +16,8 @@ import pytest
 import trio
 import trio.testing
 
-from config.desired import ResourceFailure, ResourceId
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.desired import ResourceFailure
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.status import ReloadStatus, Status
 from supervisor import control
 from supervisor.runtime.actor import ActorContext
@@ -181,8 +181,7 @@ def test_what_a_tenant_wrote_to_the_api_does_not_fail_a_reload() -> None:
     theirs = Problem(
         "VNI 100 is taken",
         Origin(namespace="tenants", name="blue", resource_version="17"),
-        kind=Kind.L3VNI,
-        name="blue",
+        resource=ResourceId(Kind.L3VNI, "ns", "blue", label="blue"),
     )
     failed = ResourceFailure(
         GREEN, Reason.OVERLAY_ATTACHMENT_FAILED, "no such bridge", Origin(namespace="tenants", name="green")

@@ -19,7 +19,8 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay, ResourceId
+from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.problems import ResourceId
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 

@@ -15,12 +15,12 @@ from config.desired import (
     BGPFamily,
     DesiredL3VNI,
     DesiredPassthrough,
+    DesiredSession,
     DesiredState,
     DesiredUnderlay,
     EndpointKind,
     FabricNeighbor,
     GracefulRestart,
-    HostSession,
     IPInterface,
     RemoteAS,
 )
@@ -228,7 +228,7 @@ def _connect_time(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> int | 
     return neighbor.connect_time
 
 
-def _host_neighbors(session: HostSession, connect_time: int | None) -> list[BgpNeighbor]:
+def _host_neighbors(session: DesiredSession, connect_time: int | None) -> list[BgpNeighbor]:
     return [
         BgpNeighbor(name=str(addresses.host.ip), remote_as=session.remote_as, connect_time=connect_time)
         for addresses in session.addresses
@@ -239,11 +239,11 @@ def _own_network(interface: IPInterface) -> str:
     return f"{interface.ip}/{interface.max_prefixlen}"
 
 
-def _host_networks(session: HostSession, version: int) -> list[str]:
+def _host_networks(session: DesiredSession, version: int) -> list[str]:
     return [_own_network(ends.host) for ends in session.addresses if ends.host.version == version]
 
 
-def _host_in_family(session: HostSession, version: int | None) -> list[FamilyNeighbor]:
+def _host_in_family(session: DesiredSession, version: int | None) -> list[FamilyNeighbor]:
     """Return the host's lines in a family: of one IP version, or with None of both."""
     return [
         FamilyNeighbor(str(ends.host.ip), next_hop_self=not session.ebgp, allow_all=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from config.api import PROOF_ANNOTATION, ApiObject
-from config.desired import ResourceId
+from config.problems import ResourceId
 from supervisor.process.atomic_file import write_atomic
 
 KEY_FILE: Final = "mirror-key"

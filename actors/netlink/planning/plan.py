@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from config.desired import DesiredState, Family, ResourceFailure, ResourceId
-from config.problems import Reason
+from config.desired import DesiredState, Family, ResourceFailure
+from config.problems import Reason, ResourceId
 
 from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
 from .plan_links import Survivors, link_steps, survivors

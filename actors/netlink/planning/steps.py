@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from config.desired import Family, IPInterface, ResourceFailure, ResourceId
+from config.desired import Family, IPInterface, ResourceFailure
+from config.problems import ResourceId
 
 from .observed import Address, Namespace, NicRecord, SavedRoute, Vxlan
 from .wanted import KernelModel, WantedLink

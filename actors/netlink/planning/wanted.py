@@ -22,10 +22,9 @@ from config.desired import (
     IPAddress,
     IPInterface,
     ResourceFailure,
-    ResourceId,
     SessionAddresses,
 )
-from config.problems import Origin, Reason
+from config.problems import Origin, Reason, ResourceId
 
 from .observed import (
     PASSTHROUGH_HOST,

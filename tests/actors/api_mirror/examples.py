@@ -7,10 +7,9 @@ from typing import Any
 
 from actors.lib.kube.mirror_signature import proof
 from config.api import ApiObject, ApiSnapshot
-from config.desired import ResourceId
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
-from config.problems import Kind, Origin
-from config.resolve.unusable import UnknownContent, Unusable
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Kind, Origin, ResourceId
+from config.resources import Resource, UnknownContent, Unusable
 from tests.actors.api_mirror.fake import NODE
 from tests.config.samples import l3vni, session
 

@@ -11,7 +11,7 @@ from actors.api_mirror.attempts import FORGET_SECONDS, LAG_SECONDS, Ledger
 from actors.api_mirror.planning import ABSENT, Change, Plan, mirrors
 from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, ServerError
 from config.api import ApiObject
-from config.desired import ResourceId
+from config.problems import ResourceId
 
 from .examples import blue, files, prove, red, stored
 from .fake import NODE

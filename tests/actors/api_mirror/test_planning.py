@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from actors.api_mirror.planning import Change, Plan, another_nodes, difference, mirrors, plan, renamed, same_content
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiObject
-from config.outcomes import Resource, StaticSnapshot
+from config.outcomes import StaticSnapshot
+from config.resources import Resource
 from config.sources.mirror_objects import other_name
 
 from .examples import blue, broken, files, prove, red, snapshot, stored, unknown

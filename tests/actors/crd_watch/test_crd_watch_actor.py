@@ -14,8 +14,8 @@ from trio.testing import MockClock
 from actors.lib.kube.errors import error_for
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
-from config.desired import ResourceId, Secret
-from config.problems import Kind
+from config.desired import Secret
+from config.problems import Kind, ResourceId
 from config.store.api_snapshot_file import FILE, SavedSnapshot, to_json
 from supervisor.runtime.faults import leaves
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running

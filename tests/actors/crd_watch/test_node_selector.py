@@ -1,4 +1,4 @@
-"""Where an object belongs. That selectors mean what Kubernetes means is tested with config.resolve.selection."""
+"""Where an object belongs. That selectors mean what Kubernetes means is tested with config.models.selector."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from actors.crd_watch.node_selector import Place, Verdict, judge
 from actors.lib.kube.mirror_signature import proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiObject
-from config.desired import ResourceId
-from config.problems import Kind
+from config.problems import Kind, ResourceId
 
 KEY = b"k" * 32
 LABELS = {"zone": "a"}

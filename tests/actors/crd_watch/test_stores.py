@@ -14,8 +14,7 @@ from actors.crd_watch.decoding import api_node
 from actors.crd_watch.stores import KindStore, SingleStore
 from actors.lib.kube.mirror_signature import proof
 from config.api import PROOF_ANNOTATION
-from config.desired import ResourceId
-from config.problems import Kind
+from config.problems import Kind, ResourceId
 
 KEY = b"k" * 32
 ZONES = ("a", "b")

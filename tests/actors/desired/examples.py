@@ -6,8 +6,9 @@ from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
 from config.models import L3Vni, Underlay
-from config.outcomes import NodeIdentity, Resource, StaticSnapshot
+from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin
+from config.resources import Resource
 
 NODE = NodeIdentity("node-a", 0)
 OWN = "openperouter-system"
@@ -20,7 +21,7 @@ UNDERLAY = {
 
 
 def resource(kind: Kind, name: str, spec: Any) -> Resource:
-    return Resource(kind, OWN, name, Origin(path=f"/etc/{name}.yaml", line=1), spec)
+    return Resource(kind, OWN, name, Origin(path=f"/etc/{name}.yaml", line=1), spec, name)
 
 
 def underlay(name: str = "underlay", asn: int = 64514) -> Resource:

@@ -11,8 +11,8 @@ from config.api import ApiObject, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
 from config.problems import Kind, Origin, Problem, errors
-from config.resolve.precedence import NOBODY
-from config.resolve.unusable import Unusable
+from config.resolve.precedence import NOTHING_IN_FORCE
+from config.resources import Unusable
 from supervisor.runtime.faults import ConfigFault
 
 from .examples import OWN, api_l3vni, api_underlay, cluster, files, l3vni, resource, underlay
@@ -24,7 +24,7 @@ class Node:
     """A node whose decisions build on one another."""
 
     def __init__(self, static: StaticSnapshot | None = None, api: ApiSnapshot | None = None) -> None:
-        self.known = Known(static or files(), api, None, NOBODY)
+        self.known = Known(static or files(), api, None, NOTHING_IN_FORCE)
         self.state: DesiredState | None = None
         self.last: Decision | None = None
 
@@ -84,14 +84,14 @@ def test_a_reload_is_taken_in_even_when_nothing_changed() -> None:
 def test_an_unusable_underlay_of_the_files_keeps_the_state_in_force_and_tells_the_problem() -> None:
     node = Node(files(underlay(), l3vni("red", 100)))
     first = node.learn()
-    problem = Problem("no good", Origin(path="/etc/broken.yaml"), kind=Kind.UNDERLAY)
+    problem = Problem("no good", Origin(path="/etc/broken.yaml"), resource=BROKEN.id)
     broken = replace(files(BROKEN, reload_id=1), problems=(problem,))
     kept = node.learn(broken)
     assert first is not None
     assert kept is not None
     assert kept.content() == first.content()
     assert (kept.reload_id, kept.generation) == (1, 2)
-    assert node.wrong() == ["/etc/broken.yaml: error: Underlay : no good (everything stays as it was)"]
+    assert node.wrong() == ["/etc/broken.yaml: error: Underlay broken: no good (the running configuration is kept)"]
 
 
 def test_an_unusable_underlay_with_nothing_in_force_is_a_configuration_fault() -> None:
@@ -155,7 +155,7 @@ def test_an_underlay_of_the_api_that_becomes_invalid_stays_as_it_was() -> None:
     assert first is not None
     assert kept is not None
     assert kept.content() == first.content()
-    assert any(line.endswith("(everything stays as it was)") for line in node.wrong())
+    assert any(line.endswith("(the running configuration is kept)") for line in node.wrong())
     assert node.known.accepted == cluster(api_underlay(), api_l3vni("blue", 2))
 
 

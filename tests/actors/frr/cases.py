@@ -14,18 +14,17 @@ from config.desired import (
     DesiredL3VNI,
     DesiredPassthrough,
     DesiredRawFRR,
+    DesiredSession,
     DesiredState,
     DesiredUnderlay,
     EndpointKind,
     FabricNeighbor,
     Family,
     GracefulRestart,
-    HostSession,
-    ResourceId,
     Secret,
     SessionAddresses,
 )
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 
 HOSTNAME: Final = "node1"
 ORIGIN: Final = Origin("/etc/openperouter/configs/openpe_node.yaml", 3, 1)
@@ -34,7 +33,7 @@ V4, V6, EVPN = BGPFamily.IPV4_UNICAST, BGPFamily.IPV6_UNICAST, BGPFamily.EVPN
 
 
 def resource(kind: Kind, name: str) -> ResourceId:
-    return ResourceId(kind, "openperouter-system", name)
+    return ResourceId(kind, "openperouter-system", name, name)
 
 
 def neighbor(endpoint: str = "192.168.11.2", **changes: Any) -> FabricNeighbor:
@@ -57,17 +56,17 @@ def underlay(*neighbors: FabricNeighbor, vteps: Iterable[str] = ("100.65.0.0/32"
     return replace(base, **changes)
 
 
-def session(*pairs: tuple[str, str], remote_as: int | str = 64515, ebgp: bool = True) -> HostSession:
+def session(*pairs: tuple[str, str], remote_as: int | str = 64515, ebgp: bool = True) -> DesiredSession:
     """A host session; each pair is the router's and the host's address."""
     ends = tuple(SessionAddresses(ip_interface(router), ip_interface(host)) for router, host in pairs)
-    return HostSession(asn=64514, remote_as=remote_as, ebgp=ebgp, addresses=ends)
+    return DesiredSession(asn=64514, remote_as=remote_as, ebgp=ebgp, addresses=ends)
 
 
 ENDS_V4: Final = ("192.170.10.1/24", "192.170.10.2/24")
 ENDS_V6: Final = ("2001:db9:1::1/64", "2001:db9:1::2/64")
 
 
-def l3vni(vrf: str = "red", vni: int = 100, host: HostSession | None = None, **changes: Any) -> DesiredL3VNI:
+def l3vni(vrf: str = "red", vni: int = 100, host: DesiredSession | None = None, **changes: Any) -> DesiredL3VNI:
     base = DesiredL3VNI(resource(Kind.L3VNI, vrf), ORIGIN, vrf, vni, 4789, ip_address("100.65.0.0"), 64514, host)
     return replace(base, **changes)
 

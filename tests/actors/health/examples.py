@@ -13,25 +13,24 @@ from config.desired import (
     BGPFamily,
     DesiredL2VNI,
     DesiredL3VNI,
+    DesiredSession,
     DesiredState,
     DesiredUnderlay,
     EndpointKind,
     FabricNeighbor,
     Family,
-    HostSession,
-    ResourceId,
     SessionAddresses,
 )
 from config.outcomes import FrrOutcome, KernelOutcome
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 from supervisor.runtime.faults import DependencyFault
 
 SAMPLES = Path(__file__).parent / "samples"
 
-UNDERLAY = ResourceId(Kind.UNDERLAY, "openperouter-system", "underlay")
-RED = ResourceId(Kind.L3VNI, "openperouter-system", "red")
-RED_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "red-110")
-BLUE_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "blue-111")
+UNDERLAY = ResourceId(Kind.UNDERLAY, "openperouter-system", "underlay", "underlay")
+RED = ResourceId(Kind.L3VNI, "openperouter-system", "red", "red")
+RED_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "red-110", "red-110")
+BLUE_L2 = ResourceId(Kind.L2VNI, "openperouter-system", "blue-111", "blue-111")
 
 
 def neighbor(endpoint: str, kind: EndpointKind = EndpointKind.ADDRESS, bfd: Bfd | None = None) -> FabricNeighbor:
@@ -58,7 +57,7 @@ def desired(generation: int = 1, *, reload_id: int = 0) -> DesiredState:
         advertise_evpn=True,
     )
     addresses = SessionAddresses(ip_interface("192.170.10.1/24"), ip_interface("192.170.10.2/24"))
-    session = HostSession(64514, 64515, True, (addresses,))
+    session = DesiredSession(64514, 64515, True, (addresses,))
     red = DesiredL3VNI(RED, Origin("vnis.yaml", 2), "red", 100, 4789, vtep, 64514, session)
     red_l2 = DesiredL2VNI(RED_L2, Origin("vnis.yaml", 9), 110, 4789, vtep, vrf="red")
     blue_l2 = DesiredL2VNI(BLUE_L2, Origin("vnis.yaml", 14), 111, 4789, vtep)

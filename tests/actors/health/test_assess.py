@@ -8,9 +8,9 @@ import pytest
 
 from actors.health.assess import HealthInputs, assess
 from actors.health.frr_json import Observation, Vni
-from config.desired import DesiredState, ResourceFailure, ResourceId
+from config.desired import DesiredState, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
-from config.problems import Reason
+from config.problems import Reason, ResourceId
 from tests.actors.health.examples import BLUE_L2, RED, RED_L2, UNDERLAY, applied, desired, observed
 
 

@@ -9,20 +9,19 @@ from config.desired import (
     DesiredL2VNI,
     DesiredL3VNI,
     DesiredPassthrough,
+    DesiredSession,
     DesiredState,
     DesiredUnderlay,
     HostMasterKind,
-    HostSession,
-    ResourceId,
     SessionAddresses,
 )
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, ResourceId
 
 NAMESPACE = "openperouter-system"
 
 
 def resource(kind: Kind, name: str) -> ResourceId:
-    return ResourceId(kind, NAMESPACE, name)
+    return ResourceId(kind, NAMESPACE, name, name)
 
 
 def origin(name: str) -> Origin:
@@ -45,9 +44,9 @@ def underlay(*interfaces: str, vteps: tuple[str, ...] = ("100.65.0.0/32",)) -> D
     )
 
 
-def session(*pairs: tuple[str, str]) -> HostSession:
+def session(*pairs: tuple[str, str]) -> DesiredSession:
     addresses = tuple(SessionAddresses(router=ip_interface(router), host=ip_interface(host)) for router, host in pairs)
-    return HostSession(asn=64514, remote_as=64515, ebgp=True, addresses=addresses)
+    return DesiredSession(asn=64514, remote_as=64515, ebgp=True, addresses=addresses)
 
 
 DUAL = (("192.169.10.1/24", "192.169.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
@@ -94,7 +93,7 @@ def l2vni(
         vrf=vrf,
         gateways=tuple(ip_interface(gateway) for gateway in gateways),
         host_master=master,
-        bridge=bridge,
+        bridge=bridge or (f"br-hs-{vni}" if master is HostMasterKind.MANAGED_BRIDGE else None),
     )
 
 

@@ -15,7 +15,6 @@ from config.desired import (
     FabricNeighbor,
     Family,
     ResourceFailure,
-    ResourceId,
     Secret,
 )
 from config.outcomes import (
@@ -28,17 +27,18 @@ from config.outcomes import (
     StaticSnapshot,
     VniHealth,
 )
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.status import ActorStatus
 
 PROCESS = Process("0.1.0", 42, "boot", 1000.0, "/etc/openperouter/configs")
-RED = ResourceId(Kind.L3VNI, "ns", "red")
-BLUE = ResourceId(Kind.L2VNI, "ns", "blue")
-UNDERLAY = ResourceId(Kind.UNDERLAY, "ns", "underlay")
+RED = ResourceId(Kind.L3VNI, "ns", "static-node-red", "red")
+GREEN = ResourceId(Kind.L3VNI, "ns", "static-node-green", "green")
+BLUE = ResourceId(Kind.L2VNI, "ns", "static-node-blue", "blue")
+UNDERLAY = ResourceId(Kind.UNDERLAY, "ns", "static-node-underlay", "underlay")
 VTEP = IPv4Address("100.65.0.1")
 PASSWORD = "correct horse battery staple"
 
-ERROR = Problem("vni 100 is taken", Origin("openpe_vnis.yaml", 7, 3), "l3vnis[1].vni", kind=Kind.L3VNI, name="green")
+ERROR = Problem("vni 100 is taken", Origin("openpe_vnis.yaml", 7, 3), "l3vnis[1].vni", resource=GREEN)
 WARNING = Problem("unknown case of a key", Origin("openpe_vnis.yaml", 2, 1), severity=Severity.WARNING)
 FAILURE = ResourceFailure(
     RED, Reason.OVERLAY_ATTACHMENT_FAILED, "bridge br-ext is missing", Origin("openpe_vnis.yaml", 2)

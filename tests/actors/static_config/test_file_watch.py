@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.static_config.file_watch import MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
+from actors.static_config.actor import MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
 
 SETTLE = 0.5
 

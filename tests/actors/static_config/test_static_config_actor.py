@@ -183,7 +183,9 @@ async def test_an_unusable_underlay_keeps_everything_as_it_was_over_a_restart(no
     async with node.alive() as snapshots:
         kept = await snapshots.receive()
     assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
-    assert any("asn" in problem.field and "stays as it was" in problem.in_force for problem in kept.problems)
+    assert any(
+        "asn" in problem.field and problem.in_force == "the running configuration is kept" for problem in kept.problems
+    )
 
 
 @pytest.mark.parametrize("broken", ["s3 cret", None], ids=["bad", "missing"])
@@ -317,7 +319,7 @@ async def test_a_running_daemon_waits_for_an_identity_that_comes_after_the_files
     assert waiting.resources == ()
     (problem,) = errors(waiting.problems)
     assert problem.origin.path == str(node.settings.node_config_file)
-    assert problem.in_force == "everything stays as it was last configured"
+    assert problem.in_force == "the running configuration is kept"
     assert (identified.node.index, kinds(identified), identified.problems) == (3, [Kind.UNDERLAY], ())
 
 
@@ -398,7 +400,7 @@ async def test_a_reload_of_an_idle_daemon_says_it_as_well(node: Node) -> None:
         assert [problem.message for problem in (await snapshots.receive()).problems] == ["restart needed for: netns"]
 
 
-async def test_settings_that_cannot_be_used_are_told_at_a_reload_with_their_place_and_stop_nothing(node: Node) -> None:
+async def test_unusable_settings_are_reported_at_a_reload_with_their_place_and_stop_nothing(node: Node) -> None:
     node.write("a", GOOD)
     (node.settings_file.parent / "conf.d").mkdir()
     fragment = node.settings_file.parent / "conf.d" / "10.yaml"
@@ -409,11 +411,11 @@ async def test_settings_that_cannot_be_used_are_told_at_a_reload_with_their_plac
         told = await snapshots.receive()
     (problem,) = errors(told.problems)
     assert (problem.origin.path, problem.origin.line, problem.field) == (str(fragment), 2, "logLevel")
-    assert "goes on with the settings that it was started with" in problem.in_force
+    assert problem.in_force == "the daemon keeps the settings that it was started with; it cannot start with these"
     assert kinds(told) == [Kind.UNDERLAY]
 
 
-async def test_a_daemon_that_waits_for_its_identity_tells_of_its_settings_as_well(node: Node) -> None:
+async def test_a_daemon_that_waits_for_its_identity_reports_its_settings_as_well(node: Node) -> None:
     node.settings.node_config_file.unlink()
     async with node.alive() as snapshots:
         await snapshots.receive()

@@ -9,9 +9,9 @@ from typing import Any
 
 from actors.status_writer.inputs import Basis
 from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
-from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure, ResourceId
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Kind, Origin, Problem, Reason, ResourceId
 
 NAMESPACE = "openperouter-system"
 NODE = ApiNode("node-a", "uid-of-node-a", {"kubernetes.io/hostname": "node-a"})
@@ -54,12 +54,13 @@ def state(*objects: ApiObject, generation: int = 5, problems: tuple[Problem, ...
 
 def refused(one: ApiObject, message: str = "vni 100 is taken", reason: Reason = Reason.VALIDATION_FAILED) -> Problem:
     """Return the problem of an object that is not taken in."""
-    return Problem(message, one.origin, "spec.vni", reason=reason, kind=one.kind, name=one.name)
+    return Problem(message, one.origin, "spec.vni", reason=reason, resource=one.id)
 
 
 def file_problem(kind: Kind | None, name: str, message: str, path: str = "/etc/x/openpe_a.yaml") -> Problem:
     """Return the problem of something in a file."""
-    return Problem(message, Origin(path, 3, 1), "asn", kind=kind, name=name)
+    resource = ResourceId(kind, NAMESPACE, name, name) if kind else None
+    return Problem(message, Origin(path, 3, 1), "asn", resource=resource)
 
 
 def failure(one: ApiObject, message: str = "the kernel refuses the bridge") -> ResourceFailure:

@@ -17,7 +17,7 @@ from config.crd.conditions import Condition
 from config.crd.node_status import NodeStatus
 from config.desired import ResourceFailure
 from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 
 from .examples import NAMESPACE, UNDERLAY, basis, cr, failure, file_problem, health, refused, snapshot, state
 
@@ -142,7 +142,7 @@ def test_a_dead_daemon_degrades() -> None:
 
 
 def test_a_warning_degrades_nothing() -> None:
-    warning = Problem("odd", RED.origin, severity=Severity.WARNING, kind=RED.kind, name="red")
+    warning = Problem("odd", RED.origin, severity=Severity.WARNING, resource=RED.id)
     assert words(said(basis(RED, desired=state(RED, problems=(warning,))))) == (
         "True",
         "False",
@@ -217,8 +217,8 @@ def test_a_vni_that_is_not_looked_at_yet_is_not_ok() -> None:
             st.builds(Origin, st.sampled_from(["", "/a/b.yaml"]), st.integers(0, 9), namespace=st.text(max_size=80)),
             st.text(max_size=300),
             reason=st.sampled_from(list(Reason)),
-            kind=st.sampled_from([None, *Kind]),
-            name=st.text(max_size=400),
+            resource=st.none()
+            | st.builds(ResourceId, st.sampled_from(Kind), st.text(max_size=80), st.text(max_size=400)),
         ),
         max_size=200,
     )

@@ -12,7 +12,7 @@ from actors.status_writer.object_status import PATIENCE, Judge, Verdict
 from config.api import ApiObject
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Kind, Origin, Problem, Severity
 from config.sources.mirror_objects import other_name
 
 from .examples import NAMESPACE, NODE, basis, cr, failure, file_problem, health, refused, snapshot, state
@@ -169,5 +169,5 @@ def test_a_files_mirror_is_judged_by_the_file(own_name: bool) -> None:
 
 
 def test_a_warning_is_no_failure() -> None:
-    warning = Problem("odd", RED.origin, severity="warning", reason=Reason.VALIDATION_FAILED, kind=RED.kind, name="red")  # type: ignore[arg-type]
+    warning = Problem("odd", RED.origin, severity=Severity.WARNING, resource=RED.id)
     assert judged(RED, basis(RED, desired=state(RED, problems=(warning,)))) == Verdict(1, good=True)

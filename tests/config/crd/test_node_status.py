@@ -33,9 +33,8 @@ from config.crd.node_status import (
     session_state,
     vni_state,
 )
-from config.desired import ResourceId
 from config.outcomes import SessionHealth, VniHealth
-from config.problems import Kind, Reason
+from config.problems import Kind, Reason, ResourceId
 
 CLUSTER_PAGE = Path(__file__).resolve().parents[3] / "docs/cluster.md"
 

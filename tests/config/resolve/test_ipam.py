@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.resolve.ipam import PoolExhaustedError, isis_net, router_id, session_addresses, srv6_locator, vtep
+from config.resolve.ipam import PoolExhaustedError, router_id, session_addresses, vtep
 
 
 @pytest.mark.parametrize(
@@ -68,21 +68,6 @@ def test_a_negative_index_never_counts_from_the_end() -> None:
     for formula in (vtep, lambda pool, index: router_id(pool, index - 1)):
         with pytest.raises(PoolExhaustedError):
             formula("10.0.0.0/24", -1)
-
-
-def test_locators_advance_by_48_bit_blocks() -> None:
-    assert str(srv6_locator("fd00:0:11::/48", 0)) == "fd00:0:11::/48"
-    assert str(srv6_locator("fd00:0:11::/48", 2)) == "fd00:0:13::/48"
-    assert str(srv6_locator("fd00:0:11::/40", 0)) == "fd00::/40"
-    with pytest.raises(PoolExhaustedError):
-        srv6_locator("ffff:ffff:ffff::/48", 1)
-
-
-def test_system_identifiers_count_with_carry() -> None:
-    assert isis_net("49.0001.0002.0003.0004.00", 0) == "49.0001.0002.0003.0004.00"
-    assert isis_net("49.0001.0002.0003.ffff.00", 1) == "49.0001.0002.0004.0000.00"
-    with pytest.raises(PoolExhaustedError):
-        isis_net("49.0001.ffff.ffff.ffff.00", 1)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(8, 28), st.integers(0, 12), st.integers(0, 12))

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from config.desired import ResourceId
 from config.models import L2Vni
-from config.outcomes import Resource
-from config.problems import Kind, Severity, errors
-from config.resolve.precedence import NOBODY, Precedence, Rank, Standing, digest
+from config.problems import Kind, ResourceId, Severity, errors
+from config.resolve.precedence import NOTHING_IN_FORCE, Precedence, Rank, Standing, digest
 from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
 
 from ..samples import (
     NODE,
@@ -22,6 +21,7 @@ from ..samples import (
     l2vni,
     l3vni,
     make,
+    named,
     neighbor,
     passthrough,
     session,
@@ -77,12 +77,12 @@ def test_what_is_in_force_stays_and_both_are_told(
     assert first.id in ids_in_force(alone)
     both = solve(*beside(first, newcomer), standing=alone.standing)
     assert ids_in_force(both) == ids_in_force(alone)
-    assert {(one.name, one.severity) for one in both.problems} == {
+    assert {(named(one), one.severity) for one in both.problems} == {
         (first.name, Severity.WARNING),
         (newcomer.name, Severity.ERROR),
     }
     for problem in both.problems:
-        other = newcomer if problem.name == first.name else first
+        other = newcomer if named(problem) == first.name else first
         assert f"{other.kind} {'ns/' if not other.origin.path else ''}{other.name}" in problem.message
 
 
@@ -96,19 +96,19 @@ def test_at_a_tie_a_file_comes_before_the_api(clash: tuple[Resource, Resource], 
 def test_of_two_in_force_the_one_that_was_edited_loses() -> None:
     first = solve(underlay(), l3vni("a", 1), l3vni("b", 2))
     edited = solve(underlay(), l3vni("a", 2), l3vni("b", 2), standing=first.standing)
-    assert {one.name for one in errors(edited.problems)} == {"a"}
+    assert {named(one) for one in errors(edited.problems)} == {"a"}
 
 
 def test_an_edited_resource_comes_before_a_new_one() -> None:
     first = solve(underlay(), l3vni("b", 1))
     both = solve(underlay(), l3vni("b", 2), l3vni("a", 2), standing=first.standing)
-    assert {one.name for one in errors(both.problems)} == {"a"}
+    assert {named(one) for one in errors(both.problems)} == {"a"}
 
 
 def test_a_resource_takes_its_place_along_when_it_moves_to_a_file() -> None:
     first = solve(underlay(), from_api(l3vni("b", 1, vrf="b")))
     moved = solve(underlay(), l3vni("z", 1, vrf="b"), l3vni("a", 1), standing=first.standing)
-    assert {one.name for one in errors(moved.problems)} == {"a"}
+    assert {named(one) for one in errors(moved.problems)} == {"a"}
 
 
 def test_an_entry_keeps_its_place_when_another_one_takes_its_name() -> None:
@@ -118,7 +118,7 @@ def test_an_entry_keeps_its_place_when_another_one_takes_its_name() -> None:
         underlay(), l3vni("static-node-x", 1, vrf="new"), l3vni("static-node-x-b", 1, vrf="old"),
         standing=first.standing,
     )  # fmt: skip
-    assert {one.name for one in errors(shifted.problems)} == {"static-node-x"}
+    assert {named(one) for one in errors(shifted.problems)} == {"static-node-x"}
 
 
 def test_a_copy_in_the_api_does_not_inherit_from_what_is_only_edited() -> None:
@@ -132,14 +132,14 @@ def test_a_segment_is_no_older_than_its_routing_domain() -> None:
     """The segment's number was there first, but what it belongs to is as new as the other claimant."""
     first = solve(underlay(), l3vni("red", 1), l2vni("seg", 7, "red"))
     edited = solve(underlay(), l3vni("red", 7), l2vni("seg", 7, "red"), standing=first.standing)
-    assert {one.name for one in errors(edited.problems)} == {"seg"}
+    assert {named(one) for one in errors(edited.problems)} == {"seg"}
 
 
 def test_without_an_underlay_everybody_keeps_the_place() -> None:
     first = solve(underlay(), l3vni("b", 1))
     gap = solve(l3vni("a", 1), l3vni("b", 1), standing=first.standing)
     again = solve(underlay(), l3vni("a", 1), l3vni("b", 1), standing=gap.standing)
-    assert {one.name for one in errors(again.problems)} == {"a"}
+    assert {named(one) for one in errors(again.problems)} == {"a"}
 
 
 def test_an_unusable_underlay_changes_nothing_about_who_was_first() -> None:
@@ -280,4 +280,4 @@ def test_a_refused_resource_stands_in_nobodys_way_whatever_was_in_force(
 
 
 def test_nobody_is_in_force_at_first() -> None:
-    assert Precedence([l3vni("a", 1)]).standing == NOBODY
+    assert Precedence([l3vni("a", 1)]).standing == NOTHING_IN_FORCE

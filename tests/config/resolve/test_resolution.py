@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.desired import DesiredRawFRR, HostMasterKind, Secret
-from config.outcomes import NodeIdentity, Resource
+from config.outcomes import NodeIdentity
 from config.problems import Kind, errors
 from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
 from config.sources.static_files import read_directory
 from config.store.last_good import LastGood
 
@@ -42,11 +43,11 @@ def test_upstreams_own_sample_resolves_for_the_first_node(tmp_path: Path) -> Non
     (tmp_path / "openpe_red.yaml").write_text(RED_FILE)
     read = read_directory(tmp_path, "node", LastGood())
     assert read.problems == ()
-    resolution = resolve(read.resources, NODE, generation=7, reload_id=3)
+    resolution = resolve(read.resources, NODE)
     assert resolution.problems == ()
     state = resolution.desired
     assert state is not None
-    assert (state.generation, state.reload_id, state.node_name, state.node_index) == (7, 3, "node", 0)
+    assert (state.node_name, state.node_index) == ("node", 0)
     fabric = state.underlay
     assert fabric is not None
     assert (fabric.asn, fabric.interfaces, fabric.router_id) == (64514, ("toswitch1",), IPv4Address("10.0.0.1"))
@@ -128,29 +129,6 @@ def test_raw_snippets_come_by_priority() -> None:
     assert [snippet.text for snippet in state.raw_frr] == ["early", "late", "also late"]
 
 
-def test_labels_select_api_resources() -> None:
-    selector = {"nodeSelector": {"matchLabels": {"zone": "a"}}}
-    resources = [underlay(), l3vni("red", 1, **selector)]
-    assert in_force(resolve(resources, NODE, labels={"zone": "a"})) == {"red"}
-    assert in_force(resolve(resources, NODE, labels={"zone": "b"})) == set()
-
-
-def test_resources_for_different_nodes_do_not_clash() -> None:
-    def only(zone: str) -> dict[str, Any]:
-        return {"nodeSelector": {"matchLabels": {"zone": zone}}}
-
-    resources = [
-        underlay("a", **only("a")),
-        underlay("b", **only("b")),
-        l3vni("x", 1, **only("a")),
-        l3vni("y", 1, **only("b")),
-    ]
-    for zone, vni in (("a", "x"), ("b", "y")):
-        resolution = resolve(resources, NODE, labels={"zone": zone})
-        assert resolution.problems == ()
-        assert in_force(resolution) == {vni}
-
-
 def test_evpn_is_advertised_for_a_tunnel_endpoint_or_an_evpn_neighbour() -> None:
     def advertises(**fields: Any) -> bool:
         state = solve(underlay(**fields)).desired
@@ -220,7 +198,7 @@ def test_an_invalid_resource_changes_nothing_for_others(resources: list[Resource
 def test_a_refused_resource_stands_in_nobodys_way(resources: list[Resource]) -> None:
     resolution = solve(underlay(), *resources)
     for problem in errors(resolution.problems):
-        rest = [one for one in resources if (one.kind, one.name) != (problem.kind, problem.name)]
+        rest = [one for one in resources if one.id != problem.resource]
         assert in_force(resolution) <= in_force(solve(underlay(), *rest))
         assert _overlays(solve(underlay(), *rest)) == _overlays(resolution)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from config.desired import Bfd, BGPFamily, FabricNeighbor, Family
-from config.outcomes import Resource
 from config.problems import Kind, Origin
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 
 from ..samples import l2vni, l3vni, neighbor, passthrough, solve, underlay, unusable
 

@@ -10,11 +10,10 @@ import pytest
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Family, Secret
 from config.models import L3Vni, Underlay
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Problem, Severity
 from config.resolve.precedence import digest
 from config.resolve.resolution import resolve
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 from config.sources.api_objects import read_objects
 
 from ..samples import NODE, l3vni, neighbor, underlay, underlay_spec
@@ -57,7 +56,7 @@ def test_one_that_breaks_a_rule_is_unusable_and_named() -> None:
     (broken, good), (problem,) = read(red(vni=0), api_object(Kind.L3VNI, "blue", {"vrf": "blue", "vni": 5}))
     assert broken.spec == Unusable()
     assert isinstance(good.spec, L3Vni)
-    assert str(problem) == f"{OWN}/red@77: error: L3VNI red: vni: must be at least 1"
+    assert str(problem) == f"{OWN}/red@77: error: L3VNI {OWN}/red: vni: must be at least 1"
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 7, {}])
@@ -111,7 +110,7 @@ def test_raw_configuration_counts_in_the_programs_own_namespace_only() -> None:
     )
     assert mine.spec.raw_config == "! hello"
     assert theirs.spec == Unusable()
-    assert problem.name == "b"
+    assert problem.name == "tenant/b"
     assert f"namespace {OWN} only" in problem.message
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from config.api import ApiNode, ApiObject
 from config.models import Underlay
 from config.models.overlays import MAX_RAW_CONFIG
-from config.outcomes import Resource
 from config.problems import Kind, Origin
+from config.resources import Resource
 from config.sources.mirror_objects import canonical, file_of, label_value, manifest, mirror_of, other_name, plain_name
 from config.sources.naming import resource_name
 from config.sources.router_file import parse_router_file

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.models import L3Vni
-from config.outcomes import Resource
 from config.problems import Kind, Origin, Severity
-from config.resolve.unusable import Unusable
+from config.resources import Resource, Unusable
 from config.sources.naming import (
     Entry,
     L3VniEntry,
@@ -26,7 +25,7 @@ from config.sources.naming import (
 
 
 def entry(name: str, kind: Kind = Kind.L3VNI, *, named: bool = False) -> Entry:
-    return Entry(Resource(kind, "ns", name, Origin("f", 3, 5), Unusable()), (), named)
+    return Entry(Resource(kind, "ns", name, Origin("f", 3, 5), Unusable(), f"label of {name}"), (), named)
 
 
 def names(*files: tuple[str, list[Entry]]) -> list[list[str]]:
@@ -107,7 +106,7 @@ def test_kinds_have_names_of_their_own() -> None:
 def test_a_name_that_the_user_gave_twice_has_a_warning() -> None:
     _, ((second),) = unique_names([("a", [entry("x", named=True)]), ("b", [entry("x", named=True)])])
     (warning,) = second.problems
-    assert (warning.severity, warning.name, warning.origin.line) == (Severity.WARNING, "x-b", 3)
+    assert (warning.severity, warning.name, warning.origin.line) == (Severity.WARNING, "label of x-b", 3)
 
 
 def test_a_spec_has_neither_the_entrys_name_nor_a_selector() -> None:

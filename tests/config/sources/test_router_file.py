@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config.desired import Family, Secret
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay
 from config.problems import Kind, Reason, Severity
-from config.resolve.unusable import Unusable
+from config.resources import Unusable
 from config.sources.router_file import FileContent, parse_router_file
 
 from ..samples import RED_FILE, UNDERLAY_FILE
@@ -73,10 +73,10 @@ def test_a_wrong_entry_refuses_only_itself_and_stays_visible() -> None:
     assert content.usable
     assert [type(resource.spec) for resource in content.resources] == [L3Vni, Unusable, Unusable]
     assert messages(content) == [
-        "3:22: error: L3VNI static-node-blue: l3vnis[1].vni: must be at least 1",
-        "3:25: error: L3VNI static-node-blue: l3vnis[1].colour: unknown key; known keys: exportRTs, hostSession, "
+        "3:22: error: L3VNI blue: l3vnis[1].vni: must be at least 1",
+        "3:25: error: L3VNI blue: l3vnis[1].colour: unknown key; known keys: exportRTs, hostSession, "
         "importRTs, name, nodeSelector, underlayAddressFamily, vni, vrf, vxlanPort",
-        "4:5: error: L3VNI static-node-l3vni-2: l3vnis[2]: must be a mapping (key: value)",
+        "4:5: error: L3VNI l3vni-2: l3vnis[2]: must be a mapping (key: value)",
     ]
 
 
@@ -84,8 +84,7 @@ def test_a_wrong_underlay_says_what_stays() -> None:
     content = parse(UNDERLAY_FILE.replace("64514", "0"))
     assert isinstance(content.resources[0].spec, Unusable)
     assert messages(content) == [
-        "2:10: error: Underlay static-node-underlay-0: underlays[0].asn: must be at least 1"
-        " (everything stays as it was)"
+        "2:10: error: Underlay underlay-0: underlays[0].asn: must be at least 1 (the running configuration is kept)"
     ]
 
 
@@ -164,10 +163,7 @@ def test_a_password_file_beside_the_configuration_is_read(tmp_path: Path) -> Non
 def test_an_underlay_without_its_password_is_unusable(tmp_path: Path, text: str | None) -> None:
     content = with_secret(tmp_path, text)
     assert isinstance(content.resources[0].spec, Unusable)
-    assert (
-        "10:25: error: Underlay static-node-underlay-0: underlays[0].neighbors[0].passwordSecret:"
-        in messages(content)[0]
-    )
+    assert "10:25: error: Underlay underlay-0: underlays[0].neighbors[0].passwordSecret:" in messages(content)[0]
     assert "s3" not in repr(content).replace(str(tmp_path), "")
 
 
@@ -200,5 +196,5 @@ def test_no_content_crashes_the_parser_and_every_problem_has_a_position(sections
     content = parse("\n".join(f"{key}: {value}" for key, value in sections.items()))
     assert all(problem.origin.line > 0 and problem.origin.column > 0 for problem in content.all_problems)
     refused = [resource for resource in content.resources if isinstance(resource.spec, Unusable)]
-    told = {problem.name for problem in content.all_problems if problem.severity is Severity.ERROR}
-    assert all(resource.name in told for resource in refused)
+    told = {problem.resource for problem in content.all_problems if problem.severity is Severity.ERROR}
+    assert all(resource.id in told for resource in refused)

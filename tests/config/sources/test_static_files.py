@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from config.desired import Secret
-from config.outcomes import NodeIdentity, Resource
+from config.outcomes import NodeIdentity
 from config.problems import Kind
 from config.resolve.resolution import resolve
-from config.resolve.unusable import UnknownContent, Unusable
+from config.resources import Resource, UnknownContent, Unusable
 from config.sources import static_files
 from config.sources.static_files import StaticRead, read_directory
 from config.store.last_good import LastGood, from_json, to_json

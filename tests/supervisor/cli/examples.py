@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from config.api import ApiObject, ApiSnapshot
-from config.desired import ResourceFailure, ResourceId
+from config.desired import ResourceFailure
 from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
-from config.problems import Kind, Origin, Problem, Reason, Severity
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.resolve.precedence import Held
 from config.status import ActorStatus, ApiStatus, Generations, Status, UnderlayStatus
 from config.store.api_snapshot_file import SavedSnapshot, to_json
 
 SECRETS = ("hunter2hunter2", "topsecretword", "commentsecret")
 
-RED = ResourceId(Kind.L3VNI, "ns", "red")
+RED = ResourceId(Kind.L3VNI, "ns", "red", label="red")
 BLUE = ResourceId(Kind.L2VNI, "ns", "blue")
 RED_ORIGIN = Origin("openpe_vnis.yaml", 2, 5)
 
@@ -82,8 +82,7 @@ DEGRADED = Status(
             "100 is taken",
             Origin("openpe_vnis.yaml", 12, 9),
             "l3vnis[1].vni",
-            kind=Kind.L3VNI,
-            name="green",
+            resource=ResourceId(Kind.L3VNI, "ns", "green", label="green"),
             in_force="it is left out",
         ),
         Problem("spelled vrf", Origin("openpe_vnis.yaml", 3, 3), "VRF", Severity.WARNING),

@@ -164,7 +164,7 @@ def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pyte
     with daemon(place.root / "run"):
         assert place.run("--detach", place.green) == 0
     shown = capsys.readouterr().out
-    assert "tenant/blue@7: warning: L3VNI blue: vni: duplicate vni 300" in shown
+    assert "tenant/blue@7: warning: L3VNI tenant/blue: vni: duplicate vni 300" in shown
     assert "bad" not in shown
 
 

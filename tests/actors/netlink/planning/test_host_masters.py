@@ -9,7 +9,8 @@ import pytest
 from actors.netlink.converge import converge
 from actors.netlink.planning.observed import Link, LinkKind, Namespace
 from actors.netlink.planning.plan_links import LONGEST_ALIAS
-from config.desired import DesiredL2VNI, DesiredState, HostMasterKind, ResourceId
+from config.desired import DesiredL2VNI, DesiredState, HostMasterKind
+from config.problems import ResourceId
 from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state
 from tests.fakes.kernel import FakeKernel
 
@@ -101,7 +102,7 @@ def test_a_veth_that_changes_hands_does_not_stay_where_the_other_network_put_it(
 
 def test_a_renamed_segment_still_knows_what_it_has_attached(kernel: FakeKernel) -> None:
     settle(segment(EXTERNAL), kernel)
-    other = replace(EXTERNAL.resource, name="azure")
+    other = replace(EXTERNAL.resource, name="azure", label="azure")
     settle(segment(replace(NONE, resource=other)), kernel)
     assert master_of(kernel) == ""
     assert kernel.links[Namespace.HOST, END].alias == "openperouter: L2VNI azure"
@@ -115,7 +116,7 @@ def test_an_alias_of_a_users_stays(kernel: FakeKernel) -> None:
 
 
 def test_the_longest_name_leaves_room_for_where_a_veth_is_attached(kernel: FakeKernel) -> None:
-    long = ResourceId(EXTERNAL.resource.kind, EXTERNAL.resource.namespace, "n" * 253)
+    long = ResourceId(EXTERNAL.resource.kind, EXTERNAL.resource.namespace, "n" * 253, "n" * 253)
     settle(segment(replace(EXTERNAL, resource=long)), kernel)
     assert {len(link.alias) <= LONGEST_ALIAS for link in kernel.links.values()} == {True}
     settle(segment(replace(NONE, resource=long)), kernel)

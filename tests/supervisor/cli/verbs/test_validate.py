@@ -125,4 +125,4 @@ def test_what_is_wrong_with_objects_is_not_the_files_fault(settings: Path, capsy
     assert validate(settings) == 0
     shown = capsys.readouterr().out
     assert "blue" not in shown
-    assert "L3VNI tenant/green clashes with it and is refused" in shown
+    assert "L3VNI tenant/green conflicts with this one and is ignored" in shown

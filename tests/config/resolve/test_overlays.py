@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from config.outcomes import Resource
 from config.problems import Kind, Reason
+from config.resources import Resource
 
 from ..samples import in_force, interface, l2vni, l3vni, session, solve, told, underlay, unusable
 
@@ -32,13 +32,13 @@ def test_an_l3vni_keeps_a_vni_before_any_l2vni() -> None:
     assert in_force(resolution) == {"z", "b"}
     assert told(resolution, "a") == "duplicate vni 1: L3VNI z"
     assert told(resolution, "c") == "duplicate vni 2: L2VNI b"
-    assert told(resolution, "b") == "L2VNI c clashes with it and is refused: duplicate vni 2: L2VNI b"
+    assert told(resolution, "b") == "L2VNI c conflicts with this one and is ignored: duplicate vni 2: L2VNI b"
 
 
 def test_one_vrf_belongs_to_one_l3vni() -> None:
     resolution = solve(underlay(), l3vni("a", 1, vrf="red"), l3vni("b", 2, vrf="red"))
     assert in_force(resolution) == {"a"}
-    assert told(resolution, "b") == "VRF red is that of L3VNI a already"
+    assert told(resolution, "b") == "VRF red already belongs to L3VNI a"
 
 
 def test_one_that_fails_stands_in_nobodys_way() -> None:
@@ -103,7 +103,7 @@ def test_a_segment_whose_subnet_overlaps_another_ones_is_refused_alone(
     )  # fmt: skip
     assert in_force(resolution) == {"red", "a", "blue", "c", "d"}
     assert "subnets overlap in VRF red" in told(resolution, "b")
-    assert "L2VNI b clashes with it" in told(resolution, "a")
+    assert "L2VNI b conflicts with this one" in told(resolution, "a")
     assert {problem.reason for problem in resolution.problems} == {Reason.VALIDATION_FAILED}
 
 
@@ -126,7 +126,7 @@ def test_a_users_bridge_and_a_managed_one_must_not_have_one_name() -> None:
     assert "is made by the router for L2VNI a" in told(resolution, "b")
     resolution = solve(underlay(), bridged("b", 5), bridged("a", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
-    assert "is a user's bridge for L2VNI a" in told(resolution, "b")
+    assert "L2VNI a uses bridge br-hs-5 as an external one" in told(resolution, "b")
 
 
 def test_a_bridge_must_not_be_the_nic_that_leaves_the_host() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from config.outcomes import NodeIdentity
 from config.problems import Kind
-from config.validation.host_sessions import Pools
+from config.resolve.overlays import Pools
 
 from ..samples import in_force, l3vni, passthrough, raw, session, solve, told, underlay
 

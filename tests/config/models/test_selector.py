@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.models import LabelSelector
-from config.resolve.selection import selects
+from config.models.selector import selects
 
 LABELS = {"zone": "a", "gpu": ""}
 

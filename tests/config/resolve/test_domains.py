@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.outcomes import Resource
 from config.problems import Kind, Reason, Severity
 from config.resolve.resolution import Resolution
+from config.resources import Resource
 
 from ..samples import from_api, in_force, l2vni, l3vni, solve, told, underlay, unusable
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from config.desired import Family
-from config.outcomes import NodeIdentity, Resource
+from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
-from config.resolve.unusable import UnknownContent
+from config.resources import Resource, UnknownContent
 
 from ..samples import from_api, ids_in_force, in_force, l3vni, raw, solve, told, underlay, unusable
 
@@ -19,7 +19,7 @@ def test_of_two_underlays_the_first_by_name_is_used_and_both_are_told() -> None:
     assert resolution.desired.underlay.resource.name == "a"
     refused = "can't have more than one underlay per node: it has Underlay a"
     assert told(resolution, "b") == refused
-    assert told(resolution, "a") == f"Underlay b clashes with it and is refused: {refused}"
+    assert told(resolution, "a") == f"Underlay b conflicts with this one and is ignored: {refused}"
     assert [problem.severity for problem in resolution.problems if problem.name == "a"] == [Severity.WARNING]
 
 

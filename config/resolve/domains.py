@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from config.desired import ResourceId
-from config.outcomes import Resource
-from config.problems import Kind, Reason
-from config.resolve.precedence import Standing, is_from_file, named
+from config.problems import Kind, Reason, ResourceId
+from config.resources import Resource
 from config.sources.naming import resource_name
 
 from .findings import Findings, RefusedError
+from .precedence import Standing
 
-_FIELD = "routingDomain.l3vni.name"
+#: Where a segment names its routing domain.
+DOMAIN_FIELD = "routingDomain.l3vni.name"
 
 
 class Domains:
@@ -26,7 +26,7 @@ class Domains:
 
     def __init__(self, l3vnis: Iterable[Resource], node_name: str, standing: Standing) -> None:
         self._l3vnis = {resource.id: resource for resource in l3vnis}
-        self._of_files = {one.name: one for one in self._l3vnis.values() if is_from_file(one)}
+        self._of_files = {one.name: one for one in self._l3vnis.values() if one.is_from_file}
         self._node_name = node_name
         self._standing = standing
 
@@ -37,16 +37,16 @@ class Domains:
             return None
         name: str = written.l3vni.name
         found = next(self._by_order(segment, name), None)
-        if found is None and is_from_file(segment):
+        if found is None and segment.is_from_file:
             found = self._in_other_namespaces(segment, name, findings)
         if found is None:
-            raise RefusedError(f'referenced L3VNI "{name}" not found', _FIELD, Reason.DEPENDENCY_FAILED)
+            raise RefusedError(f'referenced L3VNI "{name}" not found', DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
         return found
 
     def _by_order(self, segment: Resource, name: str) -> Iterator[Resource]:
         own = self._l3vnis.get(ResourceId(Kind.L3VNI, segment.namespace, name))
         of_files = [self._of_files.get(word) for word in (resource_name(self._node_name, name), name)]
-        ordered = (*of_files, own) if is_from_file(segment) else (own, *of_files)
+        ordered = (*of_files, own) if segment.is_from_file else (own, *of_files)
         return (one for one in ordered if one is not None)
 
     def _in_other_namespaces(self, segment: Resource, name: str, findings: Findings) -> Resource | None:
@@ -56,8 +56,8 @@ class Domains:
             return next(iter(found), None)
         held = self._standing.get(segment.id)
         kept = next((one for one in found if held is not None and one.id == held.domain), None)
-        several = f'"{name}" may mean {", ".join(named(one) for one in found)}'
+        several = f'"{name}" may mean {", ".join(str(one.id) for one in found)}'
         if kept is None:
-            raise RefusedError(f"{several}; use a name that only one has", _FIELD, Reason.DEPENDENCY_FAILED)
-        findings.warn(segment, f"{several}; it stays with {named(kept)}, which was there first", _FIELD)
+            raise RefusedError(f"{several}; use a name that only one has", DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
+        findings.warn(segment, f"{several}; it stays with {kept.id}, which was there first", DOMAIN_FIELD)
         return kept

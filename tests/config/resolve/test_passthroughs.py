@@ -12,7 +12,7 @@ def test_of_two_passthroughs_the_first_by_name_is_used_and_both_are_told() -> No
     assert in_force(resolution) == {"red", "a"}
     refused = "can't have more than one passthrough per node: it has L3Passthrough a"
     assert told(resolution, "b") == refused
-    assert told(resolution, "a") == f"L3Passthrough b clashes with it and is refused: {refused}"
+    assert told(resolution, "a") == f"L3Passthrough b conflicts with this one and is ignored: {refused}"
 
 
 def test_a_passthrough_that_cannot_be_used_stands_in_nobodys_way() -> None:

@@ -1,0 +1,310 @@
+"""The overlays of one node: each is accepted when it fits those accepted before it.
+
+Resources come in order of precedence (:mod:`.precedence`). One that is accepted occupies its VNI, VRF, address ranges
+and bridge; one that is refused occupies nothing, so it never blocks another. What is in force loses to nothing new.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_interface, ip_network
+
+from config.desired import (
+    DesiredL2VNI,
+    DesiredL3VNI,
+    DesiredPassthrough,
+    DesiredSession,
+    DesiredUnderlay,
+    Family,
+    HostMasterKind,
+    IPAddress,
+    SessionAddresses,
+    network_of,
+)
+from config.models import HostSession, L2Vni, L3Passthrough, L3Vni
+from config.models.overlays import LinuxBridge
+from config.models.sessions import is_external
+from config.outcomes import NodeIdentity
+from config.problems import Kind, Reason, ResourceId
+from config.resources import Resource
+
+from .domains import DOMAIN_FIELD, Domains
+from .findings import Findings, RefusedError
+from .ipam import PoolExhaustedError, session_addresses
+from .precedence import Held, Precedence
+
+_KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
+_POOL_FIELDS = {4: "hostSession.localCIDR.ipv4", 6: "hostSession.localCIDR.ipv6"}
+_FAMILIES = {"IPv4": Family.IPV4, "IPv6": Family.IPV6}
+
+
+@dataclass(slots=True)
+class Pools:
+    """Disjoint address ranges with their owners, kept separately for each IP version."""
+
+    _starts: dict[int, list[int]] = field(default_factory=lambda: {4: [], 6: []})
+    _ranges: dict[int, list[tuple[int, int, Resource]]] = field(default_factory=lambda: {4: [], 6: []})
+
+    def overlapping(self, pool: str) -> Resource | None:
+        """Return the owner of a pool that overlaps this one, or None."""
+        network = ip_network(pool, strict=False)
+        first, last = int(network.network_address), int(network.broadcast_address)
+        # Ranges are disjoint, so only the one that begins last before this one's end can reach into it.
+        position = bisect_right(self._starts[network.version], last) - 1
+        if position < 0:
+            return None
+        _, end, owner = self._ranges[network.version][position]
+        return owner if end >= first else None
+
+    def add(self, pool: str, owner: Resource) -> None:
+        """Add a pool that overlaps none."""
+        network = ip_network(pool, strict=False)
+        first, last = int(network.network_address), int(network.broadcast_address)
+        position = bisect_right(self._starts[network.version], first)
+        self._starts[network.version].insert(position, first)
+        self._ranges[network.version].insert(position, (first, last, owner))
+
+
+@dataclass(slots=True)
+class Overlays:
+    """The overlays accepted so far, and every number, name and address range that they occupy.
+
+    All host sessions share the host's namespace, so their pools must not overlap; ``_subnets`` are those of each VRF.
+    """
+
+    underlay: DesiredUnderlay
+    index: int
+    l3vnis: dict[ResourceId, DesiredL3VNI] = field(default_factory=dict)
+    l2vnis: dict[ResourceId, DesiredL2VNI] = field(default_factory=dict)
+    passthrough: DesiredPassthrough | None = None
+    standing: dict[ResourceId, Held] = field(default_factory=dict)
+    _vnis: dict[int, Resource] = field(default_factory=dict)
+    _vrfs: dict[str, Resource] = field(default_factory=dict)
+    _sessions: Pools = field(default_factory=Pools)
+    _subnets: defaultdict[str, Pools] = field(default_factory=lambda: defaultdict(Pools))
+    _external_bridges: dict[str, Resource] = field(default_factory=dict)
+    _managed_bridges: dict[str, Resource] = field(default_factory=dict)
+    _passthrough_owner: Resource | None = None
+
+    def accept(self, resource: Resource, domain: Resource | None) -> None:
+        """Accept a resource, given an L2VNI's routing domain. Raises :class:`RefusedError`."""
+        match resource.kind:
+            case Kind.L3VNI:
+                self.l3vnis[resource.id] = self._l3vni(resource, resource.spec)
+            case Kind.L2VNI:
+                routed_by = self.l3vnis.get(domain.id) if domain else None
+                if domain is not None and routed_by is None:
+                    name = resource.spec.routing_domain.l3vni.name
+                    raise RefusedError(f'referenced L3VNI "{name}" not found', DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
+                self.l2vnis[resource.id] = self._l2vni(resource, resource.spec, routed_by.vrf if routed_by else None)
+            case _:
+                self.passthrough = self._accept_passthrough(resource, resource.spec)
+
+    def listed_l3vnis(self) -> tuple[DesiredL3VNI, ...]:
+        """Return the L3VNIs by namespace and name, each with the subnets of its L2VNIs."""
+        gateways: defaultdict[str | None, set[str]] = defaultdict(set)
+        for segment in self.l2vnis.values():
+            gateways[segment.vrf].update(map(network_of, segment.gateways))
+        found = (replace(one, gateway_networks=tuple(sorted(gateways[one.vrf]))) for one in self.l3vnis.values())
+        return tuple(sorted(found, key=_place))
+
+    def listed_l2vnis(self) -> tuple[DesiredL2VNI, ...]:
+        """Return the L2VNIs by namespace and name."""
+        return tuple(sorted(self.l2vnis.values(), key=_place))
+
+    def _l3vni(self, resource: Resource, spec: L3Vni) -> DesiredL3VNI:
+        vtep = self._tunnel_address(spec.underlay_address_family)
+        if spec.vrf in self.underlay.interfaces:
+            raise RefusedError(f"VRF {spec.vrf} has the name of an underlay interface", "vrf")
+        # Without a session the VRF's BGP instance has the underlay's AS; with one it has the session's.
+        asn = spec.host_session.asn if spec.host_session else self.underlay.asn
+        session = self._session(spec.host_session, asn) if spec.host_session else None
+        self._check_vni(spec.vni)
+        owner = self._vrfs.get(spec.vrf)
+        if owner is not None:
+            raise RefusedError(f"VRF {spec.vrf} already belongs to {owner.id}", "vrf", winner=owner)
+        if spec.host_session is not None:
+            self._claim_pools(spec.host_session, resource)
+            for pool in spec.host_session.local_cidr.pools:
+                self._subnets[spec.vrf].add(pool, resource)
+        self._vnis[spec.vni] = self._vrfs[spec.vrf] = resource
+        return DesiredL3VNI(
+            resource=resource.id,
+            origin=resource.origin,
+            vrf=spec.vrf,
+            vni=spec.vni,
+            vxlan_port=spec.vxlan_port,
+            vtep=vtep,
+            asn=asn,
+            session=session,
+            export_rts=spec.export_rts,
+            import_rts=spec.import_rts,
+        )
+
+    def _l2vni(self, resource: Resource, spec: L2Vni, vrf: str | None) -> DesiredL2VNI:
+        vtep = self._tunnel_address(spec.underlay_address_family)
+        self._check_vni(spec.vni)
+        bridge = spec.host_master.linux_bridge if spec.host_master else None
+        self._check_bridge(bridge, spec.vni)
+        if vrf is not None:
+            self._claim_subnets(resource, spec.gateway_ips, vrf)
+        master, name = self._claim_bridge(resource, bridge, spec.vni)
+        self._vnis[spec.vni] = resource
+        return DesiredL2VNI(
+            resource=resource.id,
+            origin=resource.origin,
+            vni=spec.vni,
+            vxlan_port=spec.vxlan_port,
+            vtep=vtep,
+            vrf=vrf,
+            gateways=tuple(sorted(map(ip_interface, spec.gateway_ips), key=lambda one: one.version)),
+            host_master=master,
+            bridge=name,
+        )
+
+    def _accept_passthrough(self, resource: Resource, spec: L3Passthrough) -> DesiredPassthrough:
+        """It runs in the underlay's BGP instance, whatever AS is written."""
+        session = self._session(spec.host_session, self.underlay.asn)
+        owner = self._passthrough_owner
+        if owner is not None:
+            message = f"can't have more than one passthrough per node: it has {owner.id}"
+            raise RefusedError(message, winner=owner)
+        self._claim_pools(spec.host_session, resource)
+        self._passthrough_owner = resource
+        return DesiredPassthrough(resource.id, resource.origin, session)
+
+    def _tunnel_address(self, wanted: str | None) -> IPAddress:
+        """Return the local address of a VNI's tunnel: of the wanted family, else IPv4 before IPv6."""
+        if not self.underlay.vteps:
+            raise RefusedError("the underlay has no tunnelEndpoint, which every VNI needs")
+        vtep = self.underlay.vteps[0] if wanted is None else self.underlay.vtep(_FAMILIES[wanted])
+        if vtep is None:
+            raise RefusedError(f"the underlay's tunnelEndpoint has no {wanted} network", "underlayAddressFamily")
+        return vtep.ip
+
+    def _session(self, written: HostSession, asn: int) -> DesiredSession:
+        """Return a session with the host on this node, in a BGP instance whose AS is ``asn``."""
+        addresses: list[SessionAddresses] = []
+        for pool in written.local_cidr.pools:
+            try:
+                addresses.append(session_addresses(pool, self.index))
+            except PoolExhaustedError as error:
+                raise RefusedError(f"no addresses for node index {self.index}: {error}", _pool_field(pool)) from None
+        return DesiredSession(asn, written.remote_as, is_external(written.remote_as, asn), tuple(addresses))
+
+    def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
+        for pool in session.local_cidr.pools:
+            owner = self._sessions.overlapping(pool)
+            if owner is not None:
+                raise RefusedError(f"{pool} overlaps a host session of {owner.id}", _pool_field(pool), winner=owner)
+        for pool in session.local_cidr.pools:
+            self._sessions.add(pool, claimant)
+
+    def _check_vni(self, vni: int) -> None:
+        owner = self._vnis.get(vni)
+        if owner is not None:
+            raise RefusedError(f"duplicate vni {vni}: {owner.id}", "vni", winner=owner)
+
+    def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
+        """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""
+        for gateway in gateways:
+            owner = self._subnets[vrf].overlapping(gateway)
+            if owner is not None:
+                subnet = ip_network(gateway, strict=False)
+                message = f"subnets overlap in VRF {vrf}: {subnet} with a subnet of {owner.id}"
+                raise RefusedError(message, "gatewayIPs", winner=owner)
+        for gateway in gateways:
+            self._subnets[vrf].add(gateway, claimant)
+
+    def _check_bridge(self, bridge: LinuxBridge | None, vni: int) -> None:
+        """Several segments may share a bridge of the user's, but nothing may share a bridge that the router makes."""
+        if bridge is None:
+            return
+        if bridge.name is None:
+            owner = self._external_bridges.get(managed_bridge(vni))
+            if owner is not None:
+                message = f"{owner.id} uses bridge {managed_bridge(vni)} as an external one"
+                raise RefusedError(message, "hostMaster", winner=owner)
+            return
+        owner = self._managed_bridges.get(bridge.name)
+        name_field = "hostMaster.linuxBridge.name"
+        if owner is not None:
+            message = f"bridge {bridge.name} is made by the router for {owner.id}"
+            raise RefusedError(message, name_field, winner=owner)
+        if bridge.name in self.underlay.interfaces:
+            raise RefusedError(f"bridge {bridge.name} has the name of an underlay interface", name_field)
+
+    def _claim_bridge(
+        self, claimant: Resource, bridge: LinuxBridge | None, vni: int
+    ) -> tuple[HostMasterKind, str | None]:
+        if bridge is None:
+            return HostMasterKind.NONE, None
+        if bridge.name is None:
+            self._managed_bridges[managed_bridge(vni)] = claimant
+            return HostMasterKind.MANAGED_BRIDGE, managed_bridge(vni)
+        self._external_bridges.setdefault(bridge.name, claimant)
+        return HostMasterKind.EXTERNAL_BRIDGE, bridge.name
+
+
+def accept_overlays(
+    resources: Sequence[Resource],
+    node: NodeIdentity,
+    underlay: DesiredUnderlay,
+    precedence: Precedence,
+    findings: Findings,
+) -> Overlays:
+    """Return what is in force of all the node's resources; ``findings`` say why others are not."""
+    overlays = Overlays(underlay, node.index)
+    domains = _domains(resources, node.name, precedence, findings)
+    ordered = sorted(_candidates(resources, domains), key=lambda one: precedence.key(one, domains.get(one.id)))
+    for resource in ordered:
+        domain = domains.get(resource.id)
+        try:
+            overlays.accept(resource, domain)
+        except RefusedError as refusal:
+            findings.refuse(resource, refusal)
+            continue
+        overlays.standing[resource.id] = precedence.hold(resource.id, domain.id if domain else None)
+        if resource.kind is Kind.L3PASSTHROUGH and resource.spec.host_session.asn != underlay.asn:
+            message = f"has no effect: the session runs in the underlay's BGP instance, whose AS is {underlay.asn}"
+            findings.warn(resource, message, "hostSession.asn")
+    return overlays
+
+
+def _domains(
+    resources: Iterable[Resource], node_name: str, precedence: Precedence, findings: Findings
+) -> dict[ResourceId, Resource | None]:
+    """Return the routing domain of each L2VNI; those whose domain does not exist are refused, and left out."""
+    known = Domains((one for one in resources if one.kind is Kind.L3VNI), node_name, precedence.standing)
+    found: dict[ResourceId, Resource | None] = {}
+    for resource in resources:
+        if resource.kind is not Kind.L2VNI or not resource.is_usable:
+            continue
+        try:
+            found[resource.id] = known.find(resource, findings)
+        except RefusedError as refusal:
+            findings.refuse(resource, refusal)
+    return found
+
+
+def _candidates(resources: Iterable[Resource], domains: Mapping[ResourceId, object]) -> Iterator[Resource]:
+    for resource in resources:
+        refused = resource.kind is Kind.L2VNI and resource.id not in domains
+        if resource.kind in _KINDS and resource.is_usable and not refused:
+            yield resource
+
+
+def managed_bridge(vni: int) -> str:
+    """Return the name of the host bridge that the router makes for a VNI."""
+    return f"br-hs-{vni}"
+
+
+def _pool_field(pool: str) -> str:
+    return _POOL_FIELDS[ip_network(pool, strict=False).version]
+
+
+def _place(part: DesiredL3VNI | DesiredL2VNI) -> tuple[str, str]:
+    return part.resource.namespace, part.resource.name

@@ -1,0 +1,119 @@
+"""The underlay of this node: which of several it is, and what its pools give this node.
+
+No underlay is a legal state. An underlay that cannot be used is not: :class:`UnderlayUnusableError` then means that the
+running configuration must be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+from config.desired import BGPFamily, DesiredUnderlay, GracefulRestart, IPInterface
+from config.models import Underlay
+from config.models.types import parse_cidr
+from config.outcomes import NodeIdentity
+from config.problems import Kind, Problem, Reason
+from config.resources import Resource, UnknownContent
+
+from .findings import Findings, RefusedError
+from .ipam import PoolExhaustedError, router_id, vtep
+from .precedence import Precedence
+from .sessions import Configured, fabric_neighbor
+
+
+class UnderlayUnusableError(Exception):
+    """The node's underlay cannot be determined or is invalid, which is not the same as none."""
+
+
+def underlay_doubts(resources: Sequence[Resource], node: NodeIdentity) -> tuple[Problem, ...] | None:
+    """Return None when the resources have a usable underlay or rightly none; else why not.
+
+    The problems of an underlay that is invalid by itself are reported where it was read, and not again here.
+    """
+    findings = Findings()
+    try:
+        resolve_underlay(resources, node, Precedence(resources), findings)
+    except UnderlayUnusableError:
+        return findings.sorted()
+    return None
+
+
+def resolve_underlay(
+    resources: Sequence[Resource], node: NodeIdentity, precedence: Precedence, findings: Findings
+) -> DesiredUnderlay | None:
+    """Return the node's underlay, or None when there is none. Raises :class:`UnderlayUnusableError`."""
+    chosen = _choose([one for one in resources if one.kind is Kind.UNDERLAY], precedence, findings)
+    if chosen is None:
+        return None
+    if not chosen.is_usable:
+        raise UnderlayUnusableError
+    try:
+        return _resolved(chosen, node.index, Configured.by(resources))
+    except RefusedError as refusal:
+        findings.refuse(chosen, refusal)
+        raise UnderlayUnusableError from None
+
+
+def _choose(underlays: Sequence[Resource], precedence: Precedence, findings: Findings) -> Resource | None:
+    """Return the first by precedence, usable or not: one that is in force and becomes invalid is not replaced.
+
+    Where precedence does not decide, an invalid one comes first, which means that nothing changes.
+    """
+    known = [one for one in underlays if not isinstance(one.spec, UnknownContent)]
+    unknown = [one for one in underlays if isinstance(one.spec, UnknownContent)]
+    if unknown and (not known or precedence.lacks(Kind.UNDERLAY, known)):
+        for one in unknown:
+            refusal = RefusedError("this file may contain the underlay", reason=Reason.UNDERLAY_FAILED)
+            findings.refuse(one, refusal)
+        raise UnderlayUnusableError
+    if not known:
+        return None
+    chosen, *others = sorted(known, key=lambda one: _key(one, precedence))
+    for other in others:
+        if other.is_usable:
+            message = f"can't have more than one underlay per node: it has {chosen.id}"
+            findings.refuse(other, RefusedError(message, winner=chosen))
+    return chosen
+
+
+def _key(resource: Resource, precedence: Precedence) -> tuple[object, ...]:
+    rank, source, *names = precedence.key(resource)
+    return rank, source, resource.is_usable, *names
+
+
+def _resolved(resource: Resource, index: int, configured: Configured) -> DesiredUnderlay:
+    """Return a valid underlay as it is on this node. Raises :class:`RefusedError` where a pool has no room for it."""
+    spec: Underlay = resource.spec
+    own_router_id, vteps = _router_id(spec, index), _vteps(spec, index)
+    neighbors = tuple(fabric_neighbor(neighbor, spec, configured) for neighbor in spec.neighbors)
+    restart = spec.graceful_restart
+    return DesiredUnderlay(
+        resource=resource.id,
+        origin=resource.origin,
+        asn=spec.asn,
+        router_id=own_router_id,
+        interfaces=tuple(interface.name for interface in spec.interfaces),
+        neighbors=neighbors,
+        vteps=vteps,
+        graceful_restart=(
+            GracefulRestart(restart.restart_time_seconds, restart.stale_path_time_seconds) if restart else None
+        ),
+        advertise_evpn=bool(vteps) or any(BGPFamily.EVPN in neighbor.families for neighbor in neighbors),
+    )
+
+
+def _router_id(spec: Underlay, index: int) -> IPv4Address:
+    try:
+        return router_id(spec.router_id_cidr, index)
+    except PoolExhaustedError as error:
+        raise RefusedError(f"no router ID for node index {index}: {error}", "routerIDCIDR") from None
+
+
+def _vteps(spec: Underlay, index: int) -> tuple[IPInterface, ...]:
+    """Return the node's tunnel endpoints, IPv4 first."""
+    pools = spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else ()
+    try:
+        return tuple(vtep(pool, index) for pool in sorted(pools, key=lambda pool: parse_cidr(pool).version))
+    except PoolExhaustedError as error:
+        raise RefusedError(f"no tunnel endpoint for node index {index}: {error}", "tunnelEndpoint.cidrs") from None
