@@ -1,4 +1,4 @@
-"""The configuration reference says what the models accept."""
+"""The configuration reference lists what the models accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_configuration_reference_is_current() -> None:
-    """Mend with ``python3 packaging/docs/configuration_reference.py --write``."""
+    """Fix with ``python3 packaging/docs/configuration_reference.py --write``."""
     command = [sys.executable, str(ROOT / "packaging/docs/configuration_reference.py")]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     assert (ROOT / "docs/configuration.md").read_text() == printed
