@@ -96,7 +96,7 @@ class Trial:
     boot_id: str
     deadline: float
     ends_at: float
-    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    id: FileName = field(default_factory=lambda: secrets.token_hex(4))
     accepted: bool = False
     version: Literal[1] = 1
 

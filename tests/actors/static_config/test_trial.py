@@ -168,11 +168,12 @@ def test_another_trial_is_neither_confirmed_nor_ended_by_mistake(journal: Journa
         '{"version": 2}',
         '{"version": 1, "texts": 3}',
         to_json(trial_at(Moment("b", 1.0), {"/c/x": ""})).replace('"x"', '"../x"'),
+        to_json(replace(trial_at(Moment("b", 1.0), {"/c/x": ""}), id="../x")),
         to_json(trial_at(Moment("b", 1.0), {"/c/x": "half"})).replace("half", "\\ud800"),
         to_json(trial_at(Moment("b", 1.0), {})),
     ],
     # Not their texts: a trial's id is random, and parallel test runners compare names.
-    ids=["half", "list", "newer", "untyped", "escaping", "half a character", "without files"],
+    ids=["half", "list", "newer", "untyped", "escaping", "escaping id", "half a character", "without files"],
 )
 def test_a_damaged_trial_is_discarded(journal: Journal, trial: Trial, damage: str) -> None:
     journal.open_file.write_text(damage)
