@@ -4,7 +4,7 @@ An operator who changes a node's underlay may cut off the very connection that t
 deadline, is on disk before any of it is applied, and ending it is the daemon's business: it survives the death of the
 terminal that it was started from, of the daemon, and of the machine. A trial never outlives the boot it was started in.
 
-The command line starts, confirms and reverts; the daemon asks for :func:`current_trial` whenever these files change:
+The command line starts, confirms and reverts; the daemon reads :func:`current_trial` whenever these files change:
 
     trial.json             a trial with a deadline
     trial-accepted.json    the same file, renamed by a confirmation: no deadline, while its texts are written into the
@@ -96,7 +96,7 @@ class Trial:
     boot_id: str
     deadline: float
     ends_at: float
-    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    id: FileName = field(default_factory=lambda: secrets.token_hex(4))
     accepted: bool = False
     version: Literal[1] = 1
 

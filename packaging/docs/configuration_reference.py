@@ -36,17 +36,18 @@ everything without touching anything and exits with 78 when there is an error.
 
 | file | what | read |
 |---|---|---|
-| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order, the last value of a key winning | settings of the daemon | at start; a reload says which ones changed and need a restart |
-| `/etc/openperouter/node-config.yaml` | who this node is | at start, on change, on reload |
+| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order, the last value of a key winning | settings of the daemon | at start; a reload reports which ones changed and need a restart |
+| `/etc/openperouter/node-config.yaml` | which node this is | at start, on change, on reload |
 | `/etc/openperouter/configs/openpe_*.yaml` in lexical order | the router | at start, on change, on reload |
 
 A router file has these top-level keys, each optional: `underlays`, `l3vnis`, `l2vnis` and `rawfrrconfigs` (lists), and `bgppassthrough` (one
 object). Entries of `l3vnis` and `l2vnis` may carry a `name` beside the fields below; other entries refer to them by it.
 
-A file that cannot be read or parsed keeps its last good content in force, and so do a password file and the directory: a
-directory that is not there at all may be one whose file system is not mounted, so its files stay in force, over restarts too, until
-`systemctl reload openperouter` (or `openperouter reload`) confirms that they are gone. A file that is removed goes out of force at once. An entry that breaks a rule is left out, together with what depends
-on it; everything else is applied. While no underlay is usable nothing changes at all.
+A file that cannot be read or parsed keeps its last good content in force, and so do a password file and the directory: a missing
+directory may mean that its file system is not mounted, so its files stay in force, across restarts too, until
+`systemctl reload openperouter` (or `openperouter reload`) confirms that they are gone. A single file that is removed is out of force
+at once. An entry that breaks a rule is left out, together with what depends on it; everything else is applied. While there is no usable
+underlay, nothing changes at all.
 """
 
 SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (

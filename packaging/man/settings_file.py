@@ -16,14 +16,13 @@ from config.settings import Settings  # noqa: E402
 
 INTRODUCTION = """\
 # Settings of the openperouter daemon: openperouter.yaml(5) describes them, 'openperouter validate' checks them. Each
-# line shows a default. Better than changing this file: put your own into conf.d/*.yaml beside it, the last value of a
-# key counts. They are read when the daemon starts; restarting it does not touch forwarding.
+# line shows a default. Instead of changing this file, put your own settings into conf.d/*.yaml beside it; the last
+# value of a key wins. They are read when the daemon starts; restarting it does not touch forwarding.
 #
-# What the router should do is not said here but in node-config.yaml and configs/openpe_*.yaml, see
-# openperouter-files(5).
+# The router is configured in node-config.yaml and configs/openpe_*.yaml, see openperouter-files(5).
 """
 
-#: These are also in the units, so changing them here alone only breaks the daemon.
+#: These are also in the units: changing them here alone breaks the daemon.
 TIED_TO_UNITS = frozenset({"state_dir", "run_dir", "netns", "frr_pathspace", "frr_etc_dir", "frr_run_dir"})
 
 

@@ -36,13 +36,17 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit code. Prints a traceback for bugs only."""
     try:
-        code = _run(build_parser().parse_args(argv))
+        arguments = build_parser().parse_args(argv)
+        code: int = arguments.function(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence_stdout()
+        # The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - outermost: faults get a message and a code, bugs a traceback
+        return _report(error)
     return code
 
 
@@ -69,38 +73,23 @@ def _print_version(_arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    try:
-        code: int = arguments.function(arguments)
-    except CommandError as error:
-        complain(str(error))
-        return error.exit_code
-    except PermissionError as error:
-        complain(f"permission denied: {error.filename or error}; most commands need root")
-        return exit_codes.NO_PERMISSION
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001 - outermost: faults get a message and a code, bugs a traceback
-        return _report(error)
-    return code
-
-
 def _report(error: Exception) -> int:
     """Print an error; return its exit code."""
     from ..runtime.faults import EXIT_BUG, exit_code_of, is_bug, summarize
 
-    if isinstance(error, OSError):
-        complain(str(error))
-        return exit_codes.UNAVAILABLE
-    code = exit_code_of(error)
+    match error:
+        case CommandError():
+            complain(str(error))
+            return error.exit_code
+        case PermissionError():
+            complain(f"permission denied: {error.filename or error}; most commands need root")
+            return exit_codes.NO_PERMISSION
+        case OSError():
+            complain(str(error))
+            return exit_codes.UNAVAILABLE
     if is_bug(error):
         sys.excepthook(type(error), error, error.__traceback__)
         complain("this is a bug in openperouter; please report it with the lines above")
         return EXIT_BUG
     complain(summarize(error))
-    return code
-
-
-def _silence_stdout() -> None:
-    """The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exit_code_of(error)

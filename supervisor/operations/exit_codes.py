@@ -25,7 +25,7 @@ BROKEN_PIPE: Final = 141
 TABLE: Final = """\
 exit codes:
   0    success; status: ready; plan: nothing to do; doctor: all is well
-  1    status: degraded; reload: refused, or something is not in force; doctor: warnings only
+  1    status: degraded; reload: refused, or not all is in force; try: reverted; doctor: warnings only
   2    status: running but not ready yet; plan: there are changes to make; doctor: errors
   3    the daemon is not running
   4    no answer from the daemon, or no outcome of a reload, in time
@@ -40,7 +40,7 @@ exit codes:
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked to do; the text is for the user."""
+    """A command has failed; the text is for the user."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

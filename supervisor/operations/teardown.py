@@ -35,7 +35,7 @@ from ..process.subprocesses import CommandMissing, Completed, run_command
 from ..runtime.faults import DependencyFault, KernelFault
 
 #: Prints one line for the user.
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 #: Time for systemd to stop FRR (``TimeoutSec`` of its unit is two minutes), and for ``ip`` to delete a namespace.
 STOP_SECONDS = 150.0
@@ -53,37 +53,37 @@ def nothing() -> DesiredState:
     return DesiredState(generation=0, node_name=socket.gethostname(), node_index=0)
 
 
-async def clear_frr(settings: Settings, say: Say) -> str:
+async def clear_frr(settings: Settings, report: Report) -> str:
     """Leave FRR with its header only, now and for its next start; return why it may still have more, or nothing.
 
     FRR need not be running.
     """
     conf = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
     text = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit).text
-    why = await _clear_running(settings, conf, say)
+    why = await _clear_running(settings, conf, report)
     try:
-        _clear_file(conf, text, say)
+        _clear_file(conf, text, report)
     except OSError as error:
         return why or f"cannot write {conf}: {error.strerror or error}"
     return why
 
 
-async def _clear_running(settings: Settings, conf: Path, say: Say) -> str:
+async def _clear_running(settings: Settings, conf: Path, report: Report) -> str:
     try:
         await Vtysh.of(settings).daemons()
     except (FrrUnavailable, CommandMissing):
-        say("FRR: is not running")
+        report("FRR: is not running")
         return ""
     except DependencyFault as fault:
         return str(fault)
     rendered = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
     outcome = await Applier(VtyshDriver(settings), conf).apply(nothing(), rendered)
     if outcome.applied:
-        say("FRR: sessions and VRFs removed" if outcome.changed else "FRR: has no configuration of the router")
+        report("FRR: sessions and VRFs removed" if outcome.changed else "FRR: has no configuration of the router")
     return outcome.error
 
 
-def _clear_file(conf: Path, text: str, say: Say) -> None:
+def _clear_file(conf: Path, text: str, report: Report) -> None:
     """Make FRR start empty as well. Without a file there is nothing of ours to clear."""
     try:
         status = conf.stat()
@@ -92,15 +92,15 @@ def _clear_file(conf: Path, text: str, say: Say) -> None:
         return
     if current != text.encode():
         write_atomic(conf, text, mode=0o640, owner=(status.st_uid, status.st_gid))
-        say(f"FRR: {conf} cleared")
+        report(f"FRR: {conf} cleared")
 
 
 class _ReportingKernel:
     """A kernel that prints each step once it is done."""
 
-    def __init__(self, kernel: Kernel, say: Say) -> None:
+    def __init__(self, kernel: Kernel, report: Report) -> None:
         self._kernel = kernel
-        self._say = say
+        self._report = report
         self.steps = 0
 
     def observe(self, desired: DesiredState | None = None) -> Observed:
@@ -111,10 +111,10 @@ class _ReportingKernel:
         """Carry out one step and print it."""
         self._kernel.apply(step)
         self.steps += 1
-        self._say(f"kernel: {step}")
+        self._report(f"kernel: {step}")
 
 
-def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
+def clear_kernel(settings: Settings, report: Report) -> tuple[str, ...]:
     """Remove our devices, give the NICs back as they were, forget both; return what the kernel refused.
 
     Blocks. Without the router's namespace, what is left of the router in the host is removed all the same. Raises
@@ -122,24 +122,24 @@ def clear_kernel(settings: Settings, say: Say) -> tuple[str, ...]:
     """
     state = StateFiles.of(settings)
     try:
-        errors = _clear_between(NAMESPACES / settings.netns, state, say)
+        errors = _clear_between(NAMESPACES / settings.netns, state, report)
     except NamespaceMissing as missing:
-        say(f"kernel: {missing}")
+        report(f"kernel: {missing}")
         with empty_namespace() as stand_in:
-            errors = _clear_between(stand_in, state, say)
+            errors = _clear_between(stand_in, state, report)
     if not errors:
         for path in state.forget():
-            say(f"removed {path}")
+            report(f"removed {path}")
     return errors
 
 
-def _clear_between(router: Path, state: StateFiles, say: Say) -> tuple[str, ...]:
+def _clear_between(router: Path, state: StateFiles, report: Report) -> tuple[str, ...]:
     kernel = LinuxKernel(router, state)
     try:
-        reporting = _ReportingKernel(kernel, say)
+        reporting = _ReportingKernel(kernel, report)
         result = converge(nothing(), reporting)
         if not reporting.steps:
-            say("kernel: nothing of the router is there")
+            report("kernel: nothing of the router is there")
         return result.errors
     finally:
         kernel.close()
@@ -156,28 +156,28 @@ def empty_namespace() -> Iterator[Path]:
         yield Path(f"/proc/{process.pid}/ns/net")
 
 
-def forget_status(settings: Settings, say: Say) -> None:
+def forget_status(settings: Settings, report: Report) -> None:
     """Remove the daemon's last status, which shows a router that is gone."""
-    _remove(settings.run_dir / "state.json", say)
-    _remove(settings.metrics_file or settings.run_dir / "metrics.prom", say)
+    _remove(settings.run_dir / "state.json", report)
+    _remove(settings.metrics_file or settings.run_dir / "metrics.prom", report)
 
 
-def _remove(path: Path, say: Say) -> None:
+def _remove(path: Path, report: Report) -> None:
     try:
         path.unlink()
     except FileNotFoundError:
         return
-    say(f"removed {path}")
+    report(f"removed {path}")
 
 
-def remove_namespace(settings: Settings, say: Say) -> str:
+def remove_namespace(settings: Settings, report: Report) -> str:
     """Stop FRR in the router's namespace and delete it; return why not, or nothing.
 
     It is kept if foreign devices are in it: the kernel would destroy virtual ones and rename hardware.
     """
     path = NAMESPACES / settings.netns
     if not path.exists():
-        say(f"network namespace {settings.netns}: is not there")
+        report(f"network namespace {settings.netns}: is not there")
         return ""
     foreign = _foreign_devices(path)
     if foreign:
@@ -185,11 +185,11 @@ def remove_namespace(settings: Settings, say: Say) -> str:
     if SYSTEMD_BOOTED.is_dir():
         unit = f"frr@{settings.frr_pathspace}.service"
         stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)
-        say(f"stopped {unit}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
+        report(f"stopped {unit}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
     deleted = _run(("ip", "netns", "delete", settings.netns), DELETE_SECONDS)
     if deleted.returncode != 0:
         return f"ip netns delete {settings.netns}: {deleted.stderr.strip()}"
-    say(f"network namespace {settings.netns}: deleted")
+    report(f"network namespace {settings.netns}: deleted")
     return ""
 
 

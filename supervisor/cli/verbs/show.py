@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import load_usable_settings
 
 from ..options import add_verb, read_desired
-
-if TYPE_CHECKING:
-    from config.settings import Settings
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",
@@ -49,33 +46,26 @@ def run(arguments: argparse.Namespace) -> int:
             from supervisor.operations.documents import configuration_document
 
             _print(configuration_document(settings), as_json=arguments.json)
+        case "frr" if arguments.intended:
+            from actors.frr.preview import rendered_redacted
+
+            print(rendered_redacted(read_desired(arguments.settings), settings).rstrip())
         case "frr":
-            _show_frr(arguments, settings)
+            import trio
+
+            from actors.frr.preview import running_redacted
+
+            print(trio.run(running_redacted, settings).rstrip())
         case "kernel":
-            _show_kernel(settings, as_json=arguments.json)
+            import trio
+
+            from actors.netlink.preview import observe_kernel, observe_text
+
+            if arguments.json:
+                _print(trio.run(observe_kernel, settings), as_json=True)
+            else:
+                print(trio.run(observe_text, settings))
     return exit_codes.OK
-
-
-def _show_frr(arguments: argparse.Namespace, settings: Settings) -> None:
-    import trio
-
-    from actors.frr.preview import rendered_redacted, running_redacted
-
-    if arguments.intended:
-        print(rendered_redacted(read_desired(arguments.settings), settings).rstrip())
-    else:
-        print(trio.run(running_redacted, settings).rstrip())
-
-
-def _show_kernel(settings: Settings, *, as_json: bool) -> None:
-    import trio
-
-    from actors.netlink.preview import observe_kernel, observe_text
-
-    if as_json:
-        _print(trio.run(observe_kernel, settings), as_json=True)
-    else:
-        print(trio.run(observe_text, settings))
 
 
 def _print(document: object, *, as_json: bool) -> None:

@@ -111,7 +111,7 @@ def _confirm(settings: Settings) -> None:
         raise CommandError("nothing was done", exit_codes.USAGE)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, flush=True)
 
 
@@ -122,22 +122,22 @@ def _take_down(settings: Settings, *, netns: bool) -> int:
     from supervisor.operations.teardown import clear_frr, clear_kernel, forget_status, remove_namespace
 
     code = exit_codes.OK
-    left = trio.run(clear_frr, settings, _say)
+    left = trio.run(clear_frr, settings, _report)
     if left:
         complain(f"FRR may still have configuration of the router: {left}")
         code = exit_codes.UNAVAILABLE
-    refused = clear_kernel(settings, _say)
+    refused = clear_kernel(settings, _report)
     for error in refused:
         complain(f"the kernel refused: {error}")
         code = exit_codes.KERNEL
     if netns and not refused:
-        kept = remove_namespace(settings, _say)
+        kept = remove_namespace(settings, _report)
         if kept:
             complain(kept)
             code = code or exit_codes.UNAVAILABLE
     if code == exit_codes.OK:
-        forget_status(settings, _say)
-        _say("the router is down; the next start of openperouter builds it again (systemctl disable openperouter)")
+        forget_status(settings, _report)
+        _report("the router is down; the next start of openperouter builds it again (systemctl disable openperouter)")
     else:
         complain("not everything was taken down: fix the cause and repeat the command")
     return code

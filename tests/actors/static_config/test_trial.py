@@ -168,13 +168,14 @@ def test_another_trial_is_neither_confirmed_nor_ended_by_mistake(journal: Journa
         '{"version": 2}',
         '{"version": 1, "texts": 3}',
         to_json(trial_at(Moment("b", 1.0), {"/c/x": ""})).replace('"x"', '"../x"'),
+        to_json(replace(trial_at(Moment("b", 1.0), {"/c/x": ""}), id="../x")),
         to_json(trial_at(Moment("b", 1.0), {"/c/x": "half"})).replace("half", "\\ud800"),
         to_json(trial_at(Moment("b", 1.0), {})),
     ],
     # Not their texts: a trial's id is random, and parallel test runners compare names.
-    ids=["half", "list", "newer", "untyped", "escaping", "half a character", "without files"],
+    ids=["half", "list", "newer", "untyped", "escaping", "escaping id", "half a character", "without files"],
 )
-def test_a_damaged_trial_is_no_trial_and_does_not_stay_in_the_way(journal: Journal, trial: Trial, damage: str) -> None:
+def test_a_damaged_trial_is_discarded(journal: Journal, trial: Trial, damage: str) -> None:
     journal.open_file.write_text(damage)
     with pytest.raises(TrialDamagedError):
         journal.load()
@@ -182,7 +183,7 @@ def test_a_damaged_trial_is_no_trial_and_does_not_stay_in_the_way(journal: Journ
     journal.start(trial)
 
 
-def test_a_disk_that_does_not_forget_cannot_prolong_a_trial(
+def test_a_disk_that_refuses_removal_cannot_prolong_a_trial(
     journal: Journal, trial: Trial, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.start(trial)
@@ -388,7 +389,7 @@ trio.run(main, Settings.model_validate_json(sys.argv[1]))
 
 
 def begin_and_be_killed(node: Node, trying: Trying, seconds: float) -> None:
-    """Live in a process of its own until the trial is in force there, then die as only SIGKILL lets die."""
+    """Run the actor in a process of its own until the trial is in force there, then kill it."""
     command = [sys.executable, "-c", LIFE, node.settings.model_dump_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as daemon:
         assert daemon.stdout is not None

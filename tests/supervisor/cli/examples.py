@@ -1,4 +1,4 @@
-"""A status with something of everything, a daemon with given answers, and a configuration to read."""
+"""A status with something of everything, a daemon with scripted answers, and a configuration to read."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def raising(error: BaseException) -> Callable[[object], int]:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_what_the_world_does_is_one_line_and_a_code(
+def test_an_operational_error_is_one_line_and_a_code(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "_print_version", raising(error))

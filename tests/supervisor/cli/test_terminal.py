@@ -35,7 +35,7 @@ def test_a_user_who_wants_no_colour_gets_none(variable: str, value: str, monkeyp
     ("seconds", "text"),
     [(0, "0s"), (-5, "0s"), (59.9, "59s"), (60, "1m"), (310, "5m10s"), (3600, "1h"), (273900, "3d4h"), (86400, "1d")],
 )
-def test_durations_are_told_in_their_two_largest_units(seconds: float, text: str) -> None:
+def test_durations_show_their_two_largest_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

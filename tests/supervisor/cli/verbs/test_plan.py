@@ -22,27 +22,27 @@ def plan(settings: Path) -> int:
 
 
 class Making(Step):
-    """A step that says so."""
+    """A step with a text."""
 
     def __str__(self) -> str:
         return "router: create vrf red"
 
 
 def previews(monkeypatch: pytest.MonkeyPatch, frr: str, kernel: Plan) -> list[DesiredState]:
-    """Let FRR and the kernel answer with these differences; return what they are asked about."""
-    asked: list[DesiredState] = []
+    """Let FRR and the kernel answer with these differences; return the desired states that they get."""
+    requested: list[DesiredState] = []
 
     async def preview_frr(desired: DesiredState, _settings: Settings) -> str:
-        asked.append(desired)
+        requested.append(desired)
         return frr
 
     async def preview_kernel(desired: DesiredState, _settings: Settings) -> Plan:
-        asked.append(desired)
+        requested.append(desired)
         return kernel
 
     monkeypatch.setattr(actors.frr.preview, "preview", preview_frr)
     monkeypatch.setattr(actors.netlink.preview, "preview", preview_kernel)
-    return asked
+    return requested
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def previews(monkeypatch: pytest.MonkeyPatch, frr: str, kernel: Plan) -> list[De
         (("+ vrf red", Plan((Making(),))), 2),
     ],
 )
-def test_the_exit_code_says_whether_there_is_anything_to_do(
+def test_the_exit_code_shows_whether_there_is_anything_to_do(
     settings: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -62,11 +62,11 @@ def test_the_exit_code_says_whether_there_is_anything_to_do(
     code: int,
 ) -> None:
     frr, kernel = differences
-    asked = previews(monkeypatch, frr, kernel)
+    requested = previews(monkeypatch, frr, kernel)
     assert plan(settings) == code
     shown = capsys.readouterr().out
     assert shown == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n"
-    assert [state.node_index for state in asked] == [3, 3]
+    assert [state.node_index for state in requested] == [3, 3]
 
 
 def test_without_frr_the_plan_for_the_kernel_is_shown_all_the_same(
@@ -102,18 +102,18 @@ def test_without_frr_and_namespace_it_says_so_and_leaks_nothing(
 def test_saved_api_objects_are_part_of_the_plan(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = previews(monkeypatch, "", Plan())
+    requested = previews(monkeypatch, "", Plan())
     remember_api(settings.parent, api_l3vni("blue", 200), synced_at=time.time() - 250)
     assert plan(settings) == 0
-    assert [vni.vrf for vni in asked[0].l3vnis] == ["red", "blue"]
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red", "blue"]
     assert "with 1 saved API object, 4m1" in capsys.readouterr().err
 
 
 def test_an_unusable_snapshot_is_reported(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = previews(monkeypatch, "", Plan())
+    requested = previews(monkeypatch, "", Plan())
     remember_api(settings.parent, api_l3vni("blue", 200), node="another")
     assert plan(settings) == 0
-    assert [vni.vrf for vni in asked[0].l3vnis] == ["red"]
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red"]
     assert "without API objects: " in capsys.readouterr().err

@@ -54,18 +54,18 @@ def test_the_timeout_is_passed_on(settings: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "code", "said"),
+    ("answers", "code", "message"),
     [
         ([{"error": "seconds must be a number"}], 64, "seconds must be a number"),
         ([{"event": "requested", "reload_id": 1}], 3, "the daemon ended before the reload did"),
     ],
 )
-def test_what_the_daemon_refuses_or_leaves_open_is_said(
-    settings: Path, capsys: pytest.CaptureFixture[str], answers: list[dict[str, Any]], code: int, said: str
+def test_a_refused_or_unfinished_reload_is_an_error(
+    settings: Path, capsys: pytest.CaptureFixture[str], answers: list[dict[str, Any]], code: int, message: str
 ) -> None:
     with answering(settings.parent / "run", answers):
         assert reload(settings) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_without_a_daemon_it_fails_at_once(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,9 +17,7 @@ def show(settings: Path, *words: str) -> int:
     return main(["--settings", str(settings), "show", *words])
 
 
-def test_desired_says_what_the_node_should_be_and_where_that_is_written(
-    settings: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_desired_shows_the_state_and_where_it_is_configured(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show(settings, "desired") == 0
     document = yaml.safe_load(capsys.readouterr().out)
     assert document["node_index"] == 3
@@ -27,7 +25,7 @@ def test_desired_says_what_the_node_should_be_and_where_that_is_written(
     assert document["l3vnis"][0]["origin"].endswith("openpe_l3vni.yaml:2:5")
 
 
-def test_desired_as_json_says_the_same(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_desired_as_json_is_the_same(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show(settings, "desired")
     from_yaml = yaml.safe_load(capsys.readouterr().out)
     show(settings, "desired", "--json")
@@ -88,7 +86,7 @@ def test_secrets_are_found_by_key_and_in_frr_text(value: object, shown: object) 
 
 
 @pytest.mark.parametrize(("subject", "code"), [("frr", 69), ("kernel", 69)])
-def test_what_cannot_be_asked_is_one_message_and_no_traceback(
+def test_an_unavailable_dependency_is_one_message_and_no_traceback(
     settings: Path, capsys: pytest.CaptureFixture[str], subject: str, code: int
 ) -> None:
     assert show(settings, subject) == code
@@ -103,7 +101,7 @@ def test_an_unusable_configuration_has_no_desired_state(settings: Path, capsys: 
     assert "no usable configuration" in capsys.readouterr().err
 
 
-def test_remembered_objects_are_part_of_the_desired_state(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_api_objects_are_part_of_the_desired_state(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     remember_api(settings.parent, api_l3vni("blue", 200), synced_at=1000.0)
     assert show(settings, "desired") == 0
     document = yaml.safe_load(capsys.readouterr().out)
@@ -111,9 +109,7 @@ def test_remembered_objects_are_part_of_the_desired_state(settings: Path, capsys
     assert [vni["origin"].rpartition("/")[2] for vni in document["l3vnis"]] == ["openpe_l3vni.yaml:2:5", "blue@7"]
 
 
-def test_a_damaged_memory_of_the_files_hides_nothing_of_them(
-    settings: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_store_of_last_good_files_hides_no_file(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = settings.parent / "state"
     state.mkdir(exist_ok=True)
     (state / "last-good.json").write_bytes(b"\xff\xfe")

@@ -1,4 +1,4 @@
-"""``openperouter teardown``: when it refuses, in which order it works, and what its exit code says."""
+"""``openperouter teardown``: when it refuses, in which order it works, and its exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from config.settings import Settings
 from supervisor.cli import main
 from supervisor.operations import teardown
-from supervisor.operations.teardown import Say
+from supervisor.operations.teardown import Report
 from supervisor.process import subprocesses
 from supervisor.process.instance_lock import single_instance
 from supervisor.process.subprocesses import CommandMissing, Completed
@@ -29,15 +29,15 @@ class Parts:
         monkeypatch.setattr(teardown, "clear_kernel", self._clear_kernel)
         monkeypatch.setattr(teardown, "remove_namespace", self._remove_namespace)
 
-    async def _clear_frr(self, _settings: Settings, _say: Say) -> str:
+    async def _clear_frr(self, _settings: Settings, _report: Report) -> str:
         self.done.append("frr")
         return self.frr
 
-    def _clear_kernel(self, _settings: Settings, _say: Say) -> tuple[str, ...]:
+    def _clear_kernel(self, _settings: Settings, _report: Report) -> tuple[str, ...]:
         self.done.append("kernel")
         return self.kernel
 
-    def _remove_namespace(self, _settings: Settings, _say: Say) -> str:
+    def _remove_namespace(self, _settings: Settings, _report: Report) -> str:
         self.done.append("namespace")
         return self.namespace
 

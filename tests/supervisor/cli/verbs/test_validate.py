@@ -97,7 +97,7 @@ SEGMENT = "l2vnis:\n  - vni: 110\n    routingDomain: {type: L3VNI, l3vni: {name:
 
 
 @pytest.mark.parametrize("named", [(), ("openpe_segment.yaml", "openpe_underlay.yaml")], ids=["all", "named"])
-def test_a_network_that_may_be_the_apis_is_a_warning_where_nothing_is_known_of_one(
+def test_without_api_snapshot_a_network_that_may_be_the_apis_is_a_warning(
     settings: Path, capsys: pytest.CaptureFixture[str], named: tuple[str, ...]
 ) -> None:
     configs = settings.parent / "configs"
@@ -114,13 +114,13 @@ def test_a_network_of_the_files_that_is_refused_is_an_error(settings: Path) -> N
 
 
 @pytest.mark.parametrize(("name", "code"), [("blue", 0), ("green", 78)])
-def test_a_network_is_looked_for_among_the_remembered_objects(settings: Path, name: str, code: int) -> None:
+def test_a_network_is_looked_up_among_the_saved_api_objects(settings: Path, name: str, code: int) -> None:
     (settings.parent / "configs" / "openpe_segment.yaml").write_text(SEGMENT)
     remember_api(settings.parent, api_l3vni(name, 200))
     assert validate(settings) == code
 
 
-def test_what_is_wrong_with_objects_is_not_the_files_fault(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_api_objects_are_not_errors_of_files(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     remember_api(settings.parent, api_l3vni("blue", 0), api_l3vni("green", 100))
     assert validate(settings) == 0
     shown = capsys.readouterr().out

@@ -22,7 +22,7 @@ from actors.static_config.trial import Journal, Trial, now
 from supervisor.cli import main
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[4]
 DEADLINE = 20.0
 GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
 DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}
@@ -30,7 +30,7 @@ DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "r
 
 @contextmanager
 def daemon(directory: Path, done: dict[str, object] | None = None) -> Iterator[list[str]]:
-    """A daemon that answers every reload with ``done``; gives the verbs that it was asked."""
+    """A daemon that answers every reload with ``done``; gives the verbs of the requests."""
     verbs: list[str] = []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(directory / "control.sock"))
@@ -152,7 +152,7 @@ def test_a_conflict_with_a_file_in_force_is_an_error_too(place: Place, capsys: p
     assert place.journal.load() is None
 
 
-def test_what_an_object_of_the_api_has_already_is_an_error(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conflict_with_an_api_object_is_an_error(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """What is in force wins over the newcomer."""
     remember_api(place.root, api_l3vni("blue", 300), first=True)
     assert place.run(place.green) == 78
@@ -169,7 +169,7 @@ def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give a directory or files"),
         (["--confirm", "new"], "give a directory or files"),
@@ -186,13 +186,13 @@ def test_wrong_usage_is_explained(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    said: str,
+    message: str,
 ) -> None:
     (place.root / "empty").mkdir()
     (place.new / "other.yaml").write_text("")
     monkeypatch.chdir(place.root)
     assert place.run(*arguments) == 64
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert place.journal.load() is None
 
 
@@ -205,7 +205,7 @@ def test_password_files_that_differ_cannot_be_tried(place: Place, capsys: pytest
     assert "hunter2" not in shown.err + shown.out
 
 
-def test_what_is_in_place_already_needs_no_trial(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_in_force_already_need_no_trial(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     (place.new / "openpe_l3vni.yaml").write_text(L3VNI)
     assert place.run(place.new / "openpe_l3vni.yaml") == 0
     assert "nothing to try" in capsys.readouterr().out
@@ -335,7 +335,7 @@ def test_the_end_of_the_time_is_reported(place: Place) -> None:
     assert "reverted: it was not confirmed in time" in shown
 
 
-def test_another_session_confirms_and_this_one_sees_it(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_confirmation_in_another_session_ends_the_question(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     with daemon(place.root / "run"), place.process(place.green) as process:
         read_until(process, "Press ENTER")
         assert place.run("--confirm") == 0
@@ -402,7 +402,7 @@ def test_a_confirmation_that_fails_says_so_and_can_be_given_up(
     assert place.files() == before
 
 
-def test_too_late_is_too_late(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_the_deadline_it_cannot_be_confirmed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.begin(seconds=0.0)
     assert place.run("--confirm") == 1
     assert "too late" in capsys.readouterr().err
