@@ -12,7 +12,7 @@ from tests.actors.message_catalog import ENTRIES
 
 from .sources import Module, modules
 
-LEVELS = frozenset({"warning", "error", "exception", "bug"})
+LEVELS = frozenset({"warning", "error", "bug"})
 #: Names of loggers and of limiters, and their methods for warnings and errors.
 LOGGERS = {"log": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
 #: Functions that log without an event, and why.

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
-from supervisor.runtime.watchdog import complaint, current_period, period_from, run
+from supervisor.runtime.watchdog import complaint, run, watchdog_period
 
 WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle", progress_deadline=60)
 FROZEN = replace(WORKS, mode="busy", progress_age=61)
@@ -123,10 +123,10 @@ async def test_without_a_period_nothing_is_notified_and_the_child_is_idle(autoju
 def test_the_period_is_the_one_that_systemd_sets_for_this_process(
     environment: dict[str, str], period: float | None
 ) -> None:
-    assert period_from(environment, 7) == period
+    assert watchdog_period(environment, 7) == period
 
 
 def test_the_current_period_is_this_process_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "2000000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
-    assert current_period() == 2
+    assert watchdog_period() == 2
