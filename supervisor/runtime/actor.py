@@ -48,6 +48,16 @@ class ActorContext:
         """Report that a unit of work was completed."""
         self.last_progress = trio.current_time()
 
+    def frozen_at(self, patience: float) -> float:
+        """Return the moment at which the actor counts as frozen, the earliest possible one while it is idle.
+
+        ``patience`` seconds may pass without progress. A declared call that honours its deadline ends by itself: past
+        it the same time is left for unwinding.
+        """
+        if self.mode == "idle":
+            return trio.current_time() + patience
+        return (self.last_progress if self.activity_deadline is None else self.activity_deadline) + patience
+
     def note(self, **facts: Fact) -> None:
         """Merge facts into this actor's observable state; a fact of None is removed."""
         for key, value in facts.items():

@@ -85,6 +85,10 @@ class ChildRun:
             self._scope.cancel()
             self._changed.notify()
 
+    def frozen_at(self) -> float:
+        """Return the moment at which it counts as frozen unless it makes progress."""
+        return self.context.frozen_at(self.spec.progress_deadline)
+
     def stuck(self, now: float) -> bool:
         """Whether it was cancelled and has not unwound in time."""
         return not self.ended and self.cancelled_at is not None and now >= self.cancelled_at + UNWIND_SECONDS

@@ -59,3 +59,27 @@ async def test_facts_merge_and_none_removes() -> None:
     ctx.note(vnis=3, underlay="eth1")
     ctx.note(vnis=4, underlay=None, absent=None)
     assert ctx.facts == {"vnis": 4}
+
+
+async def test_a_busy_actor_freezes_when_its_progress_is_too_old(autojump_clock: MockClock) -> None:
+    ctx = ActorContext("a")
+    await trio.sleep(5)
+    ctx.progress()
+    await trio.sleep(5)
+    assert ctx.frozen_at(60) == 65
+
+
+async def test_an_idle_actor_never_freezes(autojump_clock: MockClock) -> None:
+    ctx = ActorContext("a")
+    with ctx.idle():
+        await trio.sleep(10_000)
+        assert ctx.frozen_at(60) > trio.current_time()
+
+
+async def test_a_declared_call_freezes_only_well_beyond_its_deadline(autojump_clock: MockClock) -> None:
+    ctx = ActorContext("a")
+    with ctx.working("frr-reload", 300):
+        await trio.sleep(200)
+        assert ctx.frozen_at(60) == 360
+        with ctx.idle():
+            assert ctx.frozen_at(60) == 260

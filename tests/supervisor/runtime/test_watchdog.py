@@ -12,9 +12,9 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.runtime.watchdog import complaint, run, watchdog_period
 
-WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle", progress_deadline=60)
-FROZEN = replace(WORKS, mode="busy", progress_age=61)
-OVERDUE = replace(WORKS, mode="working", activity="frr-reload", activity_remaining=-61)
+WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle")
+FROZEN = replace(WORKS, mode="busy", progress_age=61, frozen=True)
+OVERDUE = replace(WORKS, mode="working", activity="frr-reload", frozen=True)
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Watchdog:
     [
         WORKS,
         replace(WORKS, progress_age=1e9),
-        replace(FROZEN, progress_age=59),
+        replace(FROZEN, frozen=False),
         replace(FROZEN, critical=False),
-        replace(OVERDUE, activity_remaining=100.0, progress_age=1e9),
-        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
+        replace(OVERDUE, frozen=False, progress_age=1e9),
+        *(replace(WORKS, mode="busy", state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
     ],
 )
 def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_fine(status: ChildStatus) -> None:
