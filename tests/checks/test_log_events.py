@@ -63,7 +63,7 @@ def test_each_warning_and_error_names_its_event() -> None:
     assert not found, "\n".join(found)
 
 
-def test_what_is_excused_still_needs_it() -> None:
+def test_each_excuse_is_still_needed() -> None:
     found = {f"{module.path}:{name}" for module in modules("actors", "supervisor") for name, _ in unexplained(module)}
     assert found >= set(WITHOUT)
 

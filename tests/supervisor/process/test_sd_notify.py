@@ -102,7 +102,7 @@ def everything(notifier: Notifier) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "relative/path", "/nonexistent/notify", "/" + "x" * 500])
-def test_without_a_usable_socket_nothing_happens(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_without_a_usable_socket_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     if value is None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     else:
