@@ -19,9 +19,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +76,8 @@ def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
     found: list[Problem | ResourceFailure] = [*errors(status.problems), *status.failures]
     complaints = [str(one) for one in found if one.origin.path or one.origin == Origin()]
     if reload.verified >= reload_id:
-        reason = f"{len(complaints)} problem(s) remain, everything else is in force" if complaints else ""
+        remain = "1 problem remains" if len(complaints) == 1 else f"{len(complaints)} problems remain"
+        reason = f"{remain}; everything else is in force" if complaints else ""
         return _done(status, not complaints, reason, complaints)
     if reload.failed >= reload_id:
         return _done(status, False, reload.reason or "not applied", complaints)
@@ -113,35 +113,30 @@ class _Server:
         try:
             self._check_room()
             _check_peer(stream)
-            answer = self._choose(stream, await _read_request(stream))
+            await self._answer(stream, await _read_request(stream))
         except BadRequestError as error:
             await _send(stream, {"error": str(error)})
-        else:
-            await answer()
 
     def _check_room(self) -> None:
         if self._connections > MAX_CONNECTIONS:
             raise BadRequestError(f"more than {MAX_CONNECTIONS} clients are connected; try again later")
 
-    def _choose(self, stream: trio.SocketStream, request: Mapping[str, object]) -> Callable[[], Awaitable[None]]:
-        """Return what serves a request; raise :class:`BadRequestError` for one of an unknown verb."""
+    async def _answer(self, stream: trio.SocketStream, request: Mapping[str, object]) -> None:
         match request.get("verb"):
             case "status":
-                return partial(self._send_status, stream)
+                status = self._status.peek()
+                if status is None:
+                    raise BadRequestError("the daemon has no status yet")
+                await _send_line(stream, _status_line(status))
             case "watch":
-                return partial(_while_connected, stream, partial(self._watch, stream))
+                async with _while_connected(stream):
+                    await self._watch(stream)
             case "reload":
-                reload = partial(self._reload, stream, _seconds(request))
-                return partial(_while_connected, stream, reload)
+                seconds = _seconds(request)
+                async with _while_connected(stream):
+                    await self._reload(stream, seconds)
             case verb:
                 raise BadRequestError(f"unknown verb {verb!r}; known are status, watch and reload")
-
-    async def _send_status(self, stream: trio.SocketStream) -> None:
-        status = self._status.peek()
-        if status is None:
-            await _send(stream, {"error": "the daemon has no status yet"})
-        else:
-            await _send_line(stream, _status_line(status))
 
     async def _watch(self, stream: trio.SocketStream) -> None:
         reader = self._status.another()
@@ -222,11 +217,12 @@ def _seconds(request: Mapping[str, object]) -> float:
     return float(seconds)
 
 
-async def _while_connected(stream: trio.SocketStream, answer: Callable[[], Awaitable[None]]) -> None:
-    """Run a long answer, cancelled once the client disconnects or sends more than its one request."""
+@asynccontextmanager
+async def _while_connected(stream: trio.SocketStream) -> AsyncIterator[None]:
+    """Cancel a long answer once the client disconnects or sends more than its one request."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_wait_closed, stream, nursery.cancel_scope)
-        await answer()
+        yield
         nursery.cancel_scope.cancel()
 
 

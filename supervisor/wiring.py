@@ -92,7 +92,7 @@ class Daemon:
                     watchdog.run,
                     notify=self.notifier.watchdog,
                     snapshot=self.supervisor.snapshot,
-                    period=watchdog.current_period(),
+                    period=watchdog.watchdog_period(),
                 ),
                 critical=True,
             ),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping
 from typing import Final
 
-from .sinks import Sink, StderrSink, journal_sink, stderr_is_journal, stderr_is_terminal
+from .sinks import STDERR, Sink, choose_sink
 
 #: Root of our loggers' names; an actor's logger is one below it.
 _ROOT: Final = "openperouter"
@@ -50,16 +51,12 @@ class Log:
         """Log that something is not in force that should be."""
         self._write(logging.ERROR, message, fields)
 
-    def exception(self, message: str, /, **fields: object) -> None:
-        """Log the exception that is being handled, with its traceback: for bugs."""
-        self._write(logging.ERROR, message, fields, traceback=True)
-
     def bug(self, message: str, error: BaseException, /, **fields: object) -> None:
-        """Log an error that was caught earlier, with its traceback."""
+        """Log an exception with its traceback."""
         self._write(logging.ERROR, message, fields, traceback=error)
 
     def _write(
-        self, level: int, message: str, fields: Mapping[str, object], *, traceback: bool | BaseException = False
+        self, level: int, message: str, fields: Mapping[str, object], *, traceback: BaseException | None = None
     ) -> None:
         if self._logger.isEnabledFor(level):
             present = {key: value for key, value in fields.items() if value is not None}
@@ -84,15 +81,9 @@ def configure(level: str) -> None:
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(handler)
-    root.addHandler(_Handler(_choose_sink(), colour=stderr_is_terminal()))
+    root.addHandler(_Handler(choose_sink(), colour=os.isatty(STDERR)))
     root.setLevel(logging.WARNING)
     logging.getLogger(_ROOT).setLevel(level.upper())
-
-
-def _choose_sink() -> Sink:
-    if not stderr_is_journal():
-        return StderrSink(prefix_priority=False)
-    return journal_sink() or StderrSink(prefix_priority=True)
 
 
 class _Handler(logging.Handler):
@@ -107,12 +98,8 @@ class _Handler(logging.Handler):
         try:
             self._emit(record)
         except Exception:  # noqa: BLE001 - a value whose str() fails must not take its actor down
-            self.handleError(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Report a line that could not be formatted, in a text that needs no formatting."""
-        text = f"{record.name}: a log line could not be formatted: {record.args!r}"
-        self._sink.write(_SYSLOG_PRIORITY[logging.ERROR], text, text, {})
+            text = f"{record.name}: a log line could not be formatted: {record.args!r}"
+            self._sink.write(_SYSLOG_PRIORITY[logging.ERROR], text, text, {})
 
     def _emit(self, record: logging.LogRecord) -> None:
         actor = getattr(record, "actor", record.name)

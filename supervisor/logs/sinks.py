@@ -12,7 +12,7 @@ import select
 import socket
 import stat
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 #: The descriptor, not ``sys.stderr``, which may be replaced, buffered or None.
 STDERR = 2
@@ -22,18 +22,6 @@ _PIECE: Final = 4096
 
 #: This program's name in the journal.
 IDENTIFIER: Final = "openperouter"
-
-
-class Sink(Protocol):
-    """Takes finished lines."""
-
-    def write(self, priority: int, text: str, decorated: str, fields: Mapping[str, str]) -> None:
-        """Write a record: syslog priority, its text, the same with time and level, and its fields."""
-
-
-def stderr_is_terminal() -> bool:
-    """Whether standard error is a terminal."""
-    return os.isatty(STDERR)
 
 
 def stderr_is_journal() -> bool:
@@ -54,7 +42,7 @@ class StderrSink:
         self.dropped = 0
 
     def write(self, priority: int, text: str, decorated: str, fields: Mapping[str, str]) -> None:
-        """Write or drop a record, all its lines together."""
+        """Write or drop a record: syslog priority, its text, the same with time and level, and its fields."""
         data = "".join(f"<{priority}>{line}\n" for line in text.splitlines()) if self._prefix else f"{decorated}\n"
         if self.dropped:
             prefix = "<4>" if self._prefix else ""
@@ -109,10 +97,14 @@ class JournalSink:
             self._fallback.write(priority, text, decorated, fields)
 
 
-def journal_sink() -> JournalSink | None:
-    """Return a sink for the journal, or None without python3-systemd."""
+Sink = StderrSink | JournalSink
+
+
+def choose_sink() -> Sink:
+    """Return the journal if standard error leads to it and python3-systemd is installed, else standard error."""
+    if not stderr_is_journal():
+        return StderrSink(prefix_priority=False)
     try:
-        journal = importlib.import_module("systemd.journal")
+        return JournalSink(importlib.import_module("systemd.journal").send)
     except ImportError:
-        return None
-    return JournalSink(journal.send)
+        return StderrSink(prefix_priority=True)

@@ -8,6 +8,7 @@ briefly.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Final
@@ -43,21 +44,15 @@ def remove_stale(path: Path) -> None:
 
     For the single writer of ``path`` only, and not during its :func:`write_atomic`.
     """
-    prefix = f".{path.name}."
+    temporary = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\{_SUFFIX}")
     try:
-        # Compared by hand because a name may contain characters that are special in a glob pattern.
         for entry in path.parent.iterdir() if path.parent.is_dir() else ():
-            middle = entry.name.removeprefix(prefix).removesuffix(_SUFFIX)
-            if entry.name == f"{prefix}{middle}{_SUFFIX}" and _is_token(middle):
+            if temporary.fullmatch(entry.name):
                 entry.unlink(missing_ok=True)
     except OSError as error:
         # They do no harm: each has a name of its own.
         message = "cannot remove the temporary file of an interrupted write"
         log.warning(message, message_id=message_ids.LEFTOVER, file=path, error=error)
-
-
-def _is_token(text: str) -> bool:
-    return len(text) == 8 and all(character in "0123456789abcdef" for character in text)
 
 
 def _write_new(path: Path, content: bytes, mode: int, owner: tuple[int, int] | None) -> None:

@@ -58,9 +58,9 @@ class Notifier:
         """Extend the start or stop in progress to at least ``seconds`` from now."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
-    def failing(self, exit_status: int, *, errno: int | None = None) -> None:
-        """Announce the exit status, and the errno if one is the cause."""
-        self._insist(f"EXIT_STATUS={exit_status}" + (f"\nERRNO={errno}" if errno is not None else ""))
+    def failing(self, exit_status: int) -> None:
+        """Announce the exit status."""
+        self._insist(f"EXIT_STATUS={exit_status}")
 
     def _insist(self, message: str) -> None:
         self._unsent.append(message)

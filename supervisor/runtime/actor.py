@@ -21,9 +21,12 @@ Fact = str | int | float | bool | None
 
 
 class ActorContext:
-    """What one run of an actor reports to the supervisor."""
+    """What one run of an actor, the ``incarnation``-th, reports to the supervisor.
 
-    def __init__(self, name: str, incarnation: int = 1, *, on_started: Callable[[], None] = lambda: None) -> None:
+    ``changed`` is called when the actor has started and when it becomes idle, since a stop then interrupts no work.
+    """
+
+    def __init__(self, name: str, incarnation: int = 1, *, changed: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self.incarnation = incarnation
         self.mode: Mode = "busy"
@@ -32,18 +35,28 @@ class ActorContext:
         self.activity: str | None = None
         self.activity_deadline: float | None = None
         self.has_started = False
-        self._on_started = on_started
+        self._changed = changed
 
     def started(self) -> None:
         """Report that initialisation is complete. Idempotent; without it the actor fails its start timeout."""
         if not self.has_started:
             self.has_started = True
             self.progress()
-            self._on_started()
+            self._changed()
 
     def progress(self) -> None:
         """Report that a unit of work was completed."""
         self.last_progress = trio.current_time()
+
+    def frozen_at(self, patience: float) -> float:
+        """Return the moment at which the actor counts as frozen, the earliest possible one while it is idle.
+
+        ``patience`` seconds may pass without progress. A declared call that honours its deadline ends by itself: past
+        it the same time is left for unwinding.
+        """
+        if self.mode == "idle":
+            return trio.current_time() + patience
+        return (self.last_progress if self.activity_deadline is None else self.activity_deadline) + patience
 
     def note(self, **facts: Fact) -> None:
         """Merge facts into this actor's observable state; a fact of None is removed."""
@@ -58,6 +71,7 @@ class ActorContext:
         """Wrap a wait for input: may last indefinitely without counting as frozen."""
         self.progress()
         previous, self.mode = self.mode, "idle"
+        self._changed()
         try:
             yield
         finally:

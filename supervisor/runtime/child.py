@@ -57,9 +57,9 @@ class ChildState(StrEnum):
 class ChildStatus:
     """A snapshot of one child.
 
-    ``incarnation`` is the number of its runs so far, ``last_error`` one bounded line. ``progress_age`` and
-    ``activity_remaining`` are seconds, the latter negative when a declared call is overdue. ``stuck``: it was cancelled
-    and has not ended in time.
+    ``incarnation`` is the number of its runs so far, ``last_error`` one bounded line, ``progress_age`` in seconds.
+    ``frozen``: it made no progress for too long, or its declared call is overdue. ``stuck``: it was cancelled and has
+    not ended in time.
     """
 
     name: str
@@ -69,19 +69,8 @@ class ChildStatus:
     restarts: int = 0
     last_error: str = ""
     progress_age: float = 0.0
-    progress_deadline: float = 60.0
     mode: Mode = "busy"
     activity: str | None = None
-    activity_remaining: float | None = None
     facts: dict[str, Fact] = field(default_factory=dict)
+    frozen: bool = False
     stuck: bool = False
-
-    @property
-    def frozen(self) -> bool:
-        """Whether it is overdue: busy, or inside a declared call, longer than it may be."""
-        if self.state is not ChildState.RUNNING or self.mode == "idle":
-            return False
-        if self.mode == "working" and self.activity_remaining is not None:
-            # A call that honours its deadline ends by itself; this is the margin for its unwinding.
-            return self.activity_remaining <= -self.progress_deadline
-        return self.progress_age >= self.progress_deadline

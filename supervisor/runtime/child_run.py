@@ -6,8 +6,7 @@ the user's Ctrl-C pass through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import trio
 
@@ -41,28 +40,13 @@ class ChangeSignal:
             await self.wait(at=at)
 
 
-class SupervisedContext(ActorContext):
-    """The context in a tree: notifies the supervisor when the actor becomes idle, since a stop then costs nothing."""
-
-    def __init__(self, name: str, incarnation: int, changed: ChangeSignal) -> None:
-        super().__init__(name, incarnation, on_started=changed.notify)
-        self._changed = changed
-
-    @contextmanager
-    def idle(self) -> Iterator[None]:
-        """As in the base class, and notify."""
-        with super().idle():
-            self._changed.notify()
-            yield
-
-
 class ChildRun:
     """One run of a child's body."""
 
     def __init__(self, spec: ChildSpec, number: int, changed: ChangeSignal) -> None:
         self.spec = spec
         self.number = number
-        self.context = SupervisedContext(spec.name, number, changed)
+        self.context = ActorContext(spec.name, number, changed=changed.notify)
         self.error: BaseException | None = None
         self.ended = False
         self.cancelled_at: float | None = None
@@ -100,6 +84,10 @@ class ChildRun:
             self.cancelled_at = trio.current_time()
             self._scope.cancel()
             self._changed.notify()
+
+    def frozen_at(self) -> float:
+        """Return the moment at which it counts as frozen unless it makes progress."""
+        return self.context.frozen_at(self.spec.progress_deadline)
 
     def stuck(self, now: float) -> bool:
         """Whether it was cancelled and has not unwound in time."""

@@ -60,11 +60,6 @@ def leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-def find(error: BaseException, kind: type[Fault]) -> Fault | None:
-    """Return the first fault of a kind inside an error, or None."""
-    return next((leaf for leaf in leaves(error) if isinstance(leaf, kind)), None)
-
-
 def is_bug(error: BaseException) -> bool:
     """Whether any part of an error is not a fault, which deserves a traceback in the log."""
     return any(not isinstance(leaf, Fault) for leaf in leaves(error))
@@ -76,12 +71,8 @@ def exit_code_of(error: BaseException) -> int:
     A configuration fault anywhere wins, because it stops restarts; then a bug, because it needs a developer; then the
     first fault.
     """
-    if find(error, ConfigFault):
-        return EXIT_CONFIG
-    if is_bug(error):
-        return EXIT_BUG
-    first = find(error, Fault)
-    return first.exit_code if first else EXIT_BUG
+    codes = [leaf.exit_code if isinstance(leaf, Fault) else EXIT_BUG for leaf in leaves(error)]
+    return next((code for code in (EXIT_CONFIG, EXIT_BUG) if code in codes), codes[0])
 
 
 def summarize(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .faults import Fault, leaves
+from .faults import Fault, is_bug, leaves
 
 #: Restarts in a row, without a healthy run between them, that a critical child may need before the tree ends.
 MAX_RESTARTS: Final = 5
@@ -76,4 +76,4 @@ def cause_of(error: BaseException | None) -> Cause:
     """Return how a run ended that was not cancelled by the tree."""
     if error is None:
         return Cause.RETURNED
-    return Cause.FAULT if all(isinstance(leaf, Fault) for leaf in leaves(error)) else Cause.BUG
+    return Cause.BUG if is_bug(error) else Cause.FAULT

@@ -59,21 +59,20 @@ class Child:
         """Return a snapshot."""
         run = self.run
         context = run.context if run else None
-        deadline = context.activity_deadline if context else None
+        state = ChildState.STOPPING if run and run.cancelled_at is not None else self.state
         return ChildStatus(
             name=self.spec.name,
-            state=ChildState.STOPPING if run and run.cancelled_at is not None else self.state,
+            state=state,
             critical=self.spec.critical,
             incarnation=self._runs,
             restarts=max(self._runs - 1, 0),
             last_error=self._last_error,
             progress_age=now - context.last_progress if context else 0.0,
-            progress_deadline=self.spec.progress_deadline,
             mode=context.mode if context else "idle",
             activity=context.activity if context else None,
-            activity_remaining=None if deadline is None else deadline - now,
             facts=dict(context.facts) if context else {},
-            stuck=run.stuck(now) if run else False,
+            frozen=run is not None and state is ChildState.RUNNING and now >= run.frozen_at(),
+            stuck=run is not None and run.stuck(now),
         )
 
     async def keep_running(self, nursery: trio.Nursery) -> None:
@@ -150,14 +149,11 @@ class Child:
             self._failures_in_a_row = 0
             self._limiter.recovered(self.spec.name, f"{self.spec.name} is healthy again")
             healthy_at = math.inf
-        if self.status(now).frozen:
+        if now >= run.frozen_at():
             run.cancel(Cause.FROZEN)
         if run.cancelled_at is not None:
             return math.inf if run.stuck(now) else run.cancelled_at + UNWIND_SECONDS
-        # One that is idle now may become busy at once and freeze: that far ahead nothing can be due.
-        context = run.context
-        since = {"busy": context.last_progress, "idle": now, "working": context.activity_deadline or now}[context.mode]
-        return min(since + self.spec.progress_deadline, healthy_at)
+        return min(run.frozen_at(), healthy_at)
 
     def _report_stuck(self, run: ChildRun) -> None:
         text = "does not end although it was cancelled"

@@ -24,20 +24,15 @@ log = get_logger("watchdog")
 PER_PERIOD: Final = 4
 
 
-def period_from(environment: Mapping[str, str], pid: int) -> float | None:
+def watchdog_period(environment: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
     """Return the watchdog's period in seconds as systemd sets it in ``WATCHDOG_USEC``, or None.
 
     A ``WATCHDOG_PID`` of another process means that the period is not for this one.
     """
-    text = environment.get("WATCHDOG_USEC", "")
+    text, own = environment.get("WATCHDOG_USEC", ""), str(pid or os.getpid())
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         return None
-    return int(text) / 1_000_000 if environment.get("WATCHDOG_PID", str(pid)) == str(pid) else None
-
-
-def current_period() -> float | None:
-    """Return this process's watchdog period in seconds, or None."""
-    return period_from(os.environ, os.getpid())
+    return int(text) / 1_000_000 if environment.get("WATCHDOG_PID", own) == own else None
 
 
 def complaint(children: Iterable[ChildStatus]) -> str | None:

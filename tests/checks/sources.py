@@ -27,7 +27,7 @@ class Module:
 
     @property
     def lines(self) -> int:
-        """How long it is."""
+        """Its length."""
         return len(self.text.splitlines())
 
     def imports(self) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The page on compatibility says of the cluster's side what the code does."""
+"""The page on compatibility describes the cluster's side as the code does it."""
 
 from __future__ import annotations
 

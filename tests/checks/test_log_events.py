@@ -12,7 +12,7 @@ from tests.actors.message_catalog import ENTRIES
 
 from .sources import Module, modules
 
-LEVELS = frozenset({"warning", "error", "exception", "bug"})
+LEVELS = frozenset({"warning", "error", "bug"})
 #: Names of loggers and of limiters, and their methods for warnings and errors.
 LOGGERS = {"log": LEVELS, "_log": LEVELS, "repeats": {"failing"}, "_limiter": {"failing"}}
 #: Functions that log without an event, and why.
@@ -63,7 +63,7 @@ def test_each_warning_and_error_names_its_event() -> None:
     assert not found, "\n".join(found)
 
 
-def test_what_is_excused_still_needs_it() -> None:
+def test_each_excuse_is_still_needed() -> None:
     found = {f"{module.path}:{name}" for module in modules("actors", "supervisor") for name, _ in unexplained(module)}
     assert found >= set(WITHOUT)
 

@@ -1,4 +1,4 @@
-"""How large things may get. The numbers only ever go down: who makes a budget tighter lowers it here."""
+"""How large things may get. The numbers only ever go down."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ GREEN_ORIGIN = Origin(namespace="tenants", name="green")
 
 @dataclass
 class Daemon:
-    """A served control socket and what stands behind it."""
+    """A served control socket, the status that it shows and the requests that it makes."""
 
     path: Path
     status: Latest[Status] = field(default_factory=lambda: Latest[Status]("status"))
@@ -195,7 +195,7 @@ def test_an_older_outcome_does_not_decide_a_newer_request() -> None:
     assert control.reload_outcome(Status(reload=ReloadStatus(verified=2, failed=1)), 3) is None
 
 
-def test_a_reload_asked_of_a_stopping_daemon_fails() -> None:
+def test_a_reload_requested_from_a_stopping_daemon_fails() -> None:
     outcome = control.reload_outcome(Status(phase="stopping"), 1)
     assert outcome is not None
     assert outcome["reason"] == "the daemon is stopping"
@@ -229,9 +229,7 @@ async def test_a_bad_request_is_answered_with_what_is_wrong(daemon: Daemon, sent
     assert daemon.reloads == 0
 
 
-async def test_a_client_that_says_nothing_is_dropped_at_its_deadline(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_client_is_dropped_at_its_deadline(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "CLIENT_SECONDS", 0.05)
     async with await daemon.connect() as stream:
         assert "no request within" in (await read_line(stream))["error"]

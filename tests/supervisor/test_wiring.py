@@ -23,7 +23,7 @@ def daemon(tmp_path: Path) -> Daemon:
     return Daemon(settings, settings_file=tmp_path / "openperouter.yaml", notifier=Notifier())
 
 
-def test_data_flows_one_way_from_files_to_status(daemon: Daemon) -> None:
+def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None:
     lines = str(daemon.graph).splitlines()
     assert "static_config -> [static] -> report, desired, mirror, crd_watch" in lines
     assert "api_wait -> [access] -> report, status_writer, mirror, crd_watch" in lines
@@ -62,7 +62,7 @@ async def test_every_child_that_decides_about_the_router_is_critical(daemon: Dae
     assert critical == {"watchdog", "systemd", "report", "health", "netlink", "frr", "desired", "static_config"}
 
 
-async def test_readers_start_before_what_sets_them_in_motion(daemon: Daemon) -> None:
+async def test_consumers_start_before_producers(daemon: Daemon) -> None:
     names = [child.name for child in daemon.supervisor.snapshot()]
     assert names.index("netlink") < names.index("frr") < names.index("desired") < names.index("static_config")
 

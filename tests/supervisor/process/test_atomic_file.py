@@ -158,12 +158,12 @@ def test_cleaning_up_touches_only_this_file_s_temporaries(tmp_path: Path) -> Non
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(keep)
 
 
-def test_cleaning_up_where_no_directory_is_does_nothing(tmp_path: Path) -> None:
+def test_cleaning_up_without_the_directory_does_nothing(tmp_path: Path) -> None:
     remove_stale(tmp_path / "absent" / "file")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cleaning_up_on_a_disk_that_refuses_is_said_and_survived(
+def test_a_disk_that_refuses_the_cleaning_up_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / ".file.0123abcd.tmp").touch()

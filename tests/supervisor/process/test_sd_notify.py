@@ -47,7 +47,6 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
     notifier.extend_timeout(1.5)
     notifier.stopping()
     notifier.failing(78)
-    notifier.failing(71, errno=19)
     assert systemd.received() == [
         "READY=1",
         "STATUS=routing 3 VNIs",
@@ -55,7 +54,6 @@ def test_each_message_is_one_datagram(systemd: Systemd) -> None:
         "EXTEND_TIMEOUT_USEC=1500000",
         "STOPPING=1",
         "EXIT_STATUS=78",
-        "EXIT_STATUS=71\nERRNO=19",
     ]
 
 
@@ -104,7 +102,7 @@ def everything(notifier: Notifier) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "relative/path", "/nonexistent/notify", "/" + "x" * 500])
-def test_without_a_usable_socket_nothing_happens(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_without_a_usable_socket_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     if value is None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     else:

@@ -33,7 +33,7 @@ async def delivered() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_both_ways_of_asking_to_stop_stop(number: signal.Signals) -> None:
+async def test_sigterm_and_sigint_stop(number: signal.Signals) -> None:
     stops: list[str] = []
     async with handling(stops, Latest("reload")):
         os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""Programs are run, fed, bounded in time and output, and killed with their whole family. Uses real processes."""
+"""Programs get their input, are bounded in time and output, and are killed with their children. Uses real processes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_the_environment_is_replaced() -> None:
     assert (await run_command(["/usr/bin/env"], seconds=10, env={"A": "1"})).stdout == "A=1\n"
 
 
-async def test_undecodable_output_does_no_harm() -> None:
+async def test_undecodable_output_is_replaced() -> None:
     assert (await run_command(["printf", "\\377x"], seconds=10)).stdout == "\ufffdx"
 
 
@@ -66,7 +66,7 @@ async def test_a_program_that_cannot_be_started_is_a_dependency_fault(program: s
     assert isinstance(caught.value, DependencyFault)
 
 
-async def test_the_deadline_kills_the_grandchild_too_and_keeps_what_was_said() -> None:
+async def test_the_deadline_kills_the_grandchild_too_and_keeps_the_output() -> None:
     with pytest.raises(CommandTimeout, match=r"within 0\.5 s") as caught:
         await run_command(["sh", "-c", FAMILY], seconds=0.5)
     child, grandchild = (int(word) for word in caught.value.stdout.split())

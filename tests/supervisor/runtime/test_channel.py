@@ -1,4 +1,4 @@
-"""Channels keep the last value, lose nothing that they promised, and never block a writer."""
+"""Channels keep the last value, replay it to new readers, and never block a writer."""
 
 from __future__ import annotations
 

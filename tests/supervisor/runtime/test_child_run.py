@@ -1,4 +1,4 @@
-"""Whatever a child does does not affect its siblings; one that freezes is restarted, one that is stuck reported."""
+"""No error of a child affects its siblings; one that freezes is restarted, one that is stuck is reported."""
 
 from __future__ import annotations
 

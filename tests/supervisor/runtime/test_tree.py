@@ -266,12 +266,7 @@ async def test_a_snapshot_shows_progress_activity_and_facts(autojump_clock: Mock
     async with running(spec("a", busy, critical=True)) as tree:
         await trio.sleep(10)
         status = tree["a"]
-        assert (status.progress_age, status.mode, status.activity, status.activity_remaining) == (
-            10,
-            "working",
-            "vtysh",
-            50,
-        )
+        assert (status.progress_age, status.mode, status.activity, status.frozen) == (10, "working", "vtysh", False)
         assert status.facts == {"vnis": 3}
         assert status.critical
 

@@ -10,11 +10,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
-from supervisor.runtime.watchdog import complaint, current_period, period_from, run
+from supervisor.runtime.watchdog import complaint, run, watchdog_period
 
-WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle", progress_deadline=60)
-FROZEN = replace(WORKS, mode="busy", progress_age=61)
-OVERDUE = replace(WORKS, mode="working", activity="frr-reload", activity_remaining=-61)
+WORKS = ChildStatus("frr", ChildState.RUNNING, critical=True, mode="idle")
+FROZEN = replace(WORKS, mode="busy", progress_age=61, frozen=True)
+OVERDUE = replace(WORKS, mode="working", activity="frr-reload", frozen=True)
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Watchdog:
     [
         WORKS,
         replace(WORKS, progress_age=1e9),
-        replace(FROZEN, progress_age=59),
+        replace(FROZEN, frozen=False),
         replace(FROZEN, critical=False),
-        replace(OVERDUE, activity_remaining=100.0, progress_age=1e9),
-        *(replace(FROZEN, state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
+        replace(OVERDUE, frozen=False, progress_age=1e9),
+        *(replace(WORKS, mode="busy", state=state) for state in (ChildState.STARTING, ChildState.BACKOFF)),
     ],
 )
 def test_a_child_that_is_idle_or_within_its_deadline_or_restarting_is_fine(status: ChildStatus) -> None:
@@ -123,10 +123,10 @@ async def test_without_a_period_nothing_is_notified_and_the_child_is_idle(autoju
 def test_the_period_is_the_one_that_systemd_sets_for_this_process(
     environment: dict[str, str], period: float | None
 ) -> None:
-    assert period_from(environment, 7) == period
+    assert watchdog_period(environment, 7) == period
 
 
 def test_the_current_period_is_this_process_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "2000000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
-    assert current_period() == 2
+    assert watchdog_period() == 2

@@ -17,7 +17,7 @@ Body = Callable[[ActorContext], Awaitable[None]]
 
 @dataclass
 class Diary:
-    """What happened, when: ``(seconds since the start, child, event)``."""
+    """Events of a test: ``(seconds since the start, child, event)``."""
 
     entries: list[tuple[float, str, str]] = field(default_factory=list)
 
