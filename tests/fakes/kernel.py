@@ -78,7 +78,7 @@ class FakeKernel:
             self.add(namespace, Link(0, "lo", up=True, mtu=65536))
 
     def add(self, namespace: Namespace, link: Link, *addresses: Address) -> None:
-        """Put a device there that somebody else made."""
+        """Add a foreign device."""
         self._index += 1
         self.links[namespace, link.name] = replace(link, index=self._index)
         self.addresses[namespace, link.name] = list(addresses)
@@ -269,7 +269,7 @@ class FakeKernel:
             routes.append(step.route)
 
     def _reaches(self, nic: str, gateway: str) -> bool:
-        """Say whether a gateway is in a subnet of a NIC, or has a route of its own."""
+        """Return whether a gateway is in a subnet of a NIC, or has a route of its own."""
         near = [address.interface.network for address in self._addresses(Namespace.HOST, nic)]
         near += [ip_network(route.destination) for route in self.routes[nic] if not route.gateway]
         return any(ip_address(gateway) in network for network in near)

@@ -1,8 +1,6 @@
-"""What plans rely on a kernel to do, checked against the fake in the unit tests and against the real one in
-tests/kernel.
+"""What plans rely on a kernel to do: checked on the fake in the unit tests and on the real one in tests/kernel.
 
-Each function takes a kernel with two namespaces in which nothing but ``lo`` and a NIC named ``toswitch1`` in the host
-exists.
+Each function takes a kernel with two namespaces in which only ``lo`` and, in the host, a NIC named ``toswitch1`` exist.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ def created_devices_have_their_attributes_and_our_mark(kernel: Kernel) -> None:
         assert links[name].master == ""
 
 
-def a_veth_is_born_with_an_end_in_each_namespace(kernel: Kernel) -> None:
+def a_veth_is_created_with_an_end_in_each_namespace(kernel: Kernel) -> None:
     kernel.apply(wanted("host-e-100", LinkKind.VETH, HOST, peer="pe-e-100", mtu=1450))
     host, router = link(kernel, HOST, "host-e-100"), link(kernel, ROUTER, "pe-e-100")
     assert host is not None
@@ -109,7 +107,7 @@ def creating_what_exists_is_refused(kernel: Kernel) -> None:
     assert refused(kernel, wanted("other", LinkKind.VXLAN, vxlan=VXLAN4)) == errno.EEXIST
 
 
-def changing_what_is_not_there_is_refused(kernel: Kernel) -> None:
+def changing_a_missing_device_is_refused(kernel: Kernel) -> None:
     assert refused(kernel, ChangeLink(ROUTER, "vni100", up=True)) == errno.ENODEV
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     assert refused(kernel, ChangeLink(ROUTER, "br-pe-100", master="red")) == errno.ENODEV
@@ -133,7 +131,7 @@ def one_change_sets_all_attributes(kernel: Kernel) -> None:
     assert vxlan.master == ""
 
 
-def deletion_is_by_name_and_forgives_absence(kernel: Kernel) -> None:
+def deletion_is_by_name_and_ignores_missing_devices(kernel: Kernel) -> None:
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(wanted("br-pe-101", LinkKind.BRIDGE))
     kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
@@ -149,7 +147,7 @@ def deletion_is_by_name_and_forgives_absence(kernel: Kernel) -> None:
     assert link(kernel, ROUTER, "br-pe-101") is None
 
 
-def addresses_come_and_go_and_carry_our_mark(kernel: Kernel) -> None:
+def addresses_are_added_with_our_mark_and_removed(kernel: Kernel) -> None:
     four, six = ip_interface("100.65.0.0/32"), ip_interface("2001:db8::1/128")
     for interface in (four, six):
         kernel.apply(AddAddress(ROUTER, "lo", owned_address(interface)))
@@ -189,7 +187,7 @@ def enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device(kernel: Kernel) -> N
     assert six not in see(kernel).router.interfaces("br-pe-100")
 
 
-def unreachable_defaults_come_and_go(kernel: Kernel) -> None:
+def unreachable_defaults_are_added_and_removed(kernel: Kernel) -> None:
     for family in Family:
         kernel.apply(AddUnreachable(family, 10_000_100))
         kernel.apply(AddUnreachable(family, 10_000_100))
@@ -244,13 +242,13 @@ def a_route_needs_its_nic_up(kernel: Kernel) -> None:
     assert refused(kernel, AddRoute(NIC, route)) in {errno.ENETDOWN, errno.ENETUNREACH}
 
 
-def a_gateway_needs_a_way_to_it_first(kernel: Kernel) -> None:
+def a_gateway_must_be_reachable_first(kernel: Kernel) -> None:
     kernel.apply(AddAddress(HOST, NIC, Address(ip_interface("10.0.0.5/32"))))
     kernel.apply(ChangeLink(HOST, NIC, up=True))
-    way = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+    route_to_gateway = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
     default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
     assert refused(kernel, AddRoute(NIC, default)) in {errno.ENETUNREACH, errno.EINVAL}
-    kernel.apply(AddRoute(NIC, way))
+    kernel.apply(AddRoute(NIC, route_to_gateway))
     kernel.apply(AddRoute(NIC, default))
     kernel.apply(AddRoute(NIC, SavedRoute(Family.IPV4, "10.1.0.0/16", 254, gateway="172.31.0.1", flags=4)))
 
@@ -267,19 +265,19 @@ def state_is_kept(kernel: Kernel) -> None:
 
 CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     created_devices_have_their_attributes_and_our_mark,
-    a_veth_is_born_with_an_end_in_each_namespace,
+    a_veth_is_created_with_an_end_in_each_namespace,
     creating_what_exists_is_refused,
-    changing_what_is_not_there_is_refused,
+    changing_a_missing_device_is_refused,
     one_change_sets_all_attributes,
-    deletion_is_by_name_and_forgives_absence,
-    addresses_come_and_go_and_carry_our_mark,
+    deletion_is_by_name_and_ignores_missing_devices,
+    addresses_are_added_with_our_mark_and_removed,
     addresses_keep_broadcast_and_label,
     enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device,
-    unreachable_defaults_come_and_go,
+    unreachable_defaults_are_added_and_removed,
     sysctls_are_read_and_written_in_the_router,
     a_moved_nic_loses_addresses_and_routes_and_is_down,
     a_moved_nic_loses_its_own_sysctls,
     a_route_needs_its_nic_up,
-    a_gateway_needs_a_way_to_it_first,
+    a_gateway_must_be_reachable_first,
     state_is_kept,
 )

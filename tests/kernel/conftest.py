@@ -1,7 +1,7 @@
 """Fixtures of the tests on a real kernel: two throw-away namespaces, and a NIC in one of them.
 
-They need root and a kernel with VRF, so they run in the machine of ``tests/harness/uml/run.py``, which says so by
-OPENPEROUTER_KERNEL_TESTS=1. Anywhere else they are skipped, loudly.
+They need root and a kernel with VRF, so they run in the machine of ``tests/harness/uml/run.py``, which sets
+OPENPEROUTER_KERNEL_TESTS=1. Anywhere else they are skipped, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A NIC in the host with all that it could lose, and a witness of what it has."""
+"""A NIC in the host with everything that it could lose, and its state as iproute2 reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tests.kernel.node import Node, ip, ip_json
 
 CONF = Path("/proc/sys/net")
-#: What a host sets for a NIC that is to listen to no router advertisement, and to forgive asymmetric paths.
+#: A NIC that ignores router advertisements and accepts asymmetric paths.
 SYSCTLS = {
     "ipv4/conf/{}/rp_filter": "2",
     "ipv4/conf/{}/arp_ignore": "1",
@@ -19,10 +19,10 @@ SYSCTLS = {
 
 
 def furnish(nic: str = Node.NIC) -> None:
-    """Give a NIC all that it could lose: addresses, flags, an MTU, routes, sysctls and a second name.
+    """Configure everything that a NIC could lose: addresses, flags, an MTU, routes, sysctls and an alternative name.
 
-    Both families' defaults are as hosting providers want them: the gateway is in no subnet of the NIC's, but has a
-    route of its own.
+    Both families' default routes are as at hosting providers: the gateway is in no subnet of the NIC, but has a route
+    of its own.
     """
     ip("link", "set", nic, "down")
     ip("link", "set", nic, "mtu", "9000", "up")
@@ -47,7 +47,7 @@ def furnish(nic: str = Node.NIC) -> None:
 
 
 def outside(nic: str = Node.NIC) -> dict[str, Any]:
-    """Return what a NIC in the host is, as iproute2 tells it."""
+    """Return the state of a NIC in the host, as iproute2 reports it."""
     link = ip_json("addr", "show", "dev", nic)[0]
     addresses = {
         (
@@ -74,5 +74,5 @@ def outside(nic: str = Node.NIC) -> dict[str, Any]:
 def sysctls(nic: str = Node.NIC) -> dict[str, str]:
     """Return the values of all sysctls that a NIC has of its own."""
     files = [file for family in ("ipv4", "ipv6") for file in sorted((CONF / family / "conf" / nic).iterdir())]
-    # Nobody can read the secret of stable addresses before it is set.
+    # The secret of stable addresses cannot be read before it is set.
     return {str(file.relative_to(CONF)): file.read_text() for file in files if file.name != "stable_secret"}

@@ -19,7 +19,7 @@ KEPT = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0"}
 
 
 def ip(*arguments: str) -> str:
-    """Run iproute2 and return what it says."""
+    """Run iproute2 and return its output."""
     result = subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
     return result.stdout
 
@@ -65,7 +65,7 @@ class Node:
         self._clean_host()
 
     def crash(self) -> None:
-        """Forget everything that a process knows; the kernel and the state directory stay."""
+        """Drop all state in memory; the kernel and the state directory stay."""
         if self._kernel is not None:
             self._kernel.close()
         self._kernel = None
@@ -83,7 +83,7 @@ class Node:
         return ip_json("-n", self.NETNS, *arguments)
 
     def link(self, name: str, *, router: bool = True) -> dict[str, Any]:
-        """Return one link as iproute2 sees it, an independent witness."""
+        """Return one link as iproute2 reports it, independently of our code."""
         where = ("-n", self.NETNS) if router else ()
         return ip_json(*where, "link", "show", "dev", name)[0]
 

@@ -1,4 +1,4 @@
-"""The actor on a real kernel: outcomes, drift, a namespace that dies, and what the command line sees."""
+"""The actor on a real kernel: outcomes, drift, a deleted namespace, and what the command line shows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _run(ctx: ActorContext, node: Node, frr: Latest[FrrOutcome], cell: Lat
 
 
 async def until(condition: object, what: str) -> None:
-    """Wait for something that has no event of its own: what another program sees of the kernel."""
+    """Poll for a state of the kernel that no event reports."""
     assert callable(condition)
     with trio.move_on_after(SECONDS):
         while not condition():  # noqa: ASYNC110 - the kernel has no event for it
@@ -67,7 +67,7 @@ async def until(condition: object, what: str) -> None:
     raise AssertionError(f"not in {SECONDS} s: {what}")
 
 
-async def test_a_state_that_frr_applied_is_made_so_and_reported(node: Node) -> None:
+async def test_a_state_that_frr_applied_is_applied_and_reported(node: Node) -> None:
     async with running(node) as run:
         run.applied_in_frr(demo())
         outcome = await run.outcome()
@@ -78,7 +78,7 @@ async def test_a_state_that_frr_applied_is_made_so_and_reported(node: Node) -> N
         assert "vni100" in node.names()
 
 
-async def test_a_state_that_frr_has_not_applied_is_not_touched(node: Node) -> None:
+async def test_a_state_that_frr_has_not_applied_is_not_applied(node: Node) -> None:
     async with running(node) as run:
         run.frr.set(FrrOutcome(demo(), applied=False, error="vtysh hangs"))
         outcome = await run.outcome()
@@ -137,7 +137,7 @@ async def test_a_node_with_one_of_two_nics_works_and_takes_the_other_when_it_app
         assert {Node.NIC, "toswitch9"} <= set(node.names())
 
 
-async def test_a_namespace_that_dies_is_missed_and_one_that_returns_is_configured(node: Node) -> None:
+async def test_a_deleted_namespace_is_reported_and_a_new_one_is_configured(node: Node) -> None:
     async with running(node) as run:
         run.applied_in_frr(state())
         assert (await run.outcome()).applied
@@ -155,14 +155,14 @@ async def test_a_namespace_that_dies_is_missed_and_one_that_returns_is_configure
         assert "toswitch1" in node.names()
 
 
-async def test_a_dead_namespace_is_let_go_so_that_its_nic_returns(node: Node) -> None:
+async def test_a_deleted_namespace_is_released(node: Node) -> None:
     async with running(node) as run:
         run.applied_in_frr(state())
         await run.outcome()
         assert "leaf" in node.names(router=False)
         ip("netns", "del", Node.NETNS)
         await run.outcome()
-        # The kernel destroys the namespace, and the veth in it with its other end, once nobody holds it.
+        # The kernel destroys the namespace, and the veth in it with its other end, once no process holds it.
         await until(lambda: "leaf" not in node.names(router=False), "the namespace is gone")
 
 
@@ -182,7 +182,7 @@ async def test_a_preview_writes_nothing(node: Node) -> None:
     assert not node.state.exists()
 
 
-async def test_the_command_line_can_see_the_kernel(node: Node) -> None:
+async def test_show_kernel_reads_both_namespaces_and_the_state_files(node: Node) -> None:
     node.converge(demo())
     found = await observe_kernel(settings_of(node))
     names = {link["name"] for link in found["router"]}

@@ -1,4 +1,4 @@
-"""A demo-like state on a real kernel: every name and attribute, and then silence."""
+"""A demo-like state on a real kernel: every name and attribute, and no writes after that."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def settle(node: Node) -> None:
     raise AssertionError("addresses stay tentative")
 
 
-def test_a_process_that_starts_anew_writes_nothing(node: Node) -> None:
+def test_a_restarted_process_writes_nothing(node: Node) -> None:
     node.converge(demo())
     node.crash()
     assert node.converge(demo()).writes == 0
@@ -143,7 +143,7 @@ def test_a_result_of_1280_leaves_the_mtu_alone(node: Node) -> None:
     assert node.link("pe-e-100")["mtu"] == 1500
 
 
-def test_removing_the_underlay_leaves_nothing_of_ours(node: Node) -> None:
+def test_removing_the_underlay_removes_all_devices_of_ours(node: Node) -> None:
     ip("addr", "add", "192.168.11.3/24", "dev", "toswitch1")
     host, router = node.names(router=False), node.names()
     node.converge(demo())

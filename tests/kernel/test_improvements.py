@@ -1,4 +1,4 @@
-"""What upstream leaves behind, takes away or gets wrong, done right on a real kernel (reference 11.2)."""
+"""Improvements on upstream, on a real kernel: cleanup, foreign objects, failures and drift (reference 11.2)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_host_may_put_its_end_of_a_session_into_a_vrf_of_its_own(node: Node)
     assert node.converge(demo()).writes == 0
 
 
-def test_a_segment_without_host_master_may_be_attached_by_hand_and_stays_so(node: Node) -> None:
+def test_an_l2vni_without_host_master_may_be_attached_manually(node: Node) -> None:
     none = state(l2vnis=(l2vni(vrf=None, master=HostMasterKind.NONE),))
     node.converge(none)
     ip("link", "add", "br0", "type", "bridge")
@@ -111,7 +111,7 @@ def test_vrf_tables_are_deterministic_and_survive_a_crash(node: Node) -> None:
     assert node.link("red")["linkinfo"]["info_data"]["table"] == table
 
 
-def test_a_table_that_is_in_use_is_left_to_its_user(node: Node) -> None:
+def test_a_table_in_foreign_use_is_avoided(node: Node) -> None:
     node.router("link", "add", "customer", "type", "vrf", "table", "10000100")
     node.router("route", "add", "blackhole", "198.51.100.0/24", "table", "10000101")
     l3vnis = (l3vni(), l3vni("green", 101, pairs=()))
@@ -155,7 +155,7 @@ def test_a_foreign_device_with_our_name_fails_its_resource_and_is_untouched(
     assert node.converge(demo()).clean
 
 
-def test_foreign_objects_are_bit_identical_after_everything(node: Node) -> None:
+def test_foreign_objects_are_identical_after_everything(node: Node) -> None:
     ip("link", "add", "br-hs-5", "type", "bridge")
     ip("addr", "add", "198.51.100.1/24", "dev", "br-hs-5")
     ip("link", "add", "host-e-5", "type", "dummy")
@@ -176,7 +176,7 @@ def test_foreign_objects_are_bit_identical_after_everything(node: Node) -> None:
     assert foreign() == before
 
 
-def test_a_vxlan_with_a_wrong_attribute_is_made_anew(node: Node) -> None:
+def test_a_vxlan_with_a_wrong_attribute_is_recreated(node: Node) -> None:
     node.converge(demo())
     index = node.link("vni100")["ifindex"]
     port = replace(l3vni(), vxlan_port=4790)
@@ -187,7 +187,7 @@ def test_a_vxlan_with_a_wrong_attribute_is_made_anew(node: Node) -> None:
     assert link["master"] == "br-pe-100"
 
 
-def test_a_device_of_ours_of_the_wrong_kind_is_made_anew(node: Node) -> None:
+def test_a_device_of_ours_of_the_wrong_kind_is_recreated(node: Node) -> None:
     node.router("link", "add", "br-pe-100", "group", "4243", "type", "dummy")
     assert node.converge(demo()).clean
     assert node.link("br-pe-100")["linkinfo"]["info_kind"] == "bridge"

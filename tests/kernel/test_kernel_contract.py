@@ -1,4 +1,4 @@
-"""The real kernel does what plans rely on; the unit tests' fake keeps the same contract."""
+"""The real kernel fulfils the contract that plans rely on, as the unit tests' fake does."""
 
 from __future__ import annotations
 

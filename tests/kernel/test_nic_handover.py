@@ -1,4 +1,4 @@
-"""A NIC's way into the router and back on a real kernel, with a crash between any two steps."""
+"""A NIC moves into the router and back on a real kernel, with a crash between any two steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_nic_keeps_its_addresses_inside_and_loses_noprefixroute(furnished: Nod
     assert "10.0.0.1" not in routes
 
 
-def test_a_nic_comes_back_whole(furnished: Node) -> None:
+def test_a_returned_nic_is_as_it_was(furnished: Node) -> None:
     before = outside()
     furnished.converge(INSIDE)
     furnished.crash()
@@ -51,7 +51,7 @@ def test_a_nic_comes_back_whole(furnished: Node) -> None:
     assert furnished.plan(OUTSIDE)[0].journal == {}
 
 
-def test_a_mac_that_the_router_changed_comes_back_as_it_was(furnished: Node) -> None:
+def test_a_mac_that_was_changed_in_the_router_is_restored(furnished: Node) -> None:
     before = outside()
     furnished.converge(INSIDE)
     furnished.router("link", "set", Node.NIC, "address", "52:54:00:aa:bb:ff")
@@ -59,7 +59,7 @@ def test_a_mac_that_the_router_changed_comes_back_as_it_was(furnished: Node) -> 
     assert outside() == before
 
 
-def test_a_nic_that_was_down_comes_back_down(node: Node) -> None:
+def test_a_nic_that_was_down_is_returned_down(node: Node) -> None:
     ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
     ip("link", "set", Node.NIC, "down", "group", "7")
     before = outside()
@@ -96,7 +96,7 @@ def test_a_crash_between_any_two_steps_loses_nothing(furnished: Node, first: Des
         assert outside() == before, count
 
 
-def test_a_nic_that_is_already_inside_is_adopted_and_can_come_back(node: Node) -> None:
+def test_a_nic_that_is_already_inside_is_adopted_and_can_be_returned(node: Node) -> None:
     ip("link", "set", Node.NIC, "netns", Node.NETNS)
     node.router("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
     assert node.converge(INSIDE).clean
@@ -125,7 +125,7 @@ def test_one_missing_nic_does_not_hold_up_the_other(furnished: Node) -> None:
     assert "toswitch1" in furnished.names()
 
 
-def test_a_journal_of_another_boot_is_not_believed(furnished: Node) -> None:
+def test_a_journal_of_another_boot_is_ignored(furnished: Node) -> None:
     furnished.converge(INSIDE)
     furnished.crash()
     journal = furnished.state / "nic-journal.json"
@@ -147,7 +147,7 @@ def test_a_name_taken_in_the_host_is_reported_and_retried(furnished: Node) -> No
     assert outside() == before
 
 
-def test_an_address_that_the_router_lost_is_given_back(furnished: Node) -> None:
+def test_an_address_lost_in_the_router_is_restored(furnished: Node) -> None:
     furnished.converge(INSIDE)
     furnished.router("link", "set", Node.NIC, "down")
     furnished.router("addr", "flush", "dev", Node.NIC)
@@ -162,7 +162,7 @@ def saved(node: Node) -> tuple[Path, dict[str, Any]]:
     return file, json.loads(file.read_text())
 
 
-def test_a_journal_in_which_gateways_come_before_the_ways_to_them_is_carried_out(furnished: Node) -> None:
+def test_a_journal_with_routes_in_the_kernels_order_is_restored(furnished: Node) -> None:
     before = outside()
     furnished.converge(INSIDE)
     file, content = saved(furnished)
@@ -172,7 +172,7 @@ def test_a_journal_in_which_gateways_come_before_the_ways_to_them_is_carried_out
     assert outside() == before
 
 
-def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(furnished: Node) -> None:
+def test_a_route_that_cannot_be_restored_is_named_and_the_others_are_restored(furnished: Node) -> None:
     before = outside()
     furnished.converge(INSIDE)
     file, content = saved(furnished)
@@ -190,7 +190,7 @@ def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(furnishe
     assert not saved(furnished)[1]["nics"]
 
 
-def test_a_nic_without_ipv6_comes_back_without_it(node: Node) -> None:
+def test_a_nic_without_ipv6_is_returned_without_it(node: Node) -> None:
     ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
     (CONF / "ipv6/conf" / Node.NIC / "disable_ipv6").write_text("1")
     before = outside()
@@ -200,7 +200,7 @@ def test_a_nic_without_ipv6_comes_back_without_it(node: Node) -> None:
     assert not [one for one in ip_json("addr", "show", "dev", Node.NIC)[0]["addr_info"] if one["family"] == "inet6"]
 
 
-def test_only_what_the_host_sets_for_this_nic_is_remembered(furnished: Node) -> None:
+def test_only_sysctls_set_for_this_nic_are_recorded(furnished: Node) -> None:
     furnished.converge(INSIDE)
     found = saved(furnished)[1]["nics"][Node.NIC]["sysctls"]
     assert found == {key.replace("/conf/{}/", "."): value for key, value in SYSCTLS.items()}

@@ -1,4 +1,4 @@
-"""What a purge runs, a shell script written from the journal: a NIC comes back whole by it from wherever it is."""
+"""The shell script that a purge runs, written from the journal: it restores a NIC from any interrupted move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "return_ni
 
 @pytest.fixture(scope="module")
 def return_nics() -> ModuleType:
-    """The program, which is no package of ours."""
+    """The program, which is not in a package."""
     spec = importlib.util.spec_from_file_location("return_nics", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
@@ -33,7 +33,7 @@ def return_nics() -> ModuleType:
 
 
 def purge(node: Node, return_nics: ModuleType) -> str:
-    """Do what prerm and postrm do with the NICs, twice; return what was complained of."""
+    """Do what prerm and postrm do with the NICs, twice; return the script's output."""
     boot = BOOT_ID.read_text().strip()
     script = return_nics.script(Node.NETNS, boot, StateFiles(node.state, boot).journal())
     runs = [subprocess.run(["sh", "-eu"], input=script, capture_output=True, text=True, check=True) for _ in range(2)]
@@ -41,25 +41,27 @@ def purge(node: Node, return_nics: ModuleType) -> str:
     return "".join(run.stdout + run.stderr for run in runs)
 
 
-@pytest.mark.parametrize("way", [INSIDE, OUTSIDE], ids=["in", "out"])
-def test_killed_after_any_step_of_the_way_a_purge_makes_the_nic_whole(
-    node: Node, return_nics: ModuleType, way: DesiredState
+@pytest.mark.parametrize("direction", [INSIDE, OUTSIDE], ids=["in", "out"])
+def test_after_a_crash_at_any_step_a_purge_restores_the_nic(
+    node: Node, return_nics: ModuleType, direction: DesiredState
 ) -> None:
     furnish()
     before = outside()
-    start = OUTSIDE if way is INSIDE else INSIDE
+    start = OUTSIDE if direction is INSIDE else INSIDE
     assert node.converge(start).clean
-    total = len(node.plan(way)[1].steps)
+    total = len(node.plan(direction)[1].steps)
     assert total > 8
     for count in range(total + 1):
         assert node.converge(start).clean, count
-        node.apply_prefix(way, count)
+        node.apply_prefix(direction, count)
         node.crash()
         assert purge(node, return_nics) == "", count
         assert outside() == before, count
 
 
-def test_a_route_that_cannot_come_back_is_named_and_keeps_no_other_back(node: Node, return_nics: ModuleType) -> None:
+def test_a_route_that_cannot_be_restored_is_named_and_the_others_are_restored(
+    node: Node, return_nics: ModuleType
+) -> None:
     furnish()
     ip("route", "add", "10.77.0.0/16", "via", "203.0.113.1", "dev", Node.NIC, "onlink")
     before = outside()

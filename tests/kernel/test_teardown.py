@@ -1,4 +1,4 @@
-"""``openperouter teardown`` on a real kernel: the NIC is the host's again, whole, and nothing of ours is left."""
+"""``openperouter teardown`` on a real kernel: the NIC is returned as it was, and no device of ours remains."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ours() -> set[str]:
     return {link["ifname"] for link in links if link["group"] in marks}
 
 
-def test_the_nic_is_back_whole_and_nothing_of_ours_is_left(
+def test_the_nic_is_restored_and_no_device_of_ours_remains(
     node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = witness()
@@ -82,9 +82,9 @@ def test_the_nic_is_back_whole_and_nothing_of_ours_is_left(
     assert ours() == set()
     assert "unreachable" not in node.router("route", "show", "table", "all")
     assert not list(Path(node.state).iterdir())
-    said = capsys.readouterr().out
-    assert "kernel: " in said
-    assert NIC in said
+    output = capsys.readouterr().out
+    assert "kernel: " in output
+    assert NIC in output
     assert Node.NETNS in ip("netns", "list")
 
 
@@ -99,7 +99,7 @@ def test_a_second_teardown_does_nothing(node: Node, settings_file: Path, capsys:
     assert "nothing of the router is there" in capsys.readouterr().out
 
 
-def test_killed_after_any_step_the_next_teardown_ends_it(
+def test_after_a_crash_at_any_step_the_next_teardown_completes(
     node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = witness()
@@ -117,7 +117,7 @@ def test_killed_after_any_step_the_next_teardown_ends_it(
     capsys.readouterr()
 
 
-def test_what_is_left_in_the_host_goes_when_the_namespace_is_gone(
+def test_devices_in_the_host_are_removed_even_without_the_namespace(
     node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node.converge(demo())
@@ -130,7 +130,7 @@ def test_what_is_left_in_the_host_goes_when_the_namespace_is_gone(
     node.add_netns()
 
 
-def test_a_stranger_in_the_namespace_survives_and_keeps_it(
+def test_a_namespace_with_a_foreign_device_is_kept(
     node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node.router("link", "add", "theirs", "type", "dummy")
@@ -141,7 +141,7 @@ def test_a_stranger_in_the_namespace_survives_and_keeps_it(
     assert "theirs" in capsys.readouterr().err
 
 
-def test_with_netns_the_namespace_goes_as_well(
+def test_with_netns_the_namespace_is_deleted_as_well(
     node: Node, settings_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = witness()
@@ -164,7 +164,7 @@ def test_while_the_daemon_runs_nothing_is_touched(
     assert "systemctl stop openperouter" in capsys.readouterr().err
 
 
-def test_the_kernels_refusal_is_told_and_the_journal_stays(node: Node, tmp_path: Path) -> None:
+def test_a_refusal_of_the_kernel_is_reported_and_the_journal_stays(node: Node, tmp_path: Path) -> None:
     node.converge(demo())
     node.crash()
     ip("link", "add", NIC, "type", "dummy")

@@ -1,4 +1,4 @@
-"""The shell commands of a purge, beyond what tests/checks asks of them."""
+"""The shell commands of a purge: their order and what they restore. See also tests/checks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def return_nics() -> ModuleType:
     return module
 
 
-def test_the_way_to_a_gateway_comes_back_before_what_is_behind_it(return_nics: ModuleType) -> None:
+def test_the_route_to_a_gateway_is_restored_before_routes_through_it(return_nics: ModuleType) -> None:
     default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
-    way = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
-    record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, routes=(default, way))
+    route_to_gateway = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+    record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, routes=(default, route_to_gateway))
     found = [line for line in return_nics.restoring(record) if "route add" in line]
     assert [line.split()[3] for line in found] == ["10.0.0.1/32", "0.0.0.0/0"]
 
 
-def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(return_nics: ModuleType) -> None:
+def test_a_nics_own_sysctls_are_restored_before_addresses_and_before_it_is_up(return_nics: ModuleType) -> None:
     sysctls = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
     addresses = (Address(ip_interface("192.0.2.5/24")),)
     record = NicRecord("eth1.5", NicPhase.INSIDE, 1500, "", up=True, addresses=addresses, sysctls=sysctls)
@@ -46,7 +46,7 @@ def test_a_nics_own_sysctls_are_back_before_addresses_and_before_it_comes_up(ret
 
 
 @pytest.mark.parametrize("sysctl", [("ipv6.addr_gen_mode", "1"), ("ipv6.disable_ipv6", "1")])
-def test_a_link_local_address_that_the_kernel_will_not_make_is_made(
+def test_a_link_local_address_that_the_kernel_does_not_generate_is_restored(
     return_nics: ModuleType, sysctl: tuple[str, str]
 ) -> None:
     addresses = (Address(ip_interface("fe80::5054:ff:fe12:3456/64"), scope=253),)

@@ -19,12 +19,11 @@ from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
 from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
-from .plan_links import Survivors, link_steps, survivors
+from .plan_links import link_steps, survivors
 from .plan_nics import handover, restoration
 from .steps import (
     AddAddress,
     AddUnreachable,
-    DeleteLinks,
     Plan,
     RemoveAddress,
     RemoveUnreachable,
@@ -74,7 +73,7 @@ def plan(desired: DesiredState, observed: Observed) -> Plan:
     failures = _impossible(model, observed)
     wanted = tuple(link for link in model.links if link.resource not in failures)
     remaining = survivors(model, wanted, observed)
-    steps: list[Step] = [*_sysctls(model, observed), *_deletions(remaining), *_stale_tables(model, observed)]
+    steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions, *_stale_tables(model, observed)]
     steps += restoration(model, observed)
     nic_steps, nic_failures = handover(model, observed)
     steps += nic_steps
@@ -123,13 +122,6 @@ def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
         found = observed.sysctls.get(key)
         if found != value and not (optional and found is None):
             yield SetSysctl(key, value, resource=model.underlay, unit=f"sysctl {key}")
-
-
-def _deletions(remaining: Survivors) -> Iterator[Step]:
-    """Yield one deletion per namespace: the host's first, since deleting a veth's end deletes the other one as well."""
-    for namespace, victims, batch in remaining.victims:
-        if victims:
-            yield DeleteLinks(namespace, victims, batch, unit=f"delete in {namespace}")
 
 
 def _stale_tables(model: KernelModel, observed: Observed) -> Iterator[Step]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .observed import CONDEMNED_GROUP, OWNED_GROUP, Link, LinkKind, Namespace, Observed, owned_address
-from .steps import AddAddress, ChangeLink, CreateLink, RemoveAddress, SetSysctl, Step
+from .steps import AddAddress, ChangeLink, CreateLink, DeleteLinks, RemoveAddress, SetSysctl, Step
 from .wanted import KernelModel, WantedLink
 
 #: IFALIASZ less the final zero (linux/if.h), in bytes; a resource's name is ASCII.
@@ -20,17 +20,15 @@ _ALIAS = "openperouter: "
 ADDR_GEN_MODE_NONE = "1"
 
 Key = tuple[Namespace, str]
-#: Names to delete in a namespace, and whether they may be deleted by group.
-Victims = tuple[Namespace, tuple[str, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """What remains after the deletions: the links that later steps may count on."""
+    """The deletions, and what remains after them: the links that later steps may count on."""
 
     links: Mapping[Key, Link]
     observed: Observed
-    victims: tuple[Victims, ...]
+    deletions: tuple[DeleteLinks, ...]
 
 
 def survivors(model: KernelModel, wanted: Iterable[WantedLink], observed: Observed) -> Survivors:
@@ -50,13 +48,15 @@ def survivors(model: KernelModel, wanted: Iterable[WantedLink], observed: Observ
     peers = {peer for key in doomed if (peer := _peer(key, existing)) is not None}
     gone = doomed | peers
     remaining = {key: _released(key, link, gone) for key, link in existing.items() if key not in gone}
-    # Deleting a veth's host end deletes its router end.
+    # One deletion per namespace, the host's first: deleting a veth's host end deletes its router end.
     with_host_end = {_peer(key, existing) for key in doomed if key[0] is Namespace.HOST}
-    victims = tuple(
-        (namespace, _names(namespace, doomed - with_host_end), _may_batch(namespace, existing, doomed))
-        for namespace in Namespace
-    )
-    return Survivors(remaining, observed, victims)
+    deletions = []
+    for namespace in Namespace:
+        names = tuple(sorted(name for where, name in doomed - with_host_end if where is namespace))
+        if names:
+            batch = _may_batch(namespace, existing, doomed)
+            deletions.append(DeleteLinks(namespace, names, batch, unit=f"delete in {namespace}"))
+    return Survivors(remaining, observed, tuple(deletions))
 
 
 def _unusable(wanted: WantedLink, existing: Mapping[Key, Link]) -> set[Key]:
@@ -92,10 +92,6 @@ def _peer(key: Key, existing: Mapping[Key, Link]) -> Key | None:
 
 def _released(key: Key, link: Link, gone: set[Key]) -> Link:
     return replace(link, master="") if link.master and (key[0], link.master) in gone else link
-
-
-def _names(namespace: Namespace, keys: Iterable[Key]) -> tuple[str, ...]:
-    return tuple(sorted(name for where, name in keys if where is namespace))
 
 
 def _may_batch(namespace: Namespace, existing: Mapping[Key, Link], doomed: set[Key]) -> bool:

@@ -46,10 +46,20 @@ def index_of(socket: RouteSocket, name: str) -> int:
     return int(socket.request(message, RTM_GETLINK, REQUEST & ~4)[0]["index"])
 
 
+def _at(message: Any, *path: str) -> Any:
+    """Return the attribute at the end of a path of nested attributes, or None."""
+    for key in path:
+        if message is None:
+            return None
+        message = message.get_attr(key)
+    return message
+
+
 def _link(message: Any, names: dict[int, str]) -> Link:
-    info = message.get_attr("IFLA_LINKINFO")
-    kind = (info.get_attr("IFLA_INFO_KIND") if info else None) or ""
-    data = info.get_attr("IFLA_INFO_DATA") if info and kind in {LinkKind.VRF, LinkKind.VXLAN} else None
+    kind = _at(message, "IFLA_LINKINFO", "IFLA_INFO_KIND") or ""
+    is_port = _at(message, "IFLA_LINKINFO", "IFLA_INFO_SLAVE_KIND") == "bridge"
+    port_path = ("IFLA_LINKINFO", "IFLA_INFO_SLAVE_DATA", "IFLA_BRPORT_NEIGH_SUPPRESS")
+    address_generation = _at(message, "IFLA_AF_SPEC", "AF_INET6", "IFLA_INET6_ADDR_GEN_MODE")
     properties = message.get_attr("IFLA_PROP_LIST")
     return Link(
         index=message["index"],
@@ -60,17 +70,19 @@ def _link(message: Any, names: dict[int, str]) -> Link:
         mtu=message.get_attr("IFLA_MTU") or 0,
         mac=message.get_attr("IFLA_ADDRESS") or "",
         master=names.get(message.get_attr("IFLA_MASTER") or 0, ""),
-        table=data.get_attr("IFLA_VRF_TABLE") if data and kind == LinkKind.VRF else None,
-        vxlan=_vxlan(data, names) if data and kind == LinkKind.VXLAN else None,
-        neigh_suppress=_neigh_suppress(info),
-        addr_gen_none=_addr_gen_none(message),
+        table=_at(message, "IFLA_LINKINFO", "IFLA_INFO_DATA", "IFLA_VRF_TABLE") if kind == LinkKind.VRF else None,
+        vxlan=_vxlan(_at(message, "IFLA_LINKINFO", "IFLA_INFO_DATA"), names) if kind == LinkKind.VXLAN else None,
+        neigh_suppress=is_port and bool(_at(message, *port_path)),
+        addr_gen_none=None if address_generation is None else address_generation == ADDR_GEN_NONE,
         peer_index=message.get_attr("IFLA_LINK") or 0,
         altnames=tuple(value for key, value in properties["attrs"] if key == "IFLA_ALT_IFNAME") if properties else (),
         alias=message.get_attr("IFLA_IFALIAS") or "",
     )
 
 
-def _vxlan(data: Any, names: dict[int, str]) -> Vxlan:
+def _vxlan(data: Any, names: dict[int, str]) -> Vxlan | None:
+    if data is None:
+        return None
     local = data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6")
     return Vxlan(
         vni=data.get_attr("IFLA_VXLAN_ID") or 0,
@@ -79,20 +91,6 @@ def _vxlan(data: Any, names: dict[int, str]) -> Vxlan:
         lower=names.get(data.get_attr("IFLA_VXLAN_LINK") or 0, ""),
         learning=bool(data.get_attr("IFLA_VXLAN_LEARNING")),
     )
-
-
-def _neigh_suppress(info: Any) -> bool:
-    if not info or info.get_attr("IFLA_INFO_SLAVE_KIND") != "bridge":
-        return False
-    data = info.get_attr("IFLA_INFO_SLAVE_DATA")
-    return bool(data and data.get_attr("IFLA_BRPORT_NEIGH_SUPPRESS"))
-
-
-def _addr_gen_none(message: Any) -> bool | None:
-    spec = message.get_attr("IFLA_AF_SPEC")
-    inet6 = spec.get_attr("AF_INET6") if spec else None
-    mode = inet6.get_attr("IFLA_INET6_ADDR_GEN_MODE") if inet6 else None
-    return None if mode is None else mode == ADDR_GEN_NONE
 
 
 def create_link(socket: RouteSocket, wanted: WantedLink, *, lower: int = 0, peer_namespace: int = 0) -> None:

@@ -103,7 +103,7 @@ def passthrough() -> DesiredPassthrough:
 
 
 def state(generation: int = 1, **parts: object) -> DesiredState:
-    """Return a state with an underlay over ``toswitch1`` and nothing else, unless told otherwise."""
+    """Return a state with an underlay over ``toswitch1`` and nothing else, changed by ``parts``."""
     defaults: dict[str, object] = {"underlay": underlay("toswitch1")}
     return DesiredState(generation=generation, node_name="node", node_index=0, **{**defaults, **parts})  # type: ignore[arg-type]
 

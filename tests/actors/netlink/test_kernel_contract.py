@@ -1,4 +1,4 @@
-"""The fake kernel does what the real one does (tests/kernel runs the same contract on that)."""
+"""The fake kernel fulfils the contract that tests/kernel checks on a real one."""
 
 from __future__ import annotations
 

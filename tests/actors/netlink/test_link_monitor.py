@@ -40,10 +40,10 @@ def test_an_address_of_a_known_device_counts() -> None:
     assert INTEREST.counts(address_message(7))
 
 
-def test_every_message_of_a_datagram_is_looked_at() -> None:
+def test_every_message_of_a_datagram_is_examined() -> None:
     assert INTEREST.counts(link_message(98, "vethabcdef") + address_message(99) + address_message(7))
 
 
-def test_a_mangled_datagram_ends_the_search() -> None:
+def test_a_malformed_datagram_is_ignored() -> None:
     assert not INTEREST.counts(struct.pack("=IHHII", 0, 16, 0, 0, 0) + b"\0" * 64)
     assert not INTEREST.counts(b"\0" * 5)

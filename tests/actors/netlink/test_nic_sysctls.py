@@ -31,7 +31,7 @@ def put(root: Path, key: str, value: str) -> None:
     file.chmod(mode)
 
 
-def test_only_what_differs_from_the_defaults_is_a_nics_own(root: Path) -> None:
+def test_a_nics_own_sysctls_differ_from_the_defaults(root: Path) -> None:
     assert own_sysctls("eth1.5", root) == ()
     put(root, "ipv6.accept_ra", "2")
     put(root, "ipv4.rp_filter", "-1")
@@ -48,11 +48,11 @@ def test_only_what_differs_from_the_defaults_is_a_nics_own(root: Path) -> None:
     ],
     ids=["read-only", "the link's", "a secret", "needs a secret"],
 )
-def test_what_cannot_or_must_not_be_written_back_is_not_remembered(root: Path, key: str, value: str) -> None:
+def test_sysctls_that_cannot_or_must_not_be_restored_are_not_recorded(root: Path, key: str, value: str) -> None:
     put(root, key, value)
     assert own_sysctls("eth1.5", root) == ()
 
 
-def test_a_nic_that_is_gone_and_a_family_that_the_kernel_lacks_have_none(root: Path) -> None:
+def test_a_missing_nic_and_a_missing_address_family_have_no_sysctls(root: Path) -> None:
     assert own_sysctls("eth2", root) == ()
     assert own_sysctls("eth2", root / "absent") == ()

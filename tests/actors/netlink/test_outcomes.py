@@ -1,4 +1,4 @@
-"""What a pass over the kernel is reported as: in force, in force but for something, or cut off."""
+"""How a pass over the kernel is reported: applied, applied with failures, or cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def outcome(kernel: FakeKernel, desired: DesiredState) -> KernelOutcome:
 
 @pytest.fixture
 def kernel() -> FakeKernel:
-    """A host with the first of all NICs."""
+    """A host with the first of the NICs."""
     kernel = FakeKernel()
     kernel.add(Namespace.HOST, Link(0, "eth1"))
     return kernel
@@ -46,25 +46,25 @@ def test_a_nic_that_appears_later_joins_the_others(kernel: FakeKernel) -> None:
     assert (Namespace.ROUTER, "eth2") in kernel.links
 
 
-def test_a_node_without_any_nic_is_cut_off_whatever_else_was_done(kernel: FakeKernel) -> None:
+def test_a_node_without_any_nic_is_cut_off(kernel: FakeKernel) -> None:
     found = outcome(kernel, wanting("eth2", "eth3"))
     assert not found.applied
     assert "eth2" in found.error
     assert "eth3" in found.error
 
 
-def test_a_nic_that_the_kernel_refuses_does_not_take_the_other_one_along(kernel: FakeKernel) -> None:
+def test_a_nic_that_the_kernel_refuses_does_not_fail_the_other_one(kernel: FakeKernel) -> None:
     kernel.add(Namespace.HOST, Link(0, "eth2"))
     kernel.fail = {"host: move eth2 to router"}
     found = outcome(kernel, wanting("eth1", "eth2"))
     assert (found.applied, [failure.resource for failure in found.failures]) == (True, [UNDERLAY])
 
 
-def test_a_nic_that_is_named_like_a_device_of_ours_is_no_nic(kernel: FakeKernel) -> None:
+def test_a_device_of_ours_does_not_count_as_a_nic(kernel: FakeKernel) -> None:
     outcome(kernel, wanting("eth1"))
     assert not outcome(kernel, wanting("vni100")).applied
 
 
-def test_a_node_that_should_have_no_router_lacks_no_nic(kernel: FakeKernel) -> None:
+def test_a_node_without_an_underlay_misses_no_nic(kernel: FakeKernel) -> None:
     found = outcome(kernel, without_underlay(state()))
     assert (found.applied, found.failures) == (True, ())

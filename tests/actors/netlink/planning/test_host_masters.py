@@ -1,4 +1,4 @@
-"""What the host attaches a veth to is its own business; what we have attached is undone when nobody wants it so."""
+"""A veth's master: what the host attached stays, what we attached is undone when it is no longer configured."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def attach(kernel: FakeKernel, name: str, master: str) -> None:
 
 @pytest.fixture
 def kernel() -> FakeKernel:
-    """A host with two bridges and a VRF of the user's."""
+    """A host with two bridges and a VRF of the user."""
     kernel = FakeKernel()
     kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
     for name, kind in (("br0", LinkKind.BRIDGE), ("br1", LinkKind.BRIDGE), ("tenant", LinkKind.VRF)):
@@ -59,7 +59,7 @@ def kernel() -> FakeKernel:
         (segment(NONE), END, "br0"),
     ],
 )
-def test_what_a_user_attaches_stays_attached(desired: DesiredState, name: str, master: str, kernel: FakeKernel) -> None:
+def test_a_master_set_by_a_user_stays(desired: DesiredState, name: str, master: str, kernel: FakeKernel) -> None:
     settle(desired, kernel)
     attach(kernel, name, master)
     assert settle(desired, kernel) == 0
@@ -67,7 +67,7 @@ def test_what_a_user_attaches_stays_attached(desired: DesiredState, name: str, m
 
 
 @pytest.mark.parametrize("wanted", [EXTERNAL, MANAGED])
-def test_what_the_configuration_attaches_is_kept_so(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
+def test_a_configured_master_is_restored(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
     settle(segment(wanted), kernel)
     before = master_of(kernel)
     assert before == wanted.bridge
@@ -77,7 +77,7 @@ def test_what_the_configuration_attaches_is_kept_so(wanted: DesiredL2VNI, kernel
 
 
 @pytest.mark.parametrize("wanted", [EXTERNAL, MANAGED])
-def test_a_host_master_that_goes_from_the_configuration_is_undone(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
+def test_a_host_master_removed_from_the_configuration_is_undone(wanted: DesiredL2VNI, kernel: FakeKernel) -> None:
     settle(segment(wanted), kernel)
     settle(segment(NONE), kernel)
     assert master_of(kernel) == ""
@@ -86,21 +86,21 @@ def test_a_host_master_that_goes_from_the_configuration_is_undone(wanted: Desire
     assert settle(segment(NONE), kernel) == 0
 
 
-def test_what_a_user_has_moved_elsewhere_meanwhile_is_not_ours_to_undo(kernel: FakeKernel) -> None:
+def test_a_master_changed_by_a_user_is_not_undone(kernel: FakeKernel) -> None:
     settle(segment(EXTERNAL), kernel)
     attach(kernel, END, "br1")
     settle(segment(NONE), kernel)
     assert master_of(kernel) == "br1"
 
 
-def test_a_veth_that_changes_hands_does_not_stay_where_the_other_network_put_it(kernel: FakeKernel) -> None:
+def test_a_veth_reused_by_another_vni_loses_the_master_of_the_former_one(kernel: FakeKernel) -> None:
     settle(segment(EXTERNAL), kernel)
     settle(state(l3vnis=(l3vni("green", 110, pairs=DUAL),)), kernel)
     assert master_of(kernel) == ""
     assert len(kernel.addresses[Namespace.HOST, END]) == 2
 
 
-def test_a_renamed_segment_still_knows_what_it_has_attached(kernel: FakeKernel) -> None:
+def test_a_renamed_l2vni_still_undoes_its_attachment(kernel: FakeKernel) -> None:
     settle(segment(EXTERNAL), kernel)
     other = replace(EXTERNAL.resource, name="azure", label="azure")
     settle(segment(replace(NONE, resource=other)), kernel)
@@ -108,7 +108,7 @@ def test_a_renamed_segment_still_knows_what_it_has_attached(kernel: FakeKernel) 
     assert kernel.links[Namespace.HOST, END].alias == "openperouter: L2VNI azure"
 
 
-def test_an_alias_of_a_users_stays(kernel: FakeKernel) -> None:
+def test_an_alias_set_by_a_user_stays(kernel: FakeKernel) -> None:
     settle(segment(NONE), kernel)
     key = (Namespace.HOST, END)
     kernel.links[key] = replace(kernel.links[key], alias="uplink of rack 7")

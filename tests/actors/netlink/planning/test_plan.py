@@ -1,4 +1,4 @@
-"""What a plan says, in which order, and what it refuses to do."""
+"""A plan's steps and their order, what it refuses to do, and what happens when a step is refused."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_devices_are_enslaved_before_they_get_addresses() -> None:
         assert enslaved < addressed
 
 
-def test_a_vxlan_device_makes_no_addresses_before_it_is_up() -> None:
+def test_a_vxlan_device_disables_address_generation_before_it_is_up() -> None:
     lines = texts(planned(demo(), node()))
     up = next(i for i, line in enumerate(lines) if line.startswith("router: set vni100") and line.endswith(" up"))
     assert lines.index("router: sysctl net.ipv6.conf.vni100.addr_gen_mode=1") < up
 
 
-def test_nothing_is_ever_taken_down() -> None:
+def test_no_device_is_ever_taken_down() -> None:
     for kernel, desired in ((node(), demo()), (settled(demo()), without_underlay(demo())), (settled(demo()), state())):
         assert not [
             step for step in planned(desired, kernel).steps if isinstance(step, ChangeLink) and step.up is False
@@ -109,14 +109,14 @@ def test_a_condemned_device_that_is_wanted_again_leaves_the_group() -> None:
     assert kernel.links[Namespace.ROUTER, "br-pe-100"].group == OWNED_GROUP
 
 
-def test_an_l2vni_whose_vrf_nobody_makes_is_a_failed_dependency() -> None:
+def test_an_l2vni_without_an_l3vni_for_its_vrf_is_a_failed_dependency() -> None:
     (failure,) = planned(state(l2vnis=(l2vni(vrf="nowhere"),)), node()).failures
     assert failure.reason is Reason.DEPENDENCY_FAILED
     assert "nowhere" in failure.message
     assert failure.origin.path == "openpe_blue.yaml"
 
 
-def test_a_veth_whose_ends_do_not_belong_together_is_made_anew() -> None:
+def test_a_veth_whose_ends_do_not_belong_together_is_recreated() -> None:
     kernel = settled(demo())
     key = (Namespace.ROUTER, "pe-e-100")
     kernel.links[key] = replace(kernel.links[key], peer_index=999)
@@ -171,7 +171,7 @@ def test_a_failed_journal_write_stops_the_move() -> None:
     assert (Namespace.HOST, "toswitch1") in kernel.links
 
 
-def test_a_nic_that_cannot_come_back_is_an_error_and_is_tried_again() -> None:
+def test_a_nic_that_cannot_be_returned_is_an_error_and_is_retried() -> None:
     kernel = settled(demo())
     kernel.fail = {"router: move toswitch1 to host"}
     result = converge(without_underlay(demo()), kernel)
@@ -196,7 +196,7 @@ def test_a_kernel_that_never_settles_is_reported() -> None:
     assert kernel.rounds >= ROUNDS
 
 
-def test_a_missing_optional_sysctl_is_no_news_and_another_one_is() -> None:
+def test_a_missing_optional_sysctl_is_ignored_and_a_missing_required_one_is_not() -> None:
     kernel = settled(state())
     kernel.sysctls["net.ipv6.conf.all.accept_untracked_na"] = None
     assert planned(state(), kernel).steps == ()
@@ -212,7 +212,7 @@ def test_an_external_bridge_that_is_no_bridge_is_refused() -> None:
     assert "not a bridge but dummy" in failure.message
 
 
-def test_a_nic_back_from_a_dead_namespace_gets_what_the_journal_remembers() -> None:
+def test_a_nic_from_a_destroyed_namespace_is_restored_from_the_journal() -> None:
     kernel = settled(state())
     link = kernel.links.pop((Namespace.ROUTER, "toswitch1"))
     kernel.addresses.pop((Namespace.ROUTER, "toswitch1"))
@@ -223,7 +223,7 @@ def test_a_nic_back_from_a_dead_namespace_gets_what_the_journal_remembers() -> N
     assert kernel.journal == {}
 
 
-def test_our_own_device_is_no_nic() -> None:
+def test_a_device_of_ours_is_refused_as_a_nic() -> None:
     kernel = settled(demo())
     kernel.add(Namespace.HOST, Link(0, "toswitch2", kind=LinkKind.VETH, group=OWNED_GROUP))
     other = replace(demo(2).underlay, interfaces=("toswitch2",))  # type: ignore[type-var]
@@ -231,7 +231,7 @@ def test_our_own_device_is_no_nic() -> None:
     assert any("not a NIC" in failure.message for failure in found.failures)
 
 
-def test_what_a_resource_has_stays_when_its_name_is_taken_elsewhere() -> None:
+def test_a_failed_resource_keeps_its_other_devices() -> None:
     kernel = settled(demo())
     key = (Namespace.ROUTER, "pe-e-100")
     kernel.links[key] = replace(kernel.links[key], group=0)
@@ -242,7 +242,7 @@ def test_what_a_resource_has_stays_when_its_name_is_taken_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("first", ["in", "out"])
-def test_a_change_of_mind_between_any_two_steps_loses_nothing(first: str) -> None:
+def test_reversing_the_configuration_after_any_step_loses_nothing(first: str) -> None:
     inside, outside = state(), without_underlay(state())
     going, back = (inside, outside) if first == "in" else (outside, inside)
     kernel = node()

@@ -1,4 +1,4 @@
-"""When a NIC may be taken, and what of it is remembered."""
+"""When a NIC may be taken, what is recorded of it, and how it is returned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def complaints(desired: DesiredState, kernel: FakeKernel) -> list[str]:
 
 
 @pytest.mark.parametrize("addresses", [(), ("fe80::1/64",)])
-def test_a_nic_that_nobody_has_configured_yet_is_waited_for(addresses: tuple[str, ...]) -> None:
+def test_an_unconfigured_nic_is_waited_for(addresses: tuple[str, ...]) -> None:
     desired = wanting(neighbor(EndpointKind.ADDRESS))
     assert moves(desired, host(toswitch1=addresses)) == []
     assert "toswitch1 has no address yet" in complaints(desired, host(toswitch1=addresses))[0]
@@ -65,14 +65,14 @@ def test_one_configured_nic_is_enough_for_all() -> None:
     assert moves(desired, kernel) == ["toswitch1", "toswitch2"]
 
 
-def test_a_nic_that_is_inside_already_is_never_held_against_its_being_bare() -> None:
+def test_a_nic_inside_needs_no_address() -> None:
     kernel = FakeKernel()
     kernel.add(Namespace.ROUTER, Link(1, "toswitch1", up=True))
     assert complaints(wanting(neighbor(EndpointKind.ADDRESS)), kernel) == []
 
 
 def returned(nic: Link, *, seen: Link | None = None) -> list[ChangeLink]:
-    """Return the changes with which a NIC comes back that the router was given as ``NIC`` and now has as ``seen``."""
+    """Return the changes that return a NIC: the journal has it as ``nic``, the router as ``seen``."""
     kernel = FakeKernel()
     kernel.add(Namespace.ROUTER, replace(seen or nic, group=NIC_GROUP, up=True))
     kernel.journal[nic.name] = record_of(nic, (), (), NicPhase.INSIDE)
@@ -108,12 +108,12 @@ def test_a_mac_that_was_changed_on_the_way_is_changed_back() -> None:
     assert (change.namespace, change.mac, change.up) == (Namespace.HOST, "52:54:00:00:00:01", True)
 
 
-def test_a_nic_that_was_down_comes_back_down_and_in_its_group() -> None:
+def test_a_nic_that_was_down_is_returned_down_and_in_its_group() -> None:
     (change,) = returned(Link(1, "eth1", group=7))
     assert (change.up, change.group) == (None, 7)
 
 
-def test_a_nic_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as_it_was() -> None:
+def test_a_nic_wanted_again_during_its_return_keeps_its_original_record() -> None:
     kernel = FakeKernel()
     was = Link(1, "toswitch1", mtu=9000, group=7, altnames=("enp1s0",), up=True)
     kernel.add(Namespace.HOST, replace(was, mtu=1500, group=NIC_GROUP, altnames=(), up=False))
@@ -122,13 +122,13 @@ def test_a_nic_that_is_wanted_again_in_the_middle_of_its_return_is_remembered_as
     assert kernel.journal[was.name] == record_of(was, (), (), NicPhase.INSIDE)
 
 
-WAY = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
+TO_GATEWAY = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
 DEFAULT = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
 LOST = replace(DEFAULT, destination="10.7.0.0/16", gateway="203.0.113.1")
 HOSTED = Link(1, "eth1", up=True)
 
 
-def coming_back(*routes: SavedRoute) -> FakeKernel:
+def in_router(*routes: SavedRoute) -> FakeKernel:
     """Return a kernel that has a provider's NIC in the router, with these routes in the journal."""
     kernel = FakeKernel()
     kernel.add(Namespace.ROUTER, replace(HOSTED, group=NIC_GROUP))
@@ -137,41 +137,41 @@ def coming_back(*routes: SavedRoute) -> FakeKernel:
     return kernel
 
 
-def test_the_way_to_a_gateway_is_saved_before_what_is_behind_it() -> None:
-    assert record_of(HOSTED, (), (DEFAULT, WAY), NicPhase.MOVING).routes == (WAY, DEFAULT)
+def test_the_route_to_a_gateway_is_saved_before_routes_through_it() -> None:
+    assert record_of(HOSTED, (), (DEFAULT, TO_GATEWAY), NicPhase.MOVING).routes == (TO_GATEWAY, DEFAULT)
 
 
-def test_an_older_journals_routes_come_back_in_an_order_that_works() -> None:
-    kernel = coming_back(DEFAULT, WAY)
+def test_routes_of_an_older_journal_are_restored_in_an_order_that_works() -> None:
+    kernel = in_router(DEFAULT, TO_GATEWAY)
     assert converge(without_underlay(state()), kernel).clean
-    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.routes["eth1"] == [TO_GATEWAY, DEFAULT]
     assert kernel.journal == {}
 
 
-def test_a_refused_route_is_named_and_the_record_stays_but_all_else_comes_back() -> None:
-    kernel = coming_back(LOST, WAY, DEFAULT)
+def test_a_refused_route_is_named_and_stays_in_the_record_while_all_else_is_restored() -> None:
+    kernel = in_router(LOST, TO_GATEWAY, DEFAULT)
     result = converge(without_underlay(state()), kernel)
     [error] = result.errors
     assert error.startswith("host: add route 10.7.0.0/16 via 203.0.113.1 dev eth1 table 254: ")
-    assert kernel.routes["eth1"] == [WAY, DEFAULT]
+    assert kernel.routes["eth1"] == [TO_GATEWAY, DEFAULT]
     assert kernel.journal["eth1"].phase is NicPhase.RESTORING
-    kernel.routes["eth1"].append(replace(WAY, destination="203.0.113.1/32"))
+    kernel.routes["eth1"].append(replace(TO_GATEWAY, destination="203.0.113.1/32"))
     assert converge(without_underlay(state()), kernel).clean
     assert LOST in kernel.routes["eth1"]
     assert kernel.journal == {}
 
 
-def test_neither_a_refused_address_nor_a_refused_name_keeps_the_routes_back() -> None:
-    kernel = coming_back(WAY)
+def test_routes_are_restored_despite_a_refused_address_and_altname() -> None:
+    kernel = in_router(TO_GATEWAY)
     kernel.apply(MoveLink("eth1", Namespace.ROUTER, Namespace.HOST))
     kernel.fail = {"host: add address 10.0.0.5/32 to eth1", "host: add altname enp1s0 to eth1"}
     assert {error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel).errors} == kernel.fail
-    assert kernel.routes["eth1"] == [WAY]
+    assert kernel.routes["eth1"] == [TO_GATEWAY]
     assert "eth1" in kernel.journal
 
 
-def test_all_refused_routes_of_a_nic_that_is_swapped_are_named() -> None:
-    kernel = coming_back(LOST, replace(LOST, destination="10.8.0.0/16"))
+def test_all_refused_routes_of_a_replaced_nic_are_named() -> None:
+    kernel = in_router(LOST, replace(LOST, destination="10.8.0.0/16"))
     kernel.add(Namespace.HOST, Link(2, "toswitch1"))
     [failure] = converge(state(), kernel).failures
     assert "10.7.0.0/16" in failure.message
@@ -182,7 +182,7 @@ def test_all_refused_routes_of_a_nic_that_is_swapped_are_named() -> None:
 OWN = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
 
 
-def test_a_nics_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None:
+def test_a_nics_own_sysctls_are_recorded_and_restored_before_it_is_up() -> None:
     kernel = host(toswitch1=("192.168.11.3/24",))
     kernel.nic_sysctls["toswitch1"] = dict(OWN)
     assert converge(state(), kernel).clean
@@ -193,7 +193,7 @@ def test_a_nics_own_sysctls_are_remembered_and_back_before_it_comes_up() -> None
     assert kernel.nic_sysctls["toswitch1"] == dict(OWN)
 
 
-def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> None:
+def test_sysctls_lost_during_an_interrupted_return_stay_in_the_record() -> None:
     kernel = host(toswitch1=("192.168.11.3/24",))
     kernel.nic_sysctls["toswitch1"] = {"ipv4.rp_filter": "1"}
     kernel.journal["toswitch1"] = replace(record_of(HOSTED, (), (), NicPhase.RESTORING), name="toswitch1", sysctls=OWN)
@@ -201,8 +201,8 @@ def test_sysctls_that_the_way_back_lost_are_remembered_on_the_next_way_in() -> N
     assert kernel.journal["toswitch1"].sysctls == (("ipv4.rp_filter", "1"), ("ipv6.accept_ra", "0"))
 
 
-def test_a_nic_that_cannot_move_is_given_nothing() -> None:
-    kernel = coming_back(WAY)
+def test_nothing_is_restored_on_a_nic_that_cannot_move() -> None:
+    kernel = in_router(TO_GATEWAY)
     kernel.fail = {"router: move eth1 to host"}
     assert len(converge(without_underlay(state()), kernel).errors) == 1
 

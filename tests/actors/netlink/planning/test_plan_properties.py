@@ -26,7 +26,7 @@ def address(text: str, flags: int = 0x80, broadcast: str | None = None, label: s
 
 
 def node() -> FakeKernel:
-    """Return a host with two NICs, a bridge of the user's and foreign devices that look like ours."""
+    """Return a host with two NICs, a user's bridge and foreign devices with names like ours."""
     kernel = FakeKernel()
     kernel.add(
         Namespace.HOST, Link(0, "toswitch1", up=True, mtu=9000), address("192.168.11.3/24"), address("fd00::3/64")
@@ -104,7 +104,9 @@ shares = st.floats(0, 1)
 
 @settings(max_examples=150, deadline=None)
 @given(desired_states(), desired_states(), shares)
-def test_a_plan_cut_anywhere_comes_to_the_same_state(old: DesiredState, new: DesiredState, share: float) -> None:
+def test_a_plan_interrupted_anywhere_leads_to_the_same_state(
+    old: DesiredState, new: DesiredState, share: float
+) -> None:
     whole = node()
     settle(old, whole)
     cut = whole.copy()

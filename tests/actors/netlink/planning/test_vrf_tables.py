@@ -1,4 +1,4 @@
-"""VRF tables: deterministic, persistent, nobody else's."""
+"""VRF tables: deterministic, persistent, and never in foreign use."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_a_new_vrf_gets_ten_million_plus_its_vni() -> None:
     assert assign_tables(RED, seen()) == {"red": 10_000_100}
 
 
-def test_a_persisted_table_counts_more() -> None:
+def test_a_persisted_table_has_precedence() -> None:
     assert assign_tables(RED, seen(tables={"red": 4711})) == {"red": 4711}
 
 
-def test_the_kernels_own_word_counts_most() -> None:
+def test_an_existing_vrf_keeps_its_table_despite_the_persisted_one() -> None:
     assert assign_tables(RED, seen(vrf("red", 12, OWNED_GROUP), tables={"red": 4711})) == {"red": 12}
 
 
@@ -37,7 +37,7 @@ def test_a_table_of_a_foreign_vrf_or_with_foreign_routes_is_avoided() -> None:
     assert assign_tables(RED, taken) == {"red": 10_000_100 + (1 << 24)}
 
 
-def test_a_persisted_table_of_another_vrf_is_not_taken_by_a_newcomer() -> None:
+def test_a_new_vrf_does_not_get_the_persisted_table_of_another() -> None:
     both = state(l3vnis=(l3vni("amber", 100), l3vni("red", 101)))
     assert assign_tables(both, seen(tables={"red": 10_000_100})) == {"red": 10_000_100, "amber": 26_777_316}
 

@@ -70,19 +70,19 @@ def test_the_passthrough_leaves_its_mtu_alone() -> None:
     assert (found["pt-host"].mtu, found["pt-ns"].mtu, found["pt-ns"].master) == (None, None, "")
 
 
-def test_what_the_host_does_with_a_session_is_left_to_it() -> None:
+def test_the_host_decides_the_master_of_a_sessions_veth() -> None:
     found = links(model_of(demo()))
     assert (found["pt-host"].master, found["host-e-100"].master) == (None, None)
 
 
-def test_two_l3vnis_in_one_vrf_make_it_once_and_the_second_hangs_on_the_first() -> None:
+def test_two_l3vnis_in_one_vrf_create_it_once_and_the_second_depends_on_the_first() -> None:
     first, second = l3vni("red", 100), l3vni("red-too", 101, vrf="red", pairs=())
     model = model_of(state(l3vnis=(first, second)))
     assert [link.name for link in model.links].count("red") == 1
     assert model.parents == {second.resource: first.resource}
 
 
-def test_an_l2vni_hangs_on_the_l3vni_of_its_vrf() -> None:
+def test_an_l2vni_depends_on_the_l3vni_of_its_vrf() -> None:
     model = model_of(demo())
     assert model.parents == {l2vni().resource: l3vni().resource}
     assert model.underlay == UNDERLAY
