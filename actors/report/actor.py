@@ -3,7 +3,7 @@
     newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
 
 The state file is the status on disk, for when no daemon answers on the control socket; the metrics beside it are for
-whoever monitors many nodes.
+monitoring. Both are replaced atomically. A disk that refuses costs the file, not the daemon, and is logged once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,25 @@ from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
 from config.settings import Settings
 from config.status import ActorStatus, Status
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
+from .metrics import metrics_text
 from .status_builder import Process, StatusInputs, build_status
-from .status_files import StatusFiles
 
+log = get_logger("report")
+
+STATE_FILE: Final = "state.json"
+#: For root and its group: it names tenants and peers.
+STATE_MODE: Final = 0o640
+METRICS_FILE: Final = "metrics.prom"
+#: For any collector: it holds nothing but numbers.
+METRICS_MODE: Final = 0o644
+#: Unchanged metrics are written this often, seconds: their file may be on a disk.
+METRICS_SECONDS: Final = 60.0
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
 REFRESH_SECONDS: Final = 10.0
 #: Deadline of writing a few kilobytes.
@@ -75,7 +88,7 @@ async def run(
         children_changed.take()
         inputs = replace(inputs, was_ready=inputs.was_ready or inputs.ready)
         status = build_status(inputs, time.time())
-        if _is_due(status, before):
+        if _is_due(status, before, REFRESH_SECONDS):
             out.set(status)
             with ctx.working("writing the state file", WRITE_SECONDS):
                 await files.write(status)
@@ -85,9 +98,9 @@ async def run(
             await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
 
 
-def _is_due(status: Status, before: Status | None) -> bool:
-    """Whether something other than ages and counters differs, or these are due as well."""
-    if before is None or not 0 <= status.updated_at - before.updated_at < REFRESH_SECONDS:
+def _is_due(status: Status, before: Status | None, seconds: float) -> bool:
+    """Whether something other than ages and counters differs, or these are older than ``seconds``."""
+    if before is None or not 0 <= status.updated_at - before.updated_at < seconds:
         return True
     return status.essence() != before.essence()
 
@@ -101,3 +114,40 @@ def _process(settings: Settings, version: str, before: Status | None) -> Process
         started_at=before.started_at if before else time.time(),
         configs_dir=str(settings.configs_dir),
     )
+
+
+class StatusFiles:
+    """Writes both files: the state file for each status, the metrics when they change or are a minute old."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
+        self._metrics = _File(settings.metrics_file or settings.run_dir / METRICS_FILE, METRICS_MODE)
+        self._measured: Status | None = None
+
+    async def write(self, status: Status) -> None:
+        """Write a new status."""
+        await self._state.write(status.to_json() + "\n")
+        if _is_due(status, self._measured, METRICS_SECONDS):
+            await self._metrics.write(metrics_text(status))
+            self._measured = status
+
+
+class _File:
+    """One file; a series of failures to write it is logged once."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        self._path = path
+        self._mode = mode
+        self._failing = False
+        remove_stale(path)
+
+    async def write(self, text: str) -> None:
+        try:
+            await trio.to_thread.run_sync(lambda: write_atomic(self._path, text, mode=self._mode))
+        except OSError as error:
+            if not self._failing:
+                message = f"{self._path} cannot be written: {error.strerror}"
+                log.warning(message, message_id=message_ids.STATUS_UNWRITTEN)
+            self._failing = True
+        else:
+            self._failing = False

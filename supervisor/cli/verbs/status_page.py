@@ -111,9 +111,9 @@ def _api_parts(api: ApiStatus, now: float, updated_at: float) -> Iterator[str]:
         case "":
             yield "not probed yet"
         case _:
-            yield f"not reachable for {duration(now - api.since)}{why}"
+            yield f"unreachable for {duration(now - api.since)}{why}"
     if api.source != "none":
-        yield f"{objects} from the saved snapshot, {duration(api.snapshot_age_seconds + now - updated_at)} old"
+        yield f"{objects}, as of {duration(api.snapshot_age_seconds + now - updated_at)} ago"
     elif api.reach == "reachable":
         yield "its objects are not known yet"
 

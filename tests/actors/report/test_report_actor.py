@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from actors.report import actor
-from actors.report.status_files import METRICS_SECONDS, StatusFiles
+from actors.report.actor import METRICS_SECONDS, StatusFiles
 from config.api import ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot

@@ -69,18 +69,18 @@ def test_every_line_of_a_table_lines_up() -> None:
         (ApiStatus("reachable", "https://a"), "API: https://a answers; its objects are not known yet"),
         (
             ApiStatus("reachable", "https://a", source="memory", objects=2, snapshot_age_seconds=50.0),
-            "API: https://a answers; 2 objects from the saved snapshot, 1m old",
+            "API: https://a answers; 2 objects, as of 1m ago",
         ),
         (
             ApiStatus("unreachable", "", "no route", 1820.0, "memory", objects=12, snapshot_age_seconds=240.0),
-            "API: not reachable for 3m10s (no route); 12 objects from the saved snapshot, 4m10s old",
+            "API: unreachable for 3m10s (no route); 12 objects, as of 4m10s ago",
         ),
         (ApiStatus("refused", "", "401", 1820.0), "API: credentials refused for 3m10s (401)"),
         (
             ApiStatus("unconfigured", "", "waiting for /var/lib/hostbridge/kubeconfig"),
             "API: no credentials yet (waiting for /var/lib/hostbridge/kubeconfig)",
         ),
-        (ApiStatus("", source="memory", objects=3), "API: not probed yet; 3 objects from the saved snapshot, 10s old"),
+        (ApiStatus("", source="memory", objects=3), "API: not probed yet; 3 objects, as of 10s ago"),
         (ApiStatus(), None),
     ],
 )
