@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.credentials import LOADING_SECONDS, kubeconfig_path, load, remove_stale
+from actors.lib.kube.credentials import PLUGIN_SECONDS, kubeconfig_path, load
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.settings import Settings
 from supervisor.logs import message_ids
@@ -33,7 +33,7 @@ log = get_logger("api_wait")
 
 #: Most characters of a fact in the status; the access has the whole text.
 _FACT_LENGTH: Final = 160
-_ATTEMPT_SECONDS: Final = LOADING_SECONDS + ASK_SECONDS + 30.0
+_ATTEMPT_SECONDS: Final = PLUGIN_SECONDS + ASK_SECONDS + 30.0
 
 
 async def run(
@@ -48,10 +48,8 @@ async def run(
 ) -> None:
     """Follow files and server. ``wall`` is the clock in Unix seconds, ``chance`` a random number in [0, 1)."""
     kubeconfig = kubeconfig_path(settings)
-    settings.run_dir.mkdir(parents=True, exist_ok=True)
-    remove_stale(settings.run_dir)
     known = Knowledge(str(kubeconfig), proven=getattr(out.peek(), "credentials", None))
-    way = Way(known, connect, read or partial(load, scratch=settings.run_dir), wall, chance)
+    way = Way(known, connect, read or load, wall, chance)
     ctx.started()
     wake = Wake.CHANGED
     while True:

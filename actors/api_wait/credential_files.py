@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from actors.lib.kube.kubeconfig_reader import digest
+from actors.lib.kube.credentials import digest
 from config.syntax.files import Mark, mark
 
 T = TypeVar("T")

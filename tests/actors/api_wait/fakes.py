@@ -14,9 +14,8 @@ from typing import cast
 import trio
 
 from actors.lib.kube.client import Json, KubeClient
-from actors.lib.kube.credentials import Loaded, LoadingError
+from actors.lib.kube.credentials import Loaded, LoadingError, digest
 from actors.lib.kube.errors import ApiError, CredentialsError, UnreachableError
-from actors.lib.kube.kubeconfig_reader import digest
 from config.api import ApiCredentials
 from config.desired import Secret
 

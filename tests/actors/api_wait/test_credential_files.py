@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from actors.api_wait import credential_files
 from actors.api_wait.credential_files import LOOK_SECONDS, MAX_SETTLE_LOOKS, PATIENCE_SECONDS, Files, Wake
-from actors.lib.kube.kubeconfig_reader import digest
+from actors.lib.kube.credentials import digest
 from tests.actors.api_wait.fakes import EPOCH, wall
 
 
