@@ -129,7 +129,7 @@ class ApiObject:
         return Origin(namespace=self.namespace, name=self.name, resource_version=version, generation=self.generation)
 
 
-class Hindrance(StrEnum):
+class WatchFailure(StrEnum):
     """Why a server that answers does not say what there is: no right, no such kind, or it cannot read it itself."""
 
     REFUSED = "refused"
@@ -146,7 +146,7 @@ class NotFollowed:
     """
 
     resource: str
-    why: Hindrance
+    why: WatchFailure
     since: float
     listed: bool = True
 
@@ -177,7 +177,7 @@ class ApiSnapshot:
     def doubts(self) -> tuple[NotFollowed, ...]:
         """Return what may be otherwise on the server: all that is not followed but kinds of which there was nothing."""
         there = {PLURALS[one.kind] for one in (*self.objects, *self.mirrored)}
-        return tuple(one for one in self.not_followed if one.why is not Hindrance.MISSING or one.resource in there)
+        return tuple(one for one in self.not_followed if one.why is not WatchFailure.MISSING or one.resource in there)
 
     @property
     def unlisted(self) -> frozenset[Kind]:

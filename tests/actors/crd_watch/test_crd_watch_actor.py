@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import errno
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.crd_watch import saved_labels
+from actors.crd_watch.saved_labels import SavedLabels
 from actors.lib.kube.errors import error_for
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
@@ -247,22 +250,30 @@ async def test_a_node_that_is_deleted_keeps_its_networks(autojump_clock: MockClo
     assert all(len(snapshot.objects) == 1 for snapshot in bench.published)
 
 
-def remember(bench: Bench, name: str = "node") -> None:
-    """Leave what a life leaves that knew the Node."""
-    snapshot = ApiSnapshot(chosen_by={"kubernetes.io/hostname": "node", "zone": "a"})
-    (bench.settings.state_dir / FILE).write_text(to_json(ApiMemory(name, snapshot)))
+LABELS = {"kubernetes.io/hostname": "node", "zone": "a"}
+ZONED = {"nodeSelector": {"matchLabels": {"zone": "a"}}}
 
 
+def saved_by_former_versions(bench: Bench, name: str = "node") -> None:
+    """Leave what a version leaves that had the labels beside the saved snapshot."""
+    (bench.settings.state_dir / FILE).write_text(to_json(ApiMemory(name, ApiSnapshot(chosen_by=LABELS))))
+
+
+def saved(bench: Bench, name: str = "node") -> None:
+    SavedLabels(bench.settings.state_dir, name).save(LABELS)
+
+
+@pytest.mark.parametrize("save", [saved, saved_by_former_versions])
 @pytest.mark.parametrize("why", ["deleted", "refused"])
 async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
-    autojump_clock: MockClock, bench: Bench, why: str
+    autojump_clock: MockClock, bench: Bench, why: str, save: Callable[[Bench], None]
 ) -> None:
     server = bench.server
     server.put_kind(Kind.L3VNI, "all")
     server.put_kind(Kind.L3VNI, "here", HERE)
-    server.put_kind(Kind.L3VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
+    server.put_kind(Kind.L3VNI, "zoned", ZONED)
     server.put_kind(Kind.L3VNI, "elsewhere", THERE)
-    remember(bench)
+    save(bench)
     if why == "deleted":
         server.delete("nodes", "node")
     else:
@@ -272,22 +283,61 @@ async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
     snapshot = await bench.names("all", "here", "zoned")
     assert snapshot.live
     assert snapshot.node is None
-    assert snapshot.chosen_by == {"kubernetes.io/hostname": "node", "zone": "a"}
+    assert snapshot.chosen_by == LABELS
     # As soon as there is a Node its labels count.
     server.trouble = lambda verb, resource: None
     server.put_node(zone="b")
     await bench.names("all", "here", seconds=120)
 
 
-@pytest.mark.parametrize("memory", ["another node's", "damaged"])
-async def test_labels_of_others_are_not_the_node_s(autojump_clock: MockClock, bench: Bench, memory: str) -> None:
+async def test_labels_are_saved_when_they_change_and_only_then(
+    autojump_clock: MockClock, bench: Bench, tmp_path: Path
+) -> None:
+    saved_by_former_versions(bench)
+    bench.server.put_kind(Kind.L3VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
+    bench.begin()
+    await bench.live()
+    file = tmp_path / "node-labels.json"
+    first = file.stat()
+    assert first.st_mode & 0o777 == 0o600
+    bench.server.put("nodes", "node", labels=LABELS, status={"images": []})
+    await trio.sleep(10)
+    assert file.stat().st_ino == first.st_ino
+    bench.server.put_node(zone="b")
+    await bench.names("zoned")
+    bench.server.delete("nodes", "node")
+    async with running(tmp_path, bench.server) as restarted:
+        restarted.begin()
+        # Not those of the former file, which are older.
+        assert (await restarted.names("zoned")).chosen_by == {**LABELS, "zone": "b"}
+
+
+async def test_a_disk_that_refuses_the_labels_is_reported_and_costs_nothing_else(
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(saved_labels, "write_atomic", refuse)
+    bench.begin()
+    await bench.live()
+    bench.server.put("nodes", "node", labels=LABELS, status={"images": []})
+    await trio.sleep(10)
+    assert explained(caplog.records) == ["MEMORY_LOST"]
+
+
+@pytest.mark.parametrize("save", [saved, saved_by_former_versions])
+@pytest.mark.parametrize("fault", ["another node's", "damaged"])
+async def test_labels_that_are_not_the_nodes_are_not_used(
+    autojump_clock: MockClock, bench: Bench, fault: str, save: Callable[[Bench, str], None]
+) -> None:
     bench.server.put_kind(Kind.L3VNI, "all")
     bench.server.put_kind(Kind.L3VNI, "here", HERE)
     bench.server.delete("nodes", "node")
-    if memory == "damaged":
-        (bench.settings.state_dir / FILE).write_text("{")
-    else:
-        remember(bench, "node-b")
+    save(bench, "node-b" if fault == "another node's" else "node")
+    if fault == "damaged":
+        for file in bench.settings.state_dir.glob("*.json"):
+            file.write_bytes(file.read_bytes()[:-20])
     bench.begin()
     assert (await bench.names("all")).chosen_by is None
 

@@ -106,9 +106,9 @@ async def test_a_server_that_stays_away_is_told_once_and_asked_seldom(
     assert "trouble" not in bench.ctx.facts
     assert [record.getMessage() for record in caplog.records] == [
         "the API server does not answer",
-        "the API server's state is not followed any more",
-        "the API server is there",
-        "follows the API server",
+        "no longer following the API server; its last known state stays in force",
+        "the API server is available again",
+        "following the API server",
     ]
     assert explained(caplog.records) == ["API_LOST", "API_NOT_FOLLOWED", "API_BACK", "API_FOLLOWED"]
 

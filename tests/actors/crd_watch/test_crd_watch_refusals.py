@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
-from config.api import ApiSnapshot, Hindrance
+from config.api import ApiSnapshot, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
@@ -46,7 +46,7 @@ async def test_kinds_that_are_not_installed_are_none_and_told(
     assert bench.ctx.facts["state"] == "watching"
     assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
     [snapshot] = bench.published
-    missing = [(plural, Hindrance.MISSING, False) for plural in ("l2vnis", "routernodeconfigurationstatuses")]
+    missing = [(plural, WatchFailure.MISSING, False) for plural in ("l2vnis", "routernodeconfigurationstatuses")]
     assert (unheard(snapshot), snapshot.unlisted, snapshot.doubts) == (missing, frozenset({Kind.L2VNI}), ())
     bench.server.start()
     bench.server.put_kind(Kind.L2VNI, "pink")
@@ -57,7 +57,7 @@ async def test_kinds_that_are_not_installed_are_none_and_told(
     assert sorted(told) == [
         "a kind is not installed on the API server",
         "a kind is not installed on the API server",
-        "follows the API server",
+        "following the API server",
         "the API server's objects can be read again",
         "the API server's objects can be read again",
     ]
@@ -90,7 +90,7 @@ async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
     await trio.sleep(300)
     assert [(unheard(snapshot), len(snapshot.doubts), len(snapshot.objects)) for snapshot in bench.published] == [
         ([], 0, 4),
-        ([("l2vnis", Hindrance.MISSING, True)], 1, 4),
+        ([("l2vnis", WatchFailure.MISSING, True)], 1, 4),
     ]
     assert bench.ctx.facts["not_installed"] == "l2vnis"
     [record] = caplog.records
@@ -123,7 +123,7 @@ async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
     bench.server.put_kind(Kind.L2VNI, "pink")
     bench.begin()
     snapshot = await bench.names("red", "green", "blue", seconds=5)
-    assert (snapshot.live, unheard(snapshot)) == (True, [("l2vnis", Hindrance.REFUSED, False)])
+    assert (snapshot.live, unheard(snapshot)) == (True, [("l2vnis", WatchFailure.REFUSED, False)])
     # What there is of it is not known; that is not "none".
     assert snapshot.unlisted == {Kind.L2VNI}
     assert snapshot.doubts == snapshot.not_followed
@@ -168,7 +168,7 @@ async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_mi
     assert bench.published == []
     # A server that was away for so long is looked for once a minute, and each failure waits for up to half of one.
     snapshot = await bench.names("red", "green", "blue", seconds=200)
-    assert unheard(snapshot) == [("l2vnis", Hindrance.FAILING, False)]
+    assert unheard(snapshot) == [("l2vnis", WatchFailure.FAILING, False)]
     assert snapshot.unlisted == {Kind.L2VNI}
     await trio.sleep(300)
     assert all(snapshot.live for snapshot in bench.published)
@@ -179,20 +179,20 @@ async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_mi
     assert all(snapshot.live for snapshot in bench.published)
 
 
-def unheard(snapshot: ApiSnapshot) -> list[tuple[str, Hindrance, bool]]:
+def unheard(snapshot: ApiSnapshot) -> list[tuple[str, WatchFailure, bool]]:
     return [(one.resource, one.why, one.listed) for one in snapshot.not_followed]
 
 
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (forbidden("list", "l2vnis"), Hindrance.REFUSED),
-        (not_found(), Hindrance.MISSING),
-        (error_for(500, "InternalError", "conversion webhook failed"), Hindrance.FAILING),
+        (forbidden("list", "l2vnis"), WatchFailure.REFUSED),
+        (not_found(), WatchFailure.MISSING),
+        (error_for(500, "InternalError", "conversion webhook failed"), WatchFailure.FAILING),
     ],
 )
 async def test_a_kind_of_which_nothing_is_heard_freezes_no_other_when_labels_change(
-    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ApiError, why: Hindrance
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ApiError, why: WatchFailure
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1e9 + trio.current_time())
     bench.server.put_kind(Kind.L2VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
@@ -211,7 +211,7 @@ async def test_a_kind_of_which_nothing_is_heard_freezes_no_other_when_labels_cha
     [one] = snapshot.doubts
     assert 1e9 <= one.since < heard_at
     # It is live, as the server is there, and does not say that all of it was true just now.
-    assert snapshot.live is (why is not Hindrance.FAILING)
+    assert snapshot.live is (why is not WatchFailure.FAILING)
     assert snapshot.synced_at < heard_at
     await trio.sleep(3600)
     bench.server.put_kind(Kind.L3VNI, "teal")
@@ -228,7 +228,7 @@ async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock
     bench.server.trouble = failing(forbidden("watch", "l3vnis"), "", "l3vnis")
     bench.server.break_watches()
     await trio.sleep(300)
-    assert [unheard(snapshot) for snapshot in bench.published] == [[], [("l3vnis", Hindrance.REFUSED, True)]]
+    assert [unheard(snapshot) for snapshot in bench.published] == [[], [("l3vnis", WatchFailure.REFUSED, True)]]
     assert bench.ctx.facts["refused"] == "watch l3vnis"
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "blue", "pink", seconds=1)
@@ -295,7 +295,7 @@ async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment
     await bench.names("red", "green", "blue", "fabric", "pink", seconds=1)
     await trio.sleep(300)
     assert all(snapshot.live for snapshot in bench.published)
-    assert unheard(bench.published[-1]) == [("secrets", Hindrance.FAILING, False)]
+    assert unheard(bench.published[-1]) == [("secrets", WatchFailure.FAILING, False)]
     assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list secrets")
     bench.server.start()
     await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
