@@ -193,7 +193,7 @@ async def test_without_token_and_certificate_the_server_takes_us_for_nobody(node
 async def test_a_token_that_ends_is_told_with_its_end(
     node: Node, server: ClusterServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "ENDED_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "EXPIRED_SECONDS", 2.0)
     async with kube(server.admin) as client:
         await make_namespace(client, "ends")
         account = await service_account(client, "ends", "node")
@@ -203,7 +203,7 @@ async def test_a_token_that_ends_is_told_with_its_end(
     async with node.alive() as seen:
         await seen.reach(ApiReach.REACHABLE)
         ended = await seen.reach(ApiReach.REFUSED)
-        assert ", which ended 20" in ended.detail
+        assert ", which expired 20" in ended.detail
         node.rotate(account.token.reveal())
         await seen.reach(ApiReach.REACHABLE)
 

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.api_wait.actor import run
-from actors.api_wait.connection import ASKING, ENDED_SECONDS, READING, RELOAD_SECONDS
+from actors.api_wait.connection import EXPIRED_SECONDS, PROBING, READING, RELOAD_SECONDS
 from actors.lib.kube.errors import ThrottledError
 from config.api import ApiAccess, ApiReach
 from config.settings import Settings
@@ -194,10 +194,10 @@ async def test_an_unreachable_server_is_asked_for_ever_with_longer_and_longer_pa
         assert not accesses.pending
         pauses = [after - before for before, after in zip(node.servers.moments, node.servers.moments[1:], strict=False)]
         assert pauses[:4] == pytest.approx([1, 2, 4, 8])
-        assert max(pauses) == pytest.approx(ASKING.longest)
-        assert sum(pauses) >= 3600 - ASKING.longest
+        assert max(pauses) == pytest.approx(PROBING.longest)
+        assert sum(pauses) >= 3600 - PROBING.longest
         node.servers.up = {"https://one"}
-        with trio.fail_after(ASKING.longest + 1):
+        with trio.fail_after(PROBING.longest + 1):
             assert (await accesses.receive()).reach is ApiReach.REACHABLE
     assert len(node.read.reads) == 1
     assert [record.levelname for record in said.records] == ["WARNING", "INFO"]
@@ -263,7 +263,7 @@ async def test_what_worked_stays_when_its_file_disappears_but_not_over_a_restart
         node.kubeconfig.unlink()
         access = await soon(accesses)
         assert (access.reach, access.credentials, access.since) == (before.reach, before.credentials, before.since)
-        assert access.detail == f"{node.kubeconfig} is gone; what was read before stays in force"
+        assert access.detail == f"{node.kubeconfig} is gone; the credentials read before stay in force"
         await trio.sleep(3600)
         assert not accesses.pending
         assert len(node.servers.asked) == 1
@@ -324,7 +324,7 @@ async def test_a_kubeconfig_that_breaks_leaves_what_worked(autojump_clock: MockC
         node.write("broken half-written")
         access = await soon(accesses)
         assert (access.reach, access.credentials) == (ApiReach.REACHABLE, before.credentials)
-        assert "half-written; what was read before stays in force" in access.detail
+        assert "half-written; the credentials read before stay in force" in access.detail
         await trio.sleep(10)
     assert len(node.servers.asked) == 1
 
@@ -378,7 +378,7 @@ async def test_ended_credentials_that_the_server_refuses_are_told_with_their_end
         with trio.fail_after(60):
             access = await accesses.receive()
         assert access.reach is ApiReach.REFUSED
-        assert "which ended 2027-01-15T08:01:40Z" in access.detail
+        assert "which expired 2027-01-15T08:01:40Z" in access.detail
         assert token_of(access) == SECRET
 
 
@@ -387,7 +387,7 @@ async def test_a_wrong_clock_makes_no_busy_loop(autojump_clock: MockClock, node:
     node.write(f"one {SECRET} ends={EPOCH - 100}")
     async with node.alive() as accesses:
         await soon(accesses)
-        await trio.sleep(20 * ENDED_SECONDS + 1)
+        await trio.sleep(20 * EXPIRED_SECONDS + 1)
         assert not accesses.pending
     assert len(node.servers.asked) == 21
     assert len(node.read.reads) == 1
@@ -397,7 +397,7 @@ async def test_a_program_that_gives_what_has_ended_makes_no_busy_loop(autojump_c
     node.write(f"one {SECRET} program=cloud ends={EPOCH - 100}")
     async with node.alive() as accesses:
         await soon(accesses)
-        await trio.sleep(20 * ENDED_SECONDS + 1)
+        await trio.sleep(20 * EXPIRED_SECONDS + 1)
         assert not accesses.pending
     assert len(node.read.reads) == 21
 

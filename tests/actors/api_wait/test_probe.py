@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.api_wait.probe import ASK_SECONDS, KNOWN_PATH, READY_PATH, Answer, ask
+from actors.api_wait.probe import KNOWN_PATH, PROBE_SECONDS, READY_PATH, Answer, probe
 from actors.lib.kube import client
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
@@ -38,7 +38,7 @@ class Scripted(KubeClient):
 
 
 async def asked(errors: dict[str, ApiError]) -> Answer:
-    return await ask(CREDENTIALS, lambda credentials: Scripted(credentials, errors))
+    return await probe(CREDENTIALS, lambda credentials: Scripted(credentials, errors))
 
 
 def error(code: int, text: str = "", retry_after: float | None = None) -> ApiError:
@@ -98,9 +98,9 @@ async def test_a_server_that_echoes_what_we_say_gives_nothing_away() -> None:
 
 
 async def test_silence_is_no_answer(autojump_clock: MockClock) -> None:
-    answer = await ask(CREDENTIALS, lambda credentials: Scripted(credentials, {}, seconds=3600))
+    answer = await probe(CREDENTIALS, lambda credentials: Scripted(credentials, {}, seconds=3600))
     assert answer.reach is ApiReach.UNREACHABLE
-    assert trio.current_time() == pytest.approx(ASK_SECONDS)
+    assert trio.current_time() == pytest.approx(PROBE_SECONDS)
 
 
 async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: p
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, mute, [listener])
         port = listener.socket.getsockname()[1]
-        answer = await ask(ApiCredentials(f"https://127.0.0.1:{port}", "/k"), KubeClient)
+        answer = await probe(ApiCredentials(f"https://127.0.0.1:{port}", "/k"), KubeClient)
         nursery.cancel_scope.cancel()
     assert answer == Answer(ApiReach.UNREACHABLE, "no answer in time (ConnectTimeout)")
 
@@ -122,6 +122,6 @@ async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: p
 async def test_certificates_that_cannot_be_used_are_named() -> None:
     """The real client, which looks at them before it connects."""
     broken = ApiCredentials("https://one", "/k", ca="-----BEGIN CERTIFICATE-----\nnonsense")
-    answer = await ask(broken, KubeClient)
+    answer = await probe(broken, KubeClient)
     assert answer.reach is ApiReach.UNREACHABLE
     assert "certificates are not usable" in answer.reason
