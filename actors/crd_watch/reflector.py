@@ -301,7 +301,7 @@ class Reflector:
     async def _recover(self, error: ApiError, server: Availability) -> None:
         """Record what is wrong, and wait as long as the error asks for."""
         if isinstance(error, NotFoundError) and not self._optional:
-            error = UnreachableError(f"the server has no {self.resource}, so it is no API server")
+            error = UnreachableError(f"the server has no {self.resource}: not an API server")
         # Each kind of error has its own backoff: a server that was unreachable has often forgotten its history too.
         self._failures = self._failures + 1 if type(error) is self._last_error else 1
         self._last_error = type(error)
