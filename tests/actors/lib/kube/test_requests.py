@@ -235,7 +235,7 @@ async def test_an_answer_that_trickles_ends_after_thirty_seconds(mock_clock: tri
         assert 30 <= trio.current_time() - begin < 31
 
 
-async def test_nobody_at_the_address_is_said_with_its_reason() -> None:
+async def test_a_refused_connection_is_reported_with_its_reason() -> None:
     async with KubeClient(ApiCredentials(server="https://127.0.0.1:1")) as client:
         with pytest.raises(UnreachableError, match=r"^https://127\.0\.0\.1:1: .*Connection refused$"):
             await client.get("/x")

@@ -172,7 +172,7 @@ async def test_a_cancelled_watch_ends_at_once_and_closes_its_connection() -> Non
             await server.closed.wait()
 
 
-async def test_requests_go_on_beside_a_watch() -> None:
+async def test_requests_continue_beside_a_watch() -> None:
     async def answer(stream: trio.abc.Stream, head: str) -> None:
         if "watch=true" in head:
             await stream.send_all(chunked(event(1)))
