@@ -61,7 +61,6 @@ MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 PAGE_SIZE: Final = 500
 #: RFC 6750 section 2.1, and no more than a header may hold.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,65536}")
-_JSON_PATCH_TYPES: Final = {"apply": "application/apply-patch+yaml", "merge": "application/merge-patch+json"}
 
 
 class KubeClient:
@@ -104,7 +103,7 @@ class KubeClient:
 
     async def text(self, path: str) -> str:
         """Return an answer that is not JSON, such as that of ``/readyz``."""
-        return (await self._send("GET", path)).decode(errors="replace")
+        return (await self._answer(self._request("GET", path), f"GET {path}")).decode(errors="replace")
 
     async def pages(
         self, path: str, params: Params | None = None, *, limit: int = PAGE_SIZE
@@ -118,9 +117,6 @@ class KubeClient:
             if not token:
                 return
             wanted["continue"] = token
-            # The first page decides the version; a continued list must not name one.
-            wanted.pop("resourceVersion", None)
-            wanted.pop("resourceVersionMatch", None)
 
     async def create(self, path: str, body: Json, params: Params | None = None) -> Json:
         """POST a new object to its collection's path."""
@@ -133,12 +129,12 @@ class KubeClient:
     async def apply(self, path: str, body: Json, *, manager: str) -> Json:
         """Server-side apply: take over the fields in ``body``, and remove those set before that it lacks."""
         params: Params = {"fieldManager": manager, "force": "true"}
-        return await self._call("PATCH", path, params=params, body=body, content_type=_JSON_PATCH_TYPES["apply"])
+        return await self._call("PATCH", path, params=params, body=body, content_type="application/apply-patch+yaml")
 
     async def merge_patch(self, path: str, body: Json, *, manager: str) -> Json:
         """Change some fields of an object (RFC 7386)."""
         params: Params = {"fieldManager": manager}
-        return await self._call("PATCH", path, params=params, body=body, content_type=_JSON_PATCH_TYPES["merge"])
+        return await self._call("PATCH", path, params=params, body=body, content_type="application/merge-patch+json")
 
     async def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
         """Delete an object; with ``uid`` only that one, with ``resource_version`` only if it is unchanged."""
@@ -164,17 +160,8 @@ class KubeClient:
         params = {**params, "watch": "true", "timeoutSeconds": lasting}
         timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS, read=lasting + SLACK_SECONDS)
         request = self._request("GET", path, params=params, timeout=timeout)
-        with self._deadline(f"watch {path}"):
-            response = await self._received(request)
-        try:
-            if response.status_code >= 300:
-                with self._deadline(f"watch {path}"):
-                    _raise_for(response.status_code, response.headers, await _body(response), f"watch {path}")
-            async with aclosing(_events(response)) as events:
-                yield events
-        finally:
-            with trio.move_on_after(1, shield=True):
-                await response.aclose()
+        async with self._open(request, f"watch {path}") as response, aclosing(_events(response)) as events:
+            yield events
 
     async def _call(
         self,
@@ -186,30 +173,28 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> Json:
         content = None if body is None else json.dumps(body).encode()
-        answer = await self._send(method, path, params=params, content=content, content_type=content_type)
-        return _decoded(answer, path)
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        content: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        headers = {"Content-Type": content_type} if content is not None else {}
+        headers = {"Content-Type": content_type} if body is not None else {}
         request = self._request(method, path, params=params, content=content, headers=headers)
-        with self._deadline(f"{method} {path}"):
+        return _decoded(await self._answer(request, f"{method} {path}"), path)
+
+    async def _answer(self, request: httpx.Request, what: str) -> bytes:
+        with self._deadline(what):
+            async with self._open(request, what) as response:
+                return await _body(response)
+
+    @asynccontextmanager
+    async def _open(self, request: httpx.Request, what: str) -> AsyncIterator[httpx.Response]:
+        """Send a request; the value is the successful response, whose body is still to be read."""
+        with self._deadline(what):
             response = await self._received(request)
-            try:
-                answer = await _body(response)
-            finally:
-                with trio.move_on_after(1, shield=True):
-                    await response.aclose()
-        if response.status_code >= 300:
-            _raise_for(response.status_code, response.headers, answer, f"{method} {path}")
-        return answer
+        try:
+            if response.status_code >= 300:
+                with self._deadline(what):
+                    _raise_for(response.status_code, response.headers, await _body(response), what)
+            yield response
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await response.aclose()
 
     def _request(self, method: str, path: str, **more: Any) -> httpx.Request:
         """Return a request. Raises :class:`InvalidError` for a path or parameters that no URL can have."""
