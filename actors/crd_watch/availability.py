@@ -5,8 +5,8 @@ A reflector that loses its connection reports it (:meth:`Availability.lost`) and
 thousands of nodes do not reconnect at the same moment. It begins as unavailable: a server that is not ready yet
 answers that kinds are not installed.
 
-If the probe fails as well, all watches are ended: one over a connection that died silently would look well for
-minutes. After such an outage the Node is listed, which shows whether the server's data was restored from a backup.
+If the probe fails as well, all watches are ended: one over a connection that died silently would stay open
+for minutes. After such an outage the Node is listed, which shows whether the server's data was restored from a backup.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Availability:
         while True:
             await trio.sleep(self.chance() * most_seconds)
             error = await self._probe()
-            away = trio.current_time() - began_at
-            if error is None or away >= _patience(error):
+            elapsed = trio.current_time() - began_at
+            if error is None or elapsed >= _patience(error):
                 break
             if not logged and not isinstance(error, ForbiddenError):
                 logged = True
@@ -99,10 +99,10 @@ class Availability:
             if isinstance(error, UnreachableError) and not lost:
                 lost = True
                 self._cache.interrupt_all()
-            most_seconds = _most_seconds(error, away)
+            most_seconds = _most_seconds(error, elapsed)
         self._cache.set_trouble("")
         if logged:
-            fields = {"server": self.client.credentials.server, "away_seconds": round(away, 1)}
+            fields = {"server": self.client.credentials.server, "away_seconds": round(elapsed, 1)}
             log.info("the API server is available again", message_id=message_ids.API_BACK, **fields)
         if lost:
             self._cache.node.list_again()
@@ -142,9 +142,9 @@ def _patience(error: ApiError) -> float:
             return math.inf
 
 
-def _most_seconds(error: ApiError, away: float) -> float:
-    """Return the most seconds before the next probe of a server that has been unavailable for so many."""
+def _most_seconds(error: ApiError, elapsed: float) -> float:
+    """Return the most seconds before the next probe of a server that has been unavailable for ``elapsed``."""
     longest = LONGEST_REFUSED_SECONDS if isinstance(error, CredentialsError) else LONGEST_SECONDS
     # Full jitter halves on average what the server asks for. All nodes get the same, so the waits still have to grow.
     asked = 2 * (error.retry_after or 0.0) if isinstance(error, ThrottledError) else 0.0
-    return max(asked, min(max(away, FIRST_SECONDS), longest))
+    return max(asked, min(max(elapsed, FIRST_SECONDS), longest))

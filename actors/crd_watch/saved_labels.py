@@ -33,15 +33,13 @@ class SavedLabels:
 
     def load(self) -> Mapping[str, str] | None:
         """Return the labels; None where none are saved, not of this node, or not readable."""
-        if self._saved is None:
-            self._saved = _labels(_read(self._path), self._node)
-        if self._saved is None and not self._path.exists():
+        if self._own() is None and not self._path.exists():
             return _labels((_read(self._former) or {}).get("content"), self._node)
         return self._saved
 
     def save(self, labels: Mapping[str, str]) -> None:
         """Write the labels unless they are in the file. A disk that refuses costs only the file."""
-        if self._path.exists() and labels == self.load():
+        if labels == self._own():
             return
         text = json.dumps({"version": _VERSION, "node": self._node, "labels": dict(labels)}, sort_keys=True)
         try:
@@ -51,6 +49,11 @@ class SavedLabels:
             log.warning(message, message_id=message_ids.MEMORY_LOST, file=self._path, error=error)
         # Also after a failure, which is reported once for each change.
         self._saved = labels
+
+    def _own(self) -> Mapping[str, str] | None:
+        if self._saved is None:
+            self._saved = _labels(_read(self._path), self._node)
+        return self._saved
 
 
 def _read(path: Path) -> dict[str, Any] | None:

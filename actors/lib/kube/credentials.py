@@ -170,10 +170,9 @@ class _Reading:
         return cluster, user
 
     def depend_on_program(self, plugin: _Plugin | None) -> None:
-        """Add the plugin's program to the files that matter; one without a path is found by PATH."""
-        if plugin is not None and "/" in plugin.argv[0]:
-            path = self.kubeconfig.parent / plugin.argv[0]
-            self.files[path] = digest(path)
+        """Add the user's own plugin to the files that matter; one without a path is found by PATH."""
+        if plugin is not None and plugin.stdin is None and "/" in plugin.argv[0]:
+            self.files[Path(plugin.argv[0])] = digest(Path(plugin.argv[0]))
 
     def credentials(self, cluster: Json, user: Json, answer: Json, *, keys: bool) -> ApiCredentials:
         """Return what the kubeconfig and a plugin's ``answer`` give."""

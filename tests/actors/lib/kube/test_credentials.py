@@ -355,6 +355,7 @@ async def test_a_legacy_auth_provider_from_any_directory_whatever_the_environmen
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     loaded = await load(write(path, kubeconfig(AZURE)))
     assert (token_of(loaded), loaded.program) == (TOKEN, "azure")
+    assert loaded.files.keys() == {path}
 
 
 async def test_no_secret_is_on_a_command_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
