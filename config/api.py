@@ -1,11 +1,11 @@
-"""What the API server contributes: how it can be reached, and what it says about this node.
+"""What the API server contributes: how it can be reached, and what it has for this node.
 
-    ApiAccess (api_wait) -> ApiSnapshot (crd_watch) -> desired, mirror, announce
+    ApiAccess (api_wait) -> ApiSnapshot (crd_watch) -> desired, mirror, status_writer
 
-Not knowing is not "none": a snapshot is complete, or it is not published. When the server goes away the last one stays,
-with ``live`` False. Objects are kept as the server sent them, and are validated where they are merged with the files
-(:mod:`config.sources.api_objects`), so that one definition of a rule serves both and a remembered snapshot is read
-again by whatever version of the program runs.
+Not knowing is not "none": a snapshot is complete, or it is not published. When the server becomes unreachable the last
+one stays, with ``live`` False. Objects are kept as the server sent them, and are validated where they are merged with
+the files (:mod:`config.sources.api_objects`), so that one definition of a rule serves both, and a saved snapshot is
+validated by whatever version of the program runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SOURCE_LABEL: Final = "openperouter.github.io/source"
 STATIC_SOURCE: Final = "static"
 STATIC_NODE_LABEL: Final = "openperouter.github.io/static-node"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-#: Proves that this node wrote a mirrored object; a label alone proves nothing.
+#: Shows that this node wrote a mirrored object; a label alone does not.
 PROOF_ANNOTATION: Final = "openperouter.github.io/mirror-proof"
 #: The node's index, on the Node (reference ARCH-14).
 INDEX_ANNOTATION: Final = "openpe.io/nodeindex"
@@ -47,7 +47,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ApiReach(StrEnum):
-    """Where the way to the API server ends: no credentials, no answer, a refusal of the credentials, or an answer."""
+    """How far a connection to the API server gets: no credentials, no answer, credentials refused, or an answer."""
 
     UNCONFIGURED = "unconfigured"
     UNREACHABLE = "unreachable"
@@ -57,7 +57,7 @@ class ApiReach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiCredentials:
-    """How to talk to one server. Certificates are PEM texts; ``source`` is the file that a user would mend.
+    """How to connect to one server. Certificates are PEM texts; ``source`` is the file that a user would edit.
 
     ``expires_at`` (Unix seconds) is when they have to be loaded again; None: when the files change.
     """
@@ -75,7 +75,7 @@ class ApiCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """The way to the API server now. ``credentials`` stay set once the server answered to them, reachable or not.
+    """How the API server can be reached now. ``credentials`` stay set once a server answered to them.
 
     ``since`` is when ``reach`` began, in Unix seconds; ``detail`` says why it is not reachable, in one line.
     """
@@ -98,7 +98,7 @@ class ApiNode:
 
 @dataclass(frozen=True, slots=True)
 class ApiObject:
-    """One custom resource as the server sent it; ``spec`` is JSON data, nothing of it is checked.
+    """One custom resource as the server sent it; ``spec`` is JSON data that is not validated.
 
     ``conditions`` are those of its status. ``created`` is the server's text (RFC 3339).
     """
@@ -113,7 +113,7 @@ class ApiObject:
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     owners: tuple[Mapping[str, Any], ...] = ()
-    # Not shown: a password may be in it.
+    # Not in the repr: a password may be in it.
     spec: Any = field(default_factory=lambda: _NOTHING, repr=False)
     conditions: tuple[Mapping[str, Any], ...] = ()
 
@@ -124,13 +124,13 @@ class ApiObject:
 
     @property
     def origin(self) -> Origin:
-        """Return the place that a user can open."""
+        """Return where a user finds it."""
         version = self.resource_version
         return Origin(namespace=self.namespace, name=self.name, resource_version=version, generation=self.generation)
 
 
-class Hindrance(StrEnum):
-    """Why a server that answers does not say what there is: no right, no such kind, or it cannot read it itself."""
+class WatchFailure(StrEnum):
+    """Why a server that answers does not serve a collection: forbidden, no such kind, or an error of its own."""
 
     REFUSED = "refused"
     MISSING = "not installed"
@@ -139,28 +139,28 @@ class Hindrance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotFollowed:
-    """Objects of which nothing new is heard since ``since`` (Unix seconds) although the server answers.
+    """Objects that the server has not served since ``since`` (Unix seconds) although it answers.
 
-    ``resource`` is their plural. ``listed``: what a snapshot has of them is what the server said last; without it the
-    server has not said once what there is, so a snapshot has none of them, which does not mean that there are none.
+    ``resource`` is their plural. ``listed``: a snapshot has them as they were last known; without it they were never
+    listed, so a snapshot has none of them, which does not mean that there are none.
     """
 
     resource: str
-    why: Hindrance
+    why: WatchFailure
     since: float
     listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSnapshot:
-    """Everything the API server says about this node, complete but for what it does not say (``not_followed``).
+    """Everything the API server has for this node, except for what it does not serve (``not_followed``).
 
     ``objects``: those whose node selector selects this node, or cannot be read; ``mirrored``: what this node itself
-    wrote there (proven), whatever its labels say now; ``secrets``: the passwords that ``objects`` refer to, by
-    (namespace, name of the Secret), None for one that is not there. ``node_status``: this node's
+    wrote (signed), whatever its labels say now; ``secrets``: the passwords that ``objects`` refer to, by (namespace,
+    name of the Secret), None for a Secret that does not exist. ``node_status``: this node's
     RouterNodeConfigurationStatus object as it is, None when there is none. ``synced_at`` (Unix seconds) is when all of
-    this was last known to be true; ``live`` False: the server is away since. ``chosen_by``: the labels that chose among
-    the objects, those last known where there is no Node, None where none were ever known.
+    this was last known to be true; ``live`` False: the server is unreachable since then. ``chosen_by``: the labels
+    that selected the objects, those last known where there is no Node, None where none were ever known.
     """
 
     node: ApiNode | None = None
@@ -175,17 +175,17 @@ class ApiSnapshot:
 
     @property
     def doubts(self) -> tuple[NotFollowed, ...]:
-        """Return what may be otherwise on the server: all that is not followed but kinds of which there was nothing."""
+        """Return what may differ on the server: all that is not followed, except for missing kinds without objects."""
         there = {PLURALS[one.kind] for one in (*self.objects, *self.mirrored)}
-        return tuple(one for one in self.not_followed if one.why is not Hindrance.MISSING or one.resource in there)
+        return tuple(one for one in self.not_followed if one.why is not WatchFailure.MISSING or one.resource in there)
 
     @property
     def unlisted(self) -> frozenset[Kind]:
-        """Return the kinds of which the server has not said once what there is."""
+        """Return the kinds that were never listed."""
         never = {one.resource for one in self.not_followed if not one.listed}
         return frozenset(kind for kind, plural in PLURALS.items() if plural in never)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the node's labels, none when the Node is not there."""
+        """Return the node's labels, none without a Node."""
         return self.node.labels if self.node else _NOTHING

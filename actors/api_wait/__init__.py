@@ -1,1 +1,1 @@
-"""The way to the API server: credentials as they come and go, and whether a server answers to them."""
+"""The api_wait actor: the connection to the API server, as credentials and servers come and go."""

@@ -1,8 +1,8 @@
-"""Notice that a kubeconfig, or a file that it names, says something else than when it was read.
+"""Notice that a kubeconfig, or a file that it names, has another content than when it was read.
 
-A look costs a ``stat`` a file. Only when one of those differs are the contents compared: a credentials proxy that
-writes the same every ten seconds (reference 8.6) changes nothing. What was read is known by the digests that the reader
-took before it read, so nothing written meanwhile is missed.
+Once a second each file gets a ``stat``. Only when one of those differs are the contents compared: a credentials proxy
+that writes the same every ten seconds (reference 8.6) changes nothing. The content that was read is known by the
+digests that the reader took before it read, so nothing that is written meanwhile is missed.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Final, TypeVar
 
 import trio
 
-from actors.lib.kube.kubeconfig_reader import digest
+from actors.lib.kube.credentials import digest
 from config.syntax.files import Mark, mark
 
 T = TypeVar("T")
 
-#: Between two looks, in seconds.
-LOOK_SECONDS: Final = 1.0
-#: A change is settled when a look finds nothing new, and after so many looks at the latest: files that belong together
+#: Between two polls, in seconds.
+POLL_SECONDS: Final = 1.0
+#: A change is settled when a poll finds nothing new, and after so many polls at the latest: files that belong together
 #: are written one after another.
-MAX_SETTLE_LOOKS: Final = 4
-#: Work under way is given up for newer files after this many seconds, not before: who writes without end would else
-#: keep it from ever ending.
+MAX_SETTLE_POLLS: Final = 4
+#: Work in progress is given up for newer files after this many seconds, not before: a writer without end would
+#: otherwise keep it from ever ending.
 PATIENCE_SECONDS: Final = 5.0
 
 
 class Wake(Enum):
-    """Why a wait ended: the files changed, the moment has come at which the credentials end, or time was up."""
+    """Why a wait ended: the files changed, the credentials expired, or time was up."""
 
     CHANGED = auto()
     EXPIRED = auto()
     TIMER = auto()
 
 
-class Files:
-    """What was read of the kubeconfig and of the files that it names, and whether that is still what they say."""
+class CredentialFiles:
+    """What was read of the kubeconfig and of the files that it names, and whether that is still their content."""
 
     def __init__(self, kubeconfig: Path, wall: Callable[[], float] = time.time) -> None:
         self.kubeconfig = kubeconfig
@@ -47,22 +47,22 @@ class Files:
         self._read: Mapping[Path, str] = {kubeconfig: "missing"}
         self._marks: tuple[Mark, ...] | None = None
 
-    def there(self) -> bool:
+    def exist(self) -> bool:
         """Whether there is a kubeconfig, readable or not."""
         return mark(self.kubeconfig) is not None
 
     def begin(self) -> None:
-        """Take the files as they are now for what is being read."""
+        """Take the files as they are now for the content that is being read."""
         self.remember({path: digest(path) for path in self._read})
 
     def remember(self, digests: Mapping[Path, str]) -> None:
-        """Take these for what was read."""
+        """Set the digests of what was read."""
         self._read = {self.kubeconfig: "missing", **digests}
         self._marks = None
 
     def changed(self) -> bool:
-        """Whether a file's content is another than what was read."""
-        marks = self._look()
+        """Whether a file has another content than what was read."""
+        marks = self._stat()
         if marks == self._marks:
             return False
         if any(digest(path) != read for path, read in self._read.items()):
@@ -78,8 +78,8 @@ class Files:
                 return Wake.EXPIRED
             if trio.current_time() >= end:
                 return Wake.TIMER
-            # The wall clock is looked at again and again because it may be set at any moment.
-            await trio.sleep(min(LOOK_SECONDS, end - trio.current_time()))
+            # The wall clock is read at each poll because it may be set at any moment.
+            await trio.sleep(min(POLL_SECONDS, end - trio.current_time()))
         await self._settled()
         return Wake.CHANGED
 
@@ -99,13 +99,13 @@ class Files:
         return results[0] if results else None
 
     async def _settled(self) -> None:
-        before = self._look()
-        for _ in range(MAX_SETTLE_LOOKS):
-            await trio.sleep(LOOK_SECONDS)
-            now = self._look()
+        before = self._stat()
+        for _ in range(MAX_SETTLE_POLLS):
+            await trio.sleep(POLL_SECONDS)
+            now = self._stat()
             if now == before:
                 return
             before = now
 
-    def _look(self) -> tuple[Mark, ...]:
+    def _stat(self) -> tuple[Mark, ...]:
         return tuple(mark(path) for path in self._read)

@@ -1,1 +1,1 @@
-"""The crd_watch actor: what the API server says about this node, complete or not at all."""
+"""The crd_watch actor: the state of the API server that concerns this node, complete or not at all."""

@@ -1,44 +1,57 @@
-"""Follow the API server, and publish what it says about this node.
+"""Follow the API server, and publish what it has for this node.
 
-The actor itself only chooses whom to follow: which server with which credentials, as which node. Other credentials for
-the same server take up the streams where the old ones left them; another server or another name is another world, and
-what was published stays until the new one is complete. See :mod:`.session` for how a server is followed,
-:mod:`.streams` for what can go wrong, :mod:`.world` for what is known and when it is complete, :mod:`.settling` for
-when it is told.
+    credentials, node name ──> Target ──> Cache of Reflectors ──> Publisher (debounced) ──> ApiSnapshot
+                                              └── Availability: one probe per connection
+
+The actor chooses what to follow: which server with which credentials, as which node. With other credentials for the
+same server the reflectors continue where they were; another server or another name gets a new cache, and what was
+published stays until that is complete. Per connection it runs an :class:`.Availability`, which holds the reflectors
+back while the server cannot be used, and one :class:`.Reflector` per collection. See :mod:`.reflector` for what can
+go wrong with each, :mod:`.cache` for what is complete, :mod:`.debounce` for when it is published.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 
 import trio
 
 from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import UnreachableError
 from actors.lib.kube.mirror_signature import mirror_key
 from config.api import ApiAccess, ApiCredentials, ApiSnapshot
 from config.outcomes import StaticSnapshot
 from config.settings import Settings
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
-from supervisor.runtime.faults import DependencyFault
+from supervisor.runtime.faults import DependencyFault, summarize
 
-from .cache import World
-from .last_labels import remembered_labels
-from .publishing import Publisher
-from .session import Connect, follow_server
+from .availability import Availability
+from .cache import Cache
+from .debounce import Publisher
+from .reflector import Reflector
+from .saved_labels import SavedLabels
+
+log = get_logger("crd_watch")
+
+Connect = Callable[[ApiCredentials], KubeClient]
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """Whom to follow, as far as it is known."""
+class Target:
+    """What to follow, as far as it is known."""
 
     credentials: ApiCredentials | None = None
     name: str = ""
 
     @property
-    def lacking(self) -> str:
-        """Return what it takes to follow anybody, "" when nothing does."""
+    def missing(self) -> str:
+        """Return what is missing to follow it, "" for nothing."""
         if self.credentials is None:
             return "credentials"
         return "" if self.name else "the node's name"
@@ -53,53 +66,104 @@ async def run(
     out: Latest[ApiSnapshot],
     connect: Connect = KubeClient,
 ) -> None:
-    """Follow indefinitely. Raises :class:`DependencyFault` where the key to this node's own objects cannot be had."""
-    key = _key(settings)
+    """Follow indefinitely. Raises :class:`DependencyFault` where the mirror key is unavailable."""
+    try:
+        key = mirror_key(settings.state_dir)
+    except OSError as error:
+        raise DependencyFault(f"the key that signs this node's objects is unavailable: {error}") from error
     changes: Latest[None] = Latest("crd_watch.changes")
     publisher = Publisher(ctx, out, changes)
-    world: World | None = None
-    aim = _next_aim(Aim(), access, snapshots)
+    cache: Cache | None = None
+    target = _next_target(Target(), access, snapshots)
     ctx.started()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publisher.run)
         while True:
-            world = _world_for(aim, world, settings, key, changes)
-            publisher.follow(world, aim.lacking)
+            cache = _cache_for(target, cache, settings, key, changes)
+            publisher.follow(cache, target.missing)
             async with trio.open_nursery() as following:
-                if world is not None and aim.credentials is not None and aim.name:
-                    following.start_soon(follow_server, world, aim.credentials, connect, changes)
-                aim = await _other_aim(aim, access, snapshots)
+                if cache is not None and target.credentials is not None and target.name:
+                    following.start_soon(_follow, cache, target.credentials, connect, changes)
+                target = await _other_target(target, access, snapshots)
                 following.cancel_scope.cancel()
 
 
-def _key(settings: Settings) -> bytes:
-    try:
-        return mirror_key(settings.state_dir)
-    except OSError as error:
-        raise DependencyFault(f"the key to this node's own objects cannot be had: {error}") from error
-
-
-def _world_for(aim: Aim, before: World | None, settings: Settings, key: bytes, changes: Latest[None]) -> World | None:
-    """Return the world to fill: the one before, also while credentials are lacking, unless the aim is another."""
-    if aim.credentials is None or not aim.name:
+def _cache_for(
+    target: Target, before: Cache | None, settings: Settings, key: bytes, changes: Latest[None]
+) -> Cache | None:
+    """Return the cache to fill: the one before, also while credentials are missing, unless the target is another."""
+    if target.credentials is None or not target.name:
         return before
-    if before is not None and (before.server, before.name) == (aim.credentials.server, aim.name):
+    if before is not None and (before.server, before.name) == (target.credentials.server, target.name):
         return before
-    remembered = partial(remembered_labels, settings.state_dir, aim.name)
-    return World(aim.credentials.server, aim.name, settings.namespace, key, changes, remembered=remembered)
+    return Cache(
+        target.credentials.server,
+        target.name,
+        settings.namespace,
+        key=key,
+        changes=changes,
+        saved_labels=SavedLabels(settings.state_dir, target.name),
+    )
 
 
-async def _other_aim(aim: Aim, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]) -> Aim:
-    """Wait until somebody else is to be followed."""
-    while (new := _next_aim(aim, access, snapshots)) == aim:
+async def _other_target(
+    target: Target, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]
+) -> Target:
+    """Wait until something else is to be followed."""
+    while (new := _next_target(target, access, snapshots)) == target:
         await wait_any(access, snapshots)
     return new
 
 
-def _next_aim(aim: Aim, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]) -> Aim:
-    """Return the aim with what has become known since."""
-    way, static = access.take(), snapshots.take()
-    if way is not None:
-        # When they end does not matter to who uses them now.
-        aim = replace(aim, credentials=way.credentials and replace(way.credentials, expires_at=None))
-    return replace(aim, name=static.node.name) if static is not None else aim
+def _next_target(target: Target, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]) -> Target:
+    """Return the target with what has become known since."""
+    new, static = access.take(), snapshots.take()
+    if new is not None:
+        # When they expire does not matter to a user of them.
+        target = replace(target, credentials=new.credentials and replace(new.credentials, expires_at=None))
+    return replace(target, name=static.node.name) if static is not None else target
+
+
+async def _follow(cache: Cache, credentials: ApiCredentials, connect: Connect, changes: Latest[None]) -> None:
+    """Fill the cache over one connection until cancelled."""
+    async with AsyncExitStack() as stack:
+        stack.callback(cache.set_trouble, "")
+        try:
+            client = await stack.enter_async_context(connect(credentials))
+        except UnreachableError as error:
+            cache.set_trouble(summarize(error))
+            log.warning(
+                "the API server's credentials are not usable",
+                message_id=message_ids.API_CREDENTIALS_UNUSABLE,
+                error=summarize(error),
+            )
+            # Only other credentials can help, and they cancel this.
+            await trio.sleep_forever()
+            return
+        server = Availability(client, cache, random.random)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.run)
+            nursery.start_soon(cache.crowd.count, client, server, cache.status_path, server.chance)
+            for reflector in cache.reflectors:
+                nursery.start_soon(reflector.run, server)
+            await _follow_secrets(cache, server, changes)
+
+
+async def _follow_secrets(cache: Cache, server: Availability, changes: Latest[None]) -> None:
+    """Keep a reflector running for each Secret that is referred to at the moment."""
+    reader = changes.reader()
+    running: dict[Reflector, trio.CancelScope] = {}
+    async with trio.open_nursery() as nursery:
+        while True:
+            wanted = set(cache.secrets.values())
+            for reflector in running.keys() - wanted:
+                running.pop(reflector).cancel()
+            for reflector in wanted - running.keys():
+                running[reflector] = trio.CancelScope()
+                nursery.start_soon(_run_in, running[reflector], reflector, server)
+            await reader.receive()
+
+
+async def _run_in(scope: trio.CancelScope, reflector: Reflector, server: Availability) -> None:
+    with scope:
+        await reflector.run(server)

@@ -1,14 +1,17 @@
-"""One gate for all streams of a node: when the server is away, one of them asks for it, and not all of them.
+"""Whether the API server can be used: one probe for all reflectors of a node, a circuit breaker.
 
-A stream that loses its connection closes the gate and waits at it. Behind it a single prober asks ``/readyz`` until the
-server is there, with full jitter, so that thousands of nodes do not come back in the same moment. The gate is closed at
-the start too: a server that is not ready yet answers that kinds are not installed.
+A reflector that loses its connection reports it (:meth:`Availability.lost`) and waits with all others
+(:meth:`Availability.wait`). Meanwhile one task polls ``/readyz`` until the server answers, with full jitter, so that
+thousands of nodes do not reconnect at the same moment. It begins as unavailable: a server that is not ready yet
+answers that kinds are not installed.
+
+If the probe fails as well, all watches are ended: one over a connection that died silently would stay open
+for minutes. After such an outage the Node is listed, which shows whether the server's data was restored from a backup.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from typing import Final
 
@@ -27,122 +30,109 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
 
+from .cache import Cache
+
 log = get_logger("crd_watch")
 
 #: Most seconds before a probe: the first ones after a loss, and later ones. In between it is as long as the server has
-#: been away, so that it is missed for no more than twice the time that it needs.
+#: been unreachable, so that its return is noticed within twice the time that it took.
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 10.0
-#: The last after a refusal of the credentials: a starting server may refuse them for a moment, but then others are
-#: needed, which come by another way.
+#: The longest after the credentials were refused: a starting server may refuse them for a moment, but after that only
+#: other credentials help.
 LONGEST_REFUSED_SECONDS: Final = 60.0
-#: A starting server says that nobody may ask for its readiness, because it has not read its rules yet (seen with 1.36).
-#: One that still says so after this time means it.
+#: A starting server forbids the request for its readiness because it has not read its rules yet (seen with 1.36). One
+#: that still does so after this time means it.
 RULES_SECONDS: Final = 10.0
-#: A server that answers, but not that it is ready, may serve us all the same: some of its checks are not about us.
+#: A server that answers, but not that it is ready, may serve us all the same: some of its checks do not concern us.
 UNREADY_SECONDS: Final = 60.0
-#: A server in good health answers within milliseconds.
+#: A healthy server answers within milliseconds.
 PROBE_SECONDS: Final = 5.0
 
 
-class Gate:
-    """Closed at first. ``tell`` gets what is wrong in one line, "" when nothing is.
+class Availability:
+    """Unavailable at first. ``client`` is the one to use, ``chance`` returns a random number in [0, 1)."""
 
-    A stream may have been alone in its trouble. ``lost`` is called when a probe finds no server either, ``returned``
-    when it is back after that.
-    """
+    def __init__(self, client: KubeClient, cache: Cache, chance: Callable[[], float]) -> None:
+        self.client = client
+        self.chance = chance
+        self._cache = cache
+        self._available = trio.Event()
+        self._lost = trio.Event()
+        self._lost.set()
+        self._seen = False
 
-    def __init__(
-        self,
-        client: KubeClient,
-        *,
-        tell: Callable[[str], None],
-        lost: Callable[[], None],
-        returned: Callable[[], None],
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._client = client
-        self._tell = tell
-        self._lost = lost
-        self._returned = returned
-        self._chance = chance
-        self._opened = trio.Event()
-        self._closed = trio.Event()
-        self._closed.set()
-        self._server_seen = False
+    async def wait(self) -> None:
+        """Wait until the server answers."""
+        await self._available.wait()
 
-    async def passage(self) -> None:
-        """Wait until the server is believed to be there."""
-        await self._opened.wait()
+    def lost(self) -> None:
+        """Report that the server did not answer, or refused the credentials."""
+        if not self._lost.is_set():
+            self._available = trio.Event()
+            self._lost.set()
 
-    def close(self) -> None:
-        """Say that the server did not answer, or not us."""
-        if not self._closed.is_set():
-            self._opened = trio.Event()
-            self._closed.set()
-
-    async def keep(self) -> None:
-        """Open the gate whenever the server is there; indefinitely."""
-        # At the start nobody has lost anything yet, so there is nothing to wait for.
+    async def run(self) -> None:
+        """Probe whenever the server is lost; indefinitely."""
+        # At the start nothing was lost, so there is nothing to wait for.
         await self._find_server(most_seconds=0.0)
         while True:
-            self._closed = trio.Event()
-            self._opened.set()
-            await self._closed.wait()
+            self._lost = trio.Event()
+            self._available.set()
+            await self._lost.wait()
             await self._find_server(most_seconds=FIRST_SECONDS)
 
     async def _find_server(self, *, most_seconds: float) -> None:
-        """Probe until something answers, telling the first failure."""
-        begun_at = trio.current_time()
-        told = lost = False
+        """Probe until the server answers, and log the first failure."""
+        began_at = trio.current_time()
+        logged = lost = False
         while True:
-            await trio.sleep(self._chance() * most_seconds)
+            await trio.sleep(self.chance() * most_seconds)
             error = await self._probe()
-            away = trio.current_time() - begun_at
-            if error is None or away >= _patience(error):
+            elapsed = trio.current_time() - began_at
+            if error is None or elapsed >= _patience(error):
                 break
-            if not told and not isinstance(error, ForbiddenError):
-                told = True
-                self._tell_lost(error)
-            self._tell(summarize(error))
+            if not logged and not isinstance(error, ForbiddenError):
+                logged = True
+                self._log_lost(error)
+            self._cache.set_trouble(summarize(error))
             if isinstance(error, UnreachableError) and not lost:
                 lost = True
-                self._lost()
-            most_seconds = _most_seconds(error, away)
-        self._tell("")
-        if told:
-            fields = {"server": self._client.credentials.server, "away_seconds": round(away, 1)}
-            log.info("the API server is there", message_id=message_ids.API_BACK, **fields)
+                self._cache.interrupt_all()
+            most_seconds = _most_seconds(error, elapsed)
+        self._cache.set_trouble("")
+        if logged:
+            fields = {"server": self.client.credentials.server, "away_seconds": round(elapsed, 1)}
+            log.info("the API server is available again", message_id=message_ids.API_BACK, **fields)
         if lost:
-            self._returned()
-        self._server_seen = True
+            self._cache.node.list_again()
+        self._seen = True
 
-    def _tell_lost(self, error: ApiError) -> None:
-        words = {UnreachableError: "does not answer", CredentialsError: "refuses the credentials"}
-        in_force = "what it said last" if self._server_seen else "what is known without it"
+    def _log_lost(self, error: ApiError) -> None:
+        problems = {UnreachableError: "does not answer", CredentialsError: "refuses the credentials"}
         log.warning(
-            f"the API server {words.get(type(error), 'is not ready')}",
+            f"the API server {problems.get(type(error), 'is not ready')}",
             message_id=message_ids.API_REFUSED if isinstance(error, CredentialsError) else message_ids.API_LOST,
-            server=self._client.credentials.server,
+            server=self.client.credentials.server,
             error=summarize(error),
-            in_force=in_force,
+            in_force="its last known state" if self._seen else "the state known without it",
         )
 
     async def _probe(self) -> ApiError | None:
-        """Return what is wrong; None when an API server answers, whatever: the streams hear what it thinks of each."""
+        """Return what is wrong; None for any answer of an API server: the reflectors see what each request gets."""
         try:
             with trio.move_on_after(PROBE_SECONDS):
-                await self._client.text("/readyz")
+                await self.client.text("/readyz")
                 return None
         except (UnreachableError, CredentialsError, ForbiddenError, ServerError, ThrottledError) as error:
             return error
         except ApiError:
             return None
-        return UnreachableError(f"{self._client.credentials.server}: no answer within {PROBE_SECONDS:g} s")
+        return UnreachableError(f"{self.client.credentials.server}: no answer within {PROBE_SECONDS:g} s")
 
 
 def _patience(error: ApiError) -> float:
-    """Return after how many seconds such an answer is as good as another."""
+    """Return after how many seconds a server with such an answer is used all the same."""
     match error:
         case ForbiddenError():
             return RULES_SECONDS
@@ -152,10 +142,9 @@ def _patience(error: ApiError) -> float:
             return math.inf
 
 
-def _most_seconds(error: ApiError, away: float) -> float:
-    """Return the most seconds before the next probe of a server that has been away for so many."""
+def _most_seconds(error: ApiError, elapsed: float) -> float:
+    """Return the most seconds before the next probe of a server that has been unavailable for ``elapsed``."""
     longest = LONGEST_REFUSED_SECONDS if isinstance(error, CredentialsError) else LONGEST_SECONDS
-    # Full jitter halves on average what the server asks for. It asks the same of everybody, so the waits grow all the
-    # same.
+    # Full jitter halves on average what the server asks for. All nodes get the same, so the waits still have to grow.
     asked = 2 * (error.retry_after or 0.0) if isinstance(error, ThrottledError) else 0.0
-    return max(asked, min(max(away, FIRST_SECONDS), longest))
+    return max(asked, min(max(elapsed, FIRST_SECONDS), longest))

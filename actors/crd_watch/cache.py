@@ -1,15 +1,21 @@
-"""All that is known from one server about one node, and when that is enough to be told.
+"""All that is known from one server about one node, and when it is complete enough to be published.
 
-The tracks are the five kinds in all namespaces, the Node, the node's status object, and the Secrets that the node's
-underlays refer to. Streams fill them; here is what connects them: the node's labels choose among the objects, the
-objects say which Secrets are of interest.
+    Reflector: Node ──> labels ──> KindStore selection       Reflector per kind ──> objects ──> passwordSecret names
+                                                             Reflector per Secret ──> passwords
+
+The cache owns the reflectors: one for each of the five kinds in all namespaces, one for the Node, one for the node's
+status object, and one for each Secret that the node's underlays refer to. They fill its stores; here is what connects
+them. The node's labels select among the objects, and the objects say which Secrets are needed.
+
+Not knowing is not "none". What the server does not serve keeps its last known content, and holds up the rest only for
+a bounded time; what was never listed is left out and named (:meth:`Cache.not_followed`).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +23,7 @@ from typing import Any, Final
 import trio
 
 from actors.lib.kube.client import Json
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiObject, ApiSnapshot, Hindrance, NotFollowed
+from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
 from supervisor.logs.logger import get_logger
@@ -25,8 +31,9 @@ from supervisor.runtime.channel import Latest
 
 from .cluster_size import Crowd
 from .decoding import api_node, is_behind, password, whole
-from .stores import KindStore, SingleStore
-from .watch_state import Track
+from .reflector import Reflector
+from .saved_labels import SavedLabels
+from .store import KindStore, Store
 
 log = get_logger("crd_watch")
 
@@ -35,10 +42,10 @@ MOST_SECRETS: Final = 128
 _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-class World:
-    """What is known; made again for another server or another name of the node.
+class Cache:
+    """What is known; another server, or another name of the node, gets a new one.
 
-    ``changes`` wakes who looks at it, ``remembered`` returns the labels that the node had in an earlier life.
+    ``changes`` is set whenever the publisher may have something to do; ``key`` signs what this node writes.
     """
 
     def __init__(
@@ -46,138 +53,153 @@ class World:
         server: str,
         name: str,
         namespace: str,
+        *,
         key: bytes,
         changes: Latest[None],
-        *,
-        remembered: Callable[[], Mapping[str, str] | None],
+        saved_labels: SavedLabels,
     ) -> None:
         self.server, self.name, self.namespace = server, name, namespace
         self._changes = changes
+        self._saved_labels = saved_labels
         #: Changes of content so far.
         self.edits = 0
-        #: What is wrong with the way to the server, in one line.
+        #: What is wrong with the connection, in one line.
         self.trouble = ""
         self.crowd = Crowd()
+        #: When the last event came (Unix seconds).
         self.last_event: float | None = None
-        #: Set when it is known which labels the node has, or that it is not there.
+        #: Set when it is known which labels the node has, or that there is no Node.
         self.labels_known = trio.Event()
         self._labels: Mapping[str, str] | None = None
-        self._remembered = remembered
-        self._node: SingleStore[ApiNode] = SingleStore(name, api_node)
-        self._status: SingleStore[Json] = SingleStore(name, whole)
+        self._node: Store[ApiNode] = Store(api_node, only=name)
+        self._status: Store[Json] = Store(whole, only=name)
         self._kinds = {kind: KindStore(kind, key) for kind in PLURALS}
-        by_name = {"fieldSelector": f"metadata.name={name}"}
         #: Where each node has one object.
         self.status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
-        self.node = Track("nodes", "/api/v1/nodes", self._node, by_name)
-        self.tracks = (
+        self.node = Reflector(self, "nodes", "/api/v1/nodes", self._node, only=name)
+        self.reflectors = (
             self.node,
-            Track(NODE_STATUS_PLURAL, self.status_path, self._status, by_name, custom=True),
+            Reflector(self, NODE_STATUS_PLURAL, self.status_path, self._status, only=name, optional=True),
             *(
-                Track(plural, f"/apis/{API_VERSION}/{plural}", self._kinds[kind], custom=True)
+                Reflector(self, plural, f"/apis/{API_VERSION}/{plural}", self._kinds[kind], optional=True)
                 for kind, plural in PLURALS.items()
             ),
         )
-        self.secrets: dict[str, Track] = {}
-        self._passwords: dict[str, SingleStore[Secret]] = {}
+        #: Those of the Secrets that are needed at the moment, by the Secret's name.
+        self.secrets: dict[str, Reflector] = {}
         #: References beyond what is followed.
         self.ignored_secrets = 0
 
-    def all_tracks(self) -> Iterator[Track]:
-        """Yield the tracks of the moment."""
-        yield from self.tracks
+    def all_reflectors(self) -> Iterator[Reflector]:
+        """Yield the reflectors of the moment."""
+        yield from self.reflectors
         yield from self.secrets.values()
 
     @property
     def complete(self) -> bool:
-        """Whether a snapshot may be told.
+        """Whether a snapshot may be published.
 
-        What the server does not say holds up nothing else for long: what it has said of it before stays, also where the
-        node's new labels would choose others, and what it never said is left out and told as such. But for the Node: as
-        long as its labels are not even remembered nothing can be chosen.
+        What the server does not serve holds up nothing else for long: its last known content stays, also where the
+        node's new labels would select other objects, and what was never listed is left out and named. The Node is
+        different: as long as its labels are not even saved nothing can be selected.
         """
-        others = (track for track in self.all_tracks() if track is not self.node)
-        node_known = self.node.settled or (self.node.given_up and self.labels_known.is_set())
-        return node_known and all(track.settled or self._is_left_out(track) for track in others)
+        node_known = self.node.synced or (self.node.blocked and self.labels_known.is_set())
+        others = (one for one in self.all_reflectors() if one is not self.node)
+        return node_known and all(one.synced or self._is_left_out(one) for one in others)
 
-    def _is_left_out(self, track: Track) -> bool:
-        # A server that fails is expected to do better for a while; a Secret has only its underlay waiting for it.
-        lasting = track.hindrance is not Hindrance.FAILING or track.store.known or track.left_out
-        return track.given_up and (lasting or track in self.secrets.values())
+    def _is_left_out(self, one: Reflector) -> bool:
+        # A server that fails is expected to recover for a while; for a Secret only its underlay waits.
+        lasting = one.failure is not WatchFailure.FAILING or one.store.known or one.excluded
+        return one.blocked and (lasting or one in self.secrets.values())
 
     def not_followed(self) -> tuple[NotFollowed, ...]:
-        """Return of what nothing new is heard although the server answers, each resource once."""
+        """Return what a server that answers does not serve, each resource once."""
         found: dict[str, NotFollowed] = {}
-        for track in self.all_tracks():
-            if track.given_up and track.hindrance is not None:
-                one = NotFollowed(track.resource, track.hindrance, track.hindered_at, track.store.known)
-                other = found.get(track.resource, one)
-                since, listed = min(one.since, other.since), one.listed and other.listed
-                found[track.resource] = replace(other, since=since, listed=listed)
+        for reflector in self.all_reflectors():
+            if reflector.blocked and reflector.failure is not None:
+                resource = reflector.resource
+                one = NotFollowed(resource, reflector.failure, reflector.failed_at, reflector.store.known)
+                other = found.get(resource, one)
+                found[resource] = replace(other, since=min(one.since, other.since), listed=one.listed and other.listed)
         return tuple(found[resource] for resource in sorted(found))
 
     @property
     def down_times(self) -> list[float]:
-        """When each of the streams broke that are broken.
+        """Return since when each of the reflectors is down that count as signs of an unreachable server."""
+        return [one.down_since for one in self._down() if one.down_since is not None]
 
-        A Secret that was given up is told by itself, and so is a kind that was left out: that the server cannot read
-        them does not make the server away.
-        """
-        return [track.down_since for track in self._broken() if track.down_since is not None]
-
-    def heard_at(self) -> float:
+    def confirmed_at(self) -> float:
         """Return until when all of this was known to be true (Unix seconds)."""
-        return min((track.heard_at for track in self._broken() if track.heard_at), default=0.0)
+        return min((one.confirmed_at for one in self._down() if one.confirmed_at), default=0.0)
 
-    def doubted_at(self) -> float:
-        """Return from when on content is in doubt that the server says no more (Unix seconds), infinity for none."""
-        doubted = (
-            track
-            for track in self.all_tracks()
-            if track.given_up and track.store.known and track.resource != NODE_STATUS_PLURAL
-            if track.hindrance is not Hindrance.MISSING or not track.store.empty
+    def doubtful_since(self) -> float:
+        """Return from when on content is in doubt that the server no longer serves (Unix seconds), or infinity."""
+        doubtful = (
+            one
+            for one in self.all_reflectors()
+            if one.blocked and one.store.known and one.resource != NODE_STATUS_PLURAL
+            if one.failure is not WatchFailure.MISSING or one.store.items
         )
-        return min((track.heard_at for track in doubted), default=math.inf)
+        return min((one.confirmed_at for one in doubtful), default=math.inf)
 
-    def _broken(self) -> Iterator[Track]:
-        given_up = {track for track in self.all_tracks() if track.left_out}
-        given_up |= {track for track in self.secrets.values() if track.given_up}
-        yield from (track for track in self.all_tracks() if track.down_since is not None and track not in given_up)
+    def _down(self) -> Iterator[Reflector]:
+        """Yield the reflectors that are down, except for Secrets that are blocked and kinds that are excluded.
 
-    def stir(self) -> None:
-        """Wake those who look."""
+        Those are reported by themselves: that the server cannot read them does not make it unreachable.
+        """
+        for one in self.reflectors:
+            if one.down_since is not None and not one.excluded:
+                yield one
+        for one in self.secrets.values():
+            if one.down_since is not None and not one.excluded and not one.blocked:
+                yield one
+
+    def wake(self) -> None:
+        """Have the publisher check what to do."""
         self._changes.set(None)
 
-    def take_in(self, track: Track) -> None:
+    def set_trouble(self, trouble: str) -> None:
+        """Set what is wrong with the connection, "" for nothing."""
+        self.trouble = trouble
+        self.wake()
+
+    def interrupt_all(self) -> None:
+        """End all watches."""
+        for reflector in self.all_reflectors():
+            reflector.interrupt()
+
+    def changed(self, reflector: Reflector) -> None:
         """Follow up a changed content."""
         self.edits += 1
-        if track is self.node:
-            self._choose()
-        self._tend_secrets()
-        self.stir()
+        if reflector is self.node:
+            self._select()
+        self._update_secrets()
+        self.wake()
 
-    def take_in_list(self, track: Track, version: str) -> None:
-        """Follow up a list, which also tells how far the server is.
+    def listed(self, reflector: Reflector, version: str) -> None:
+        """Follow up a list, which also shows how far the server is.
 
-        A server with older data than we have seen (etcd was put back from a backup) answers watches from our versions
-        not with an error, but with silence: then everything is listed again.
+        A server with older data than was seen (etcd was restored from a backup) answers watches from our versions not
+        with an error, but with silence: then everything is listed again.
         """
-        if is_behind(version, track.version):
-            for other in self.all_tracks():
+        if is_behind(version, reflector.version):
+            for other in self.all_reflectors():
                 other.version = None
-                other.interrupt()
-        track.version, track.recheck = version, False
-        self.take_in(track)
+            self.interrupt_all()
+        reflector.listed(version)
+        self.changed(reflector)
 
     def snapshot(self, synced_at: float, *, live: bool) -> ApiSnapshot:
         """Return everything, in a fixed order."""
+        stores = self._kinds.values()
+        passwords: dict[tuple[str, str], Secret | None] = {
+            (self.namespace, name): one.store.value for name, one in self.secrets.items() if one.store.known
+        }
         return ApiSnapshot(
             node=self._node.value,
-            objects=tuple(found for store in self._kinds.values() for found in _in_order(store.objects)),
-            mirrored=tuple(found for store in self._kinds.values() for found in _in_order(store.mirrored)),
-            secrets=MappingProxyType(
-                {(self.namespace, name): self._passwords[name].value for name in self.secrets if self._read(name)}
-            ),
+            objects=tuple(one for store in stores for one in store.objects(mirrored=False)),
+            mirrored=tuple(one for store in stores for one in store.objects(mirrored=True)),
+            secrets=MappingProxyType(passwords),
             node_status=self._status.value,
             synced_at=synced_at,
             live=live,
@@ -187,58 +209,55 @@ class World:
 
     def counts(self) -> tuple[int, int]:
         """Return how many objects concern this node, and how many it wrote."""
-        stores = self._kinds.values()
-        return sum(len(store.objects) for store in stores), sum(len(store.mirrored) for store in stores)
+        mirrored = [one.mirrored for store in self._kinds.values() for one in store.items.values()]
+        return mirrored.count(False), mirrored.count(True)
 
-    def _choose(self) -> None:
-        """Let the node's labels choose; those of a Node that is gone go on choosing, over a restart too.
+    def _select(self) -> None:
+        """Select by the node's labels; those of a Node that was deleted stay in force, over a restart too.
 
         A machine whose Node was deleted by mistake has to keep the network over which it can come back.
         """
         if self._node.value is not None:
-            self._choose_by(self._node.value.labels)
+            self._saved_labels.save(self._node.value.labels)
+            self._select_by(self._node.value.labels)
         elif self._labels is None:
-            self._choose_by(self._remembered())
+            self._select_by(self._saved_labels.load())
         self.labels_known.set()
 
-    def choose_without_node(self) -> None:
-        """Let the labels of an earlier life choose where the Node may not be read; where there are none nothing can."""
-        if self._labels is None and (labels := self._remembered()) is not None:
-            self._choose_by(labels)
+    def select_without_node(self) -> None:
+        """Select by the saved labels where the Node may not be read; where there are none nothing can be selected."""
+        if self._labels is None and (labels := self._saved_labels.load()) is not None:
+            self._select_by(labels)
             self.labels_known.set()
 
-    def _choose_by(self, labels: Mapping[str, str] | None) -> None:
+    def _select_by(self, labels: Mapping[str, str] | None) -> None:
         if labels is None or labels == self._labels:
             return
         if self._node.value is None:
-            log.info("the Node cannot be had; the labels that it had last choose among the objects", node=self.name)
+            log.info("there is no Node to read; its last known labels select the objects", node=self.name)
         self._labels = labels
-        for track in self.tracks:
-            if isinstance(track.store, KindStore):
-                track.store.choose_by(labels)
-                if track.store.stale:
-                    track.interrupt()
+        for store in self._kinds.values():
+            store.select_by(labels)
+        for reflector in self.reflectors:
+            if reflector.store.stale:
+                reflector.interrupt()
 
-    def _tend_secrets(self) -> None:
-        """Begin and end tracks so that there is one for each Secret that is referred to."""
+    def _update_secrets(self) -> None:
+        """Add and remove reflectors so that there is one for each Secret that is referred to."""
         wanted = sorted(set(self._references()))
         self.ignored_secrets = len(wanted[MOST_SECRETS:])
+        path = f"/api/v1/namespaces/{self.namespace}/secrets"
         for name in self.secrets.keys() - set(wanted[:MOST_SECRETS]):
-            del self.secrets[name], self._passwords[name]
+            del self.secrets[name]
         for name in wanted[:MOST_SECRETS]:
             if name not in self.secrets:
-                store = self._passwords[name] = SingleStore(name, password)
-                path = f"/api/v1/namespaces/{self.namespace}/secrets"
-                self.secrets[name] = Track("secrets", path, store, {"fieldSelector": f"metadata.name={name}"})
+                self.secrets[name] = Reflector(self, "secrets", path, Store(password, only=name), only=name)
 
     def _references(self) -> Iterator[str]:
         """Yield the names of Secrets in underlays of our own namespace: no other namespace's may be read."""
-        for found in self._kinds[Kind.UNDERLAY].objects.values():
+        for found in self._kinds[Kind.UNDERLAY].objects(mirrored=False):
             if found.namespace == self.namespace:
                 yield from _password_secrets(found.spec)
-
-    def _read(self, name: str) -> bool:
-        return self._passwords[name].known
 
 
 def _password_secrets(spec: Any) -> Iterator[str]:
@@ -248,7 +267,3 @@ def _password_secrets(spec: Any) -> Iterator[str]:
         name = neighbor.get("passwordSecret") if isinstance(neighbor, dict) else None
         if isinstance(name, str) and _SECRET_NAME.fullmatch(name):
             yield name
-
-
-def _in_order(objects: Mapping[tuple[str, str], ApiObject]) -> list[ApiObject]:
-    return [objects[name] for name in sorted(objects)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -20,8 +20,10 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
 from supervisor.runtime.restart_policy import Backoff
 
-from .availability import Gate
-from .backoff import RELIST_SECONDS
+from .reflector import RELIST_SECONDS
+
+if TYPE_CHECKING:
+    from .availability import Availability
 
 log = get_logger("crd_watch")
 
@@ -45,7 +47,7 @@ class Crowd:
         """Return over how many seconds the nodes' lists of one kind are spread."""
         return max(RELIST_SECONDS, (self.nodes - 1) / RATE)
 
-    async def count(self, client: KubeClient, gate: Gate, path: str, chance: Callable[[], float]) -> None:
+    async def count(self, client: KubeClient, server: Availability, path: str, chance: Callable[[], float]) -> None:
         """Ask now and then, indefinitely; ``path`` is that of the collection with one object for each node.
 
         Over other credentials it goes on where it was: they may come more often than it asks.
@@ -55,7 +57,7 @@ class Crowd:
                 self._asked += 1
                 self._next_at = trio.current_time() + ASKING.delay(self._asked, chance())
             await trio.sleep_until(self._next_at)
-            await gate.passage()
+            await server.wait()
             self._next_at = None
             try:
                 page = await client.get(path, {"limit": 1})

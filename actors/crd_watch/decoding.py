@@ -1,9 +1,8 @@
-"""What we keep of the server's objects.
+"""Decode the server's objects, and keep only what a reader needs.
 
-Only what some reader needs: an object comes with kilobytes about who managed which field, and kubectl leaves a copy of
-the whole manifest, passwords and all, in an annotation. Everything here raises
-:class:`~actors.lib.kube.errors.UnreachableError` for what is no Kubernetes object, since what sends such is no API
-server.
+An object comes with kilobytes about its field managers, and kubectl leaves a copy of the whole manifest, passwords
+included, in an annotation. Everything here raises :class:`~actors.lib.kube.errors.UnreachableError` for what is no
+Kubernetes object, because what sends that is not an API server.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from config.desired import Secret
 from config.models.types import check_password
 from config.problems import Kind
 
-#: Repeats the manifest, so that it may hold a password in the clear.
+#: Repeats the manifest, which may hold a password.
 _MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: Whose annotations of the Node we read. Others keep clocks and the like in theirs, which would be news every time.
+#: The annotations of the Node that are kept. Others hold timestamps and the like, each of which would be a change.
 _OUR_DOMAINS: Final = ("openpe.io/", "openperouter.github.io/")
 #: The key of a Secret's data.
 PASSWORD: Final = "password"  # noqa: S105 - the name of a key
 
 
 def api_object(kind: Kind, raw: Any) -> ApiObject:
-    """Return a custom resource; its ``spec`` is passed on as it is."""
+    """Return a custom resource; its ``spec`` is kept as it is."""
     meta = metadata(raw)
     return ApiObject(
         kind=kind,
@@ -64,7 +63,7 @@ def whole(raw: Any) -> Json:
 def password(raw: Any) -> Secret | None:
     """Return the password in a Secret, None where there is none that could be used.
 
-    One line end is not part of it, as with the files' passwords.
+    One trailing line end is removed, as with passwords in files.
     """
     metadata(raw)
     encoded = _mapping(raw.get("data")).get(PASSWORD)
@@ -79,7 +78,7 @@ def metadata(raw: Any) -> Mapping[str, Any]:
     """Return an object's metadata, in which there is a name."""
     meta = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
-        raise UnreachableError("what answered sends objects without names, so it is no API server")
+        raise UnreachableError("the server sends objects without names: not an API server")
     return meta
 
 
@@ -87,26 +86,26 @@ def version_of(raw: Any) -> str:
     """Return the resource version of an object, a bookmark or a list. All of them have one."""
     version = _mapping(_mapping(raw).get("metadata")).get("resourceVersion")
     if not isinstance(version, str) or not version:
-        raise UnreachableError("what answered sends no resource versions, so it is no API server")
+        raise UnreachableError("the server sends no resource versions: not an API server")
     return version
 
 
 def items(page: Json) -> list[Any]:
-    """Return the objects of a list's page. An empty list is an answer, no list is none."""
+    """Return the objects of a list's page. A page without a list is no answer."""
     found = page.get("items")
     if found is None and str(page.get("kind", "")).endswith("List"):
         # Go writes a nil slice as null.
         return []
     if not isinstance(found, list):
-        raise UnreachableError("what answered sends something else than the list asked for, so it is no API server")
+        raise UnreachableError("the server sends something else than the requested list: not an API server")
     return found
 
 
 def is_behind(version: str, known: str | None) -> bool:
     """Whether a resource version is older than a known one of the same server.
 
-    They are comparable by promise since Kubernetes 1.35 (KEP-5504) and were so in fact before; where they are not
-    numbers nothing is said.
+    They are comparable by specification since Kubernetes 1.35 (KEP-5504), and were in practice before. False where
+    they are not numbers.
     """
     return known is not None and version.isdecimal() and known.isdecimal() and int(version) < int(known)
 

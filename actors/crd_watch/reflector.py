@@ -1,226 +1,374 @@
-"""One stream: a list, then a watch that goes on from it, indefinitely, whatever happens in between.
+"""One reflector per collection: a list, then a watch from its version on, indefinitely, whatever happens in between.
 
-After any end of a watch the next one begins at the last version seen. A list is read only where there is no such
-version or the server no longer knows it (410, as an answer or inside the stream); it is a consistent one (no
-``resourceVersion``), because a list from the server's cache may be older than what we have seen. It is read in pages
-and takes effect when the last one is there. What a watch says never empties anything but by the objects it names.
+    list in pages ──> Store.replace ──> watch ──> Store.put/remove ──> Cache.changed
+         ^                               │ ends, breaks: watch again from the last version
+         └── 410, or labels that may ────┘
+             select other objects
+
+A list is read only where there is no version to watch from, or the server no longer has it (410, as an answer or as
+an ERROR event). It is a consistent one (no ``resourceVersion``), because a list from the server's cache may be older
+than what was seen, and it takes effect when its last page is there. BOOKMARK events move the version and nothing else.
+
+A reflector belongs to a server, a run of it to a connection: with other credentials for the same server it continues
+from the same version. What each error means for it is in :func:`retry_after`.
 """
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from actors.lib.kube.client import PAGE_SIZE, Json, KubeClient
-from actors.lib.kube.errors import ApiError, GoneError, NotFoundError, ThrottledError, UnreachableError, error_in
+from actors.lib.kube.errors import (
+    ApiError,
+    CredentialsError,
+    ForbiddenError,
+    GoneError,
+    NotFoundError,
+    ThrottledError,
+    UnreachableError,
+    error_in,
+)
+from config.api import WatchFailure
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
+from supervisor.runtime.restart_policy import Backoff
 
-from .availability import Gate
-from .backoff import Condition, Reaction, react
-from .cache import World
 from .decoding import is_behind, items, version_of
-from .watch_state import Track
+from .store import Store
+
+if TYPE_CHECKING:
+    from .availability import Availability
+    from .cache import Cache
 
 log = get_logger("crd_watch")
 
-#: A watch that ends sooner, without a word, did not work.
+#: A watch that ends sooner, without an event, did not work.
 LIVELY_SECONDS: Final = 5.0
-#: Troubles that somebody has to mend, and that are told when they begin and when they end.
-_TOLD: Final[Mapping[Condition, str]] = MappingProxyType(
+#: A watch that continues within so many seconds was never lost: a server restarts in less.
+GRACE_SECONDS: Final = 10.0
+#: After so many seconds of failing the failure counts as lasting.
+FAILING_SECONDS: Final = GRACE_SECONDS
+#: After so many seconds of failing the rest continues without a kind that was never listed: no start of a server, with
+#: its conversion webhooks and its aggregated API servers, is known to take as long.
+EXCLUDED_SECONDS: Final = 120.0
+#: After so many failures in a row of an unknown kind the version may be the reason.
+RELIST_AFTER: Final = 3
+
+#: For what only an operator can fix: the first attempts are quick because a starting server may refuse for a moment.
+SLOW: Final = Backoff(first=2, longest=60, jitter=0.5)
+#: For what passes by itself.
+USUAL: Final = Backoff(first=1, longest=30, jitter=0.5)
+#: Most seconds before a list is read again: a restarted server must not get all nodes' lists at the same moment.
+RELIST_SECONDS: Final = 3.0
+GONE: Final = Backoff(first=RELIST_SECONDS, longest=60, jitter=0)
+#: For a watch that keeps breaking although the server answers.
+LOST: Final = Backoff(first=2, longest=10, jitter=0)
+#: For a throttling server. It asks all nodes for the same wait, mostly a second, as long as they are too many: only
+#: ever longer waits make them fewer.
+BUSY: Final = Backoff(first=1, longest=60, jitter=0.5)
+
+_MESSAGE_IDS: Final[Mapping[WatchFailure, str]] = MappingProxyType(
     {
-        Condition.REFUSED: message_ids.API_FORBIDDEN,
-        Condition.MISSING: message_ids.API_KIND_MISSING,
-        Condition.FAILING: message_ids.API_OBJECTS_UNREADABLE,
+        WatchFailure.REFUSED: message_ids.API_FORBIDDEN,
+        WatchFailure.MISSING: message_ids.API_KIND_MISSING,
+        WatchFailure.FAILING: message_ids.API_OBJECTS_UNREADABLE,
     }
 )
 
 
-class Stream:
-    """Fills one track over one connection."""
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What to do after an error: seconds to wait, whether to list again, whether to probe the server.
+
+    ``failure`` is why a server that answers does not serve the collection, None for any other error.
+    """
+
+    seconds: float
+    failure: WatchFailure | None = None
+    relist: bool = False
+    lost: bool = False
+
+
+def retry_after(error: ApiError, failures: int, chance: float) -> Retry:
+    """Return the reaction to the last of ``failures`` errors of its kind in a row; ``chance`` is random in [0, 1)."""
+    match error:
+        case UnreachableError() | CredentialsError():
+            # The probe waits for the server, or for other credentials: this is for a watch that fails alone.
+            seconds = chance * LOST.delay(failures, 0.5) if failures > 1 else 0.0
+            return Retry(seconds, lost=True)
+        case GoneError():
+            return Retry(chance * GONE.delay(failures, 0.5), relist=True)
+        case NotFoundError():
+            return Retry(SLOW.delay(failures, chance), WatchFailure.MISSING, relist=True)
+        case ForbiddenError():
+            return Retry(SLOW.delay(failures, chance), WatchFailure.REFUSED)
+        case ThrottledError():
+            asked = (error.retry_after or 0.0) * (1 + chance / 2)
+            # Never a list: a busy server is the last that should have to send one.
+            return Retry(max(asked, BUSY.delay(failures, chance)), WatchFailure.FAILING)
+        case _:
+            return Retry(USUAL.delay(failures, chance), WatchFailure.FAILING, relist=failures >= RELIST_AFTER)
+
+
+class Reflector:
+    """Fills one store. ``resource`` is its plural, for messages; ``params`` narrow it down.
+
+    ``optional``: its kind may be absent from a server, as those that every server has may not.
+    """
 
     def __init__(
-        self, track: Track, world: World, client: KubeClient, gate: Gate, chance: Callable[[], float] = random.random
+        self,
+        cache: Cache,
+        resource: str,
+        path: str,
+        store: Store[Any],
+        *,
+        only: str = "",
+        optional: bool = False,
     ) -> None:
-        self._track = track
-        self._world = world
-        self._client = client
-        self._gate = gate
-        self._chance = chance
+        self._cache = cache
+        self.resource = resource
+        self.store = store
+        self._path = path
+        self._params = {"fieldSelector": f"metadata.name={only}"} if only else {}
+        self._optional = optional
+        #: Where the watch continues; None: a list is needed. So it is with ``_relist``, which keeps the version to
+        #: compare with: whether the server has older data than before.
+        self.version: str | None = None
+        self._relist = False
+        self.verb = "list"
+        #: Since when changes may be missed (trio's clock); None while the server serves it, as far as it does for us.
+        self.down_since: float | None = trio.current_time()
+        #: When the server last confirmed the content (Unix seconds), 0 for never.
+        self.confirmed_at = 0.0
+        #: Why the server does not serve it, since when (Unix seconds), until a watch is open again.
+        self.failure: WatchFailure | None = None
+        self.failed_at = 0.0
+        #: Since when the failure is that it fails (trio's clock), and whether nothing was known by then.
+        self._failing_since = 0.0
+        self._unlisted = False
+        self._logged: WatchFailure | None = None
         self._failures = 0
-        self._suffered: type[ApiError] | None = None
+        self._last_error: type[ApiError] | None = None
+        self._watch_scope: trio.CancelScope | None = None
 
-    async def run(self) -> None:
-        """Go on until cancelled. Raises only what is a bug."""
+    @property
+    def needs_list(self) -> bool:
+        """Whether a watch from the last version would not give the whole content."""
+        return self.version is None or self._relist or self.store.stale
+
+    @property
+    def synced(self) -> bool:
+        """Whether the whole content is known, by the node's present labels."""
+        return self.store.known and not self.store.stale
+
+    @property
+    def blocked(self) -> bool:
+        """Whether no news is expected soon: no right, no such kind, or objects that the server cannot read."""
+        return self._fails_for(FAILING_SECONDS) if self.failure is WatchFailure.FAILING else self.failure is not None
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the server failed to list it for so long that the rest continues without it, until a watch opens."""
+        return self._unlisted and self._fails_for(EXCLUDED_SECONDS)
+
+    def _fails_for(self, seconds: float) -> bool:
+        return self.failure is WatchFailure.FAILING and trio.current_time() >= self._failing_since + seconds
+
+    def list_again(self) -> None:
+        """Read the list again, and end the watch that is open, if any."""
+        self._relist = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """End the watch that is open, if any, as if it had ended by itself."""
+        if self._watch_scope is not None:
+            self._watch_scope.cancel()
+
+    def listed(self, version: str) -> None:
+        """Continue from a list's version."""
+        self.version, self._relist = version, False
+
+    async def run(self, server: Availability) -> None:
+        """List and watch until cancelled. Raises only what is a bug."""
+        self._failures, self._last_error = 0, None
         try:
             while True:
-                await self._gate.passage()
-                if self._track is not self._world.node:
-                    await self._world.labels_known.wait()
+                await server.wait()
+                if self is not self._cache.node:
+                    await self._cache.labels_known.wait()
                 try:
-                    await self._go_on()
+                    await self._list_and_watch(server)
                 except ApiError as error:
-                    await self._suffer(error)
+                    await self._recover(error, server)
         finally:
-            self._down(Condition.WAITING)
+            self._down()
 
-    async def _go_on(self) -> None:
-        """List if need be, then watch until the watch ends."""
-        if self._track.needs_list:
-            if self._failures == 0 and self._is_everybody_s():
-                # With one place for all kinds of a node: what they say together is told together.
-                await self._wait_for_turn(self._world.crowd.place * self._world.crowd.spread_seconds)
-            await self._list()
-        if not self._track.needs_list:
-            await self._watch()
+    async def _list_and_watch(self, server: Availability) -> None:
+        if self.needs_list:
+            if self._failures == 0 and self._all_nodes_list():
+                # With one place for all kinds of a node their changes are published together.
+                await self._wait_for_turn(self._cache.crowd.place * self._cache.crowd.spread_seconds)
+            await self._list(server.client)
+        if not self.needs_list:
+            await self._watch(server.client)
 
-    def _is_everybody_s(self) -> bool:
-        """Whether all nodes may want this list at the moment: they got the same label, or the server has other data."""
-        track = self._track
-        return track is not self._world.node and track.store.known and (track.store.stale or track.version is None)
+    def _all_nodes_list(self) -> bool:
+        """Whether all nodes may want this list at the moment: a label for all of them, or a server with other data."""
+        return self is not self._cache.node and self.store.known and (self.store.stale or self.version is None)
 
     async def _wait_for_turn(self, seconds: float) -> None:
-        self._track.postpone(seconds)
-        self._world.stir()
+        """Wait for this node's place among all; that it is not up to date until then is no loss of the server."""
+        now = trio.current_time()
+        if self.down_since is not None and now - self.down_since < GRACE_SECONDS:
+            self.down_since = now + seconds
+        self._cache.wake()
         await trio.sleep(seconds)
 
-    async def _list(self) -> None:
-        track = self._track
-        track.verb, version = "list", ""
-        fresh = track.store.fresh()
-        async with aclosing(self._client.pages(track.path, track.params, limit=PAGE_SIZE)) as pages:
+    async def _list(self, client: KubeClient) -> None:
+        self.verb, version = "list", ""
+        fresh = self.store.fresh()
+        async with aclosing(client.pages(self._path, self._params, limit=PAGE_SIZE)) as pages:
             async for page in pages:
                 version = version or version_of(page)
                 for raw in items(page):
                     fresh.put(raw)
-        track.store.replace(fresh)
-        self._heard()
-        self._world.take_in_list(track, version)
-        self._recovered()
+        self.store.replace(fresh)
+        self.confirmed_at = time.time()
+        self._cache.listed(self, version)
+        self._log_recovery()
 
-    async def _watch(self) -> None:
-        track = self._track
-        track.verb = "watch"
-        # How long it lasts is the client's business, which tells silence from death by it.
-        params = {**track.params, "resourceVersion": str(track.version), "allowWatchBookmarks": "true"}
-        opened_at, version = trio.current_time(), track.version
+    async def _watch(self, client: KubeClient) -> None:
+        self.verb = "watch"
+        # How long it lasts is up to the client, which uses that to tell a quiet watch from a dead one.
+        params = {**self._params, "resourceVersion": str(self.version), "allowWatchBookmarks": "true"}
+        opened_at, version = trio.current_time(), self.version
         try:
-            with track.interruptible():
-                async with self._client.watch(track.path, params) as told:
+            with trio.CancelScope() as self._watch_scope:
+                async with client.watch(self._path, params) as events:
                     self._opened()
-                    async for event in told:
-                        self._take(event)
+                    async for event in events:
+                        self._handle(event)
         finally:
-            self._down(Condition.LOST)
-            worked = track.version != version or trio.current_time() - opened_at >= LIVELY_SECONDS
+            self._watch_scope = None
+            self._down()
+            worked = self.version != version or trio.current_time() - opened_at >= LIVELY_SECONDS
             self._failures = 0 if worked else self._failures
-        if not worked and not track.needs_list:
-            raise UnreachableError(f"{track.path}: the watch ended as soon as it had begun")
+        if not worked and not self.needs_list:
+            raise UnreachableError(f"{self._path}: the watch ended as soon as it had begun")
 
     def _opened(self) -> None:
-        """Say that changes arrive again; those that were missed come first."""
-        self._up(Condition.WATCHING)
-        self._heard()
-        self._recovered()
-        self._world.stir()
+        """Note that changes arrive again; those that were missed come first."""
+        self._up()
+        self.failure = None
+        self.confirmed_at = time.time()
+        self._log_recovery()
+        self._cache.wake()
 
-    def _take(self, event: Json) -> None:
+    def _handle(self, event: Json) -> None:
         if (error := error_in(event)) is not None:
             raise error
-        track, what, raw = self._track, event.get("type"), event.get("object")
+        what, raw = event.get("type"), event.get("object")
         version = version_of(raw)
-        if is_behind(version, track.version):
-            raise GoneError(f"{track.path}: the watch went back from {track.version} to {version}")
+        if is_behind(version, self.version):
+            raise GoneError(f"{self._path}: the watch went back from {self.version} to {version}")
         changed = self._apply(str(what), raw)
-        track.version = version
-        self._heard()
+        self.version = version
+        self.confirmed_at = time.time()
         if what != "BOOKMARK":
-            self._world.last_event = track.heard_at
+            self._cache.last_event = self.confirmed_at
         if changed:
-            self._world.take_in(track)
+            self._cache.changed(self)
 
     def _apply(self, what: str, raw: Any) -> bool:
         match what:
             case "ADDED" | "MODIFIED":
-                return self._track.store.put(raw)
+                return self.store.put(raw)
             case "DELETED":
-                return self._track.store.remove(raw)
+                return self.store.remove(raw)
             case "BOOKMARK":
                 return False
-        raise UnreachableError(f"{self._track.path}: what answered sends events of type {what[:40]!r}")
+        raise UnreachableError(f"{self._path}: the server sends events of type {what[:40]!r}")
 
-    async def _suffer(self, error: ApiError) -> None:
-        """Remember what is wrong and wait as long as it asks for."""
-        if isinstance(error, NotFoundError) and not self._track.custom:
-            error = UnreachableError(f"what answered has no {self._track.resource}, so it is no API server")
-        # Another trouble begins at its own beginning: a server that was away has often forgotten as well.
-        self._failures = self._failures + 1 if type(error) is self._suffered else 1
-        self._suffered = type(error)
-        reaction = react(error, self._failures, self._chance())
-        self._tell(reaction, error)
-        if reaction.relist:
-            self._track.recheck = True
-        if reaction.condition in (Condition.MISSING, Condition.REFUSED):
-            # An answer all the same: the server is not away because something is wrong with one kind.
-            self._up(reaction.condition)
-            if self._track is self._world.node:
-                self._world.choose_without_node()
+    async def _recover(self, error: ApiError, server: Availability) -> None:
+        """Record what is wrong, and wait as long as the error asks for."""
+        if isinstance(error, NotFoundError) and not self._optional:
+            error = UnreachableError(f"the server has no {self.resource}: not an API server")
+        # Each kind of error has its own backoff: a server that was unreachable has often forgotten its history too.
+        self._failures = self._failures + 1 if type(error) is self._last_error else 1
+        self._last_error = type(error)
+        retry = retry_after(error, self._failures, server.chance())
+        self._log_failure(retry, error)
+        self._relist = self._relist or retry.relist
+        self._fail(retry.failure)
+        if retry.failure in (WatchFailure.MISSING, WatchFailure.REFUSED):
+            # An answer all the same: the server is not lost because something is wrong with one kind.
+            self._up()
+            if self is self._cache.node:
+                self._cache.select_without_node()
         else:
-            self._down(reaction.condition)
-        self._world.stir()
-        if reaction.closes_gate:
-            self._gate.close()
-        if isinstance(error, GoneError) and self._track is not self._world.node:
-            # All nodes hear it within a moment.
-            await self._wait_for_turn(max(reaction.seconds, self._chance() * self._world.crowd.spread_seconds))
+            self._down()
+        self._cache.wake()
+        if retry.lost:
+            server.lost()
+        if isinstance(error, GoneError) and self is not self._cache.node:
+            # All nodes get it within a moment.
+            await self._wait_for_turn(max(retry.seconds, server.chance() * self._cache.crowd.spread_seconds))
         else:
-            await trio.sleep(reaction.seconds)
+            await trio.sleep(retry.seconds)
 
-    def _tell(self, reaction: Reaction, error: ApiError) -> None:
-        track = self._track
-        condition = reaction.condition
-        if condition is track.told or condition not in _TOLD or isinstance(error, ThrottledError):
-            log.debug("a stream goes on", resource=track.resource, condition=condition, error=summarize(error))
+    def _fail(self, failure: WatchFailure | None) -> None:
+        if failure is None:
             return
-        track.told = condition
-        fields = {"message_id": _TOLD[condition], "resource": track.resource, "verb": track.verb}
-        fields["error"] = summarize(error)
-        if condition is not Condition.MISSING:
-            in_force = "what is known of them" if track.store.known else "what is remembered of them"
-            log.warning(f"the API server's objects cannot be read: {condition}", **fields, in_force=in_force)
-        elif track.store.empty:
-            log.info("a kind is not installed on the API server", **fields)
-        else:
-            log.warning("a kind is not installed any more; its objects as last known stay in force", **fields)
+        if self.failure is None:
+            self.failed_at = time.time()
+        if failure is WatchFailure.FAILING and self.failure is not failure:
+            self._failing_since, self._unlisted = trio.current_time(), not self.store.known
+        self.failure = failure
 
-    def _recovered(self) -> None:
-        """Tell that a trouble is over: that of a kind that was missing with its list, others with the watch."""
-        told = self._track.told
-        if told is Condition.MISSING or (told is not None and self._track.verb == "watch"):
+    def _up(self) -> None:
+        """Note that the server serves it, or says that it will not; where it was down that is worth a snapshot."""
+        if self.down_since is not None:
+            self._cache.edits += 1
+        self.down_since = None
+
+    def _down(self) -> None:
+        """Note that changes may be missed from now on."""
+        if self.down_since is None:
+            self.down_since = trio.current_time()
+        self._cache.wake()
+
+    def _log_failure(self, retry: Retry, error: ApiError) -> None:
+        failure, text = retry.failure, summarize(error)
+        if failure is None or failure is self._logged or isinstance(error, ThrottledError):
+            log.debug("a watch is retried", resource=self.resource, failure=failure, error=text)
+            return
+        self._logged = failure
+        fields = {"message_id": _MESSAGE_IDS[failure], "resource": self.resource, "verb": self.verb, "error": text}
+        if failure is not WatchFailure.MISSING:
+            in_force = "their last known state" if self.store.known else "their saved state"
+            log.warning(f"the API server's objects cannot be read: {failure}", **fields, in_force=in_force)
+        elif self.store.items:
+            log.warning("a kind is no longer installed; its objects as last known stay in force", **fields)
+        else:
+            log.info("a kind is not installed on the API server", **fields)
+
+    def _log_recovery(self) -> None:
+        """Log that a failure is over: with the list that of a missing kind, with the watch any other."""
+        was = self._logged
+        if was is WatchFailure.MISSING or (was is not None and self.verb == "watch"):
             log.info(
                 "the API server's objects can be read again",
                 message_id=message_ids.API_OBJECTS_READABLE,
-                resource=self._track.resource,
-                was=told,
+                resource=self.resource,
+                was=was,
             )
-            self._track.told = None
-
-    def _up(self, condition: Condition) -> None:
-        """Say that the server is there for this track; where it was not that is worth telling, whatever it says."""
-        if self._track.down_since is not None:
-            self._world.edits += 1
-        self._track.up(condition)
-
-    def _down(self, condition: Condition) -> None:
-        self._track.down(condition)
-        self._world.stir()
-
-    def _heard(self) -> None:
-        self._track.heard_at = time.time()
+            self._logged = None

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Final
 
@@ -55,15 +56,20 @@ class CommandTooTalkative(DependencyFault):
 
 
 async def run_command(
-    argv: Sequence[str], *, seconds: float, stdin: str | None = None, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    stdin: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> Completed:
     """Run a program to its end and until its output is closed, for at most ``seconds``.
 
-    ``env`` replaces the whole environment. Never raises for a non-zero exit; raises :class:`CommandMissing`,
-    :class:`CommandTimeout` or :class:`CommandTooTalkative`, the latter two after the kill.
+    ``env`` replaces the whole environment, ``cwd`` the working directory. Never raises for a non-zero exit; raises
+    :class:`CommandMissing`, :class:`CommandTimeout` or :class:`CommandTooTalkative`, the latter two after the kill.
     """
     command = tuple(argv)
-    process = await _start(command, stdin, env)
+    process = await _start(command, stdin, env, cwd)
     output, errors = bytearray(), bytearray()
     ended = False
     try:
@@ -83,7 +89,9 @@ def _text(data: bytearray) -> str:
     return data.decode(errors="replace")
 
 
-async def _start(command: tuple[str, ...], stdin: str | None, env: Mapping[str, str] | None) -> trio.Process:
+async def _start(
+    command: tuple[str, ...], stdin: str | None, env: Mapping[str, str] | None, cwd: Path | None
+) -> trio.Process:
     try:
         return await trio.lowlevel.open_process(
             command,
@@ -91,6 +99,7 @@ async def _start(command: tuple[str, ...], stdin: str | None, env: Mapping[str, 
             stdout=PIPE,
             stderr=PIPE,
             env=env,
+            cwd=cwd,
             start_new_session=True,
         )
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The actor that finds the way to the API server, with real files, the real library and a real server."""
+"""The api_wait actor with real files and a real server."""
 
 from __future__ import annotations
 
@@ -118,16 +118,16 @@ async def test_credentials_and_server_appear_late(node: Node, server: ClusterSer
     async with node.alive() as seen:
         assert str(node.directory / "kubeconfig") in (await seen.reach(ApiReach.UNCONFIGURED)).detail
         node.bridge(admin(server))
-        away = await seen.reach(ApiReach.UNREACHABLE)
-        assert server.url in away.detail
-        assert "refused" in away.detail
+        lost = await seen.reach(ApiReach.UNREACHABLE)
+        assert server.url in lost.detail
+        assert "refused" in lost.detail
         await trio.to_thread.run_sync(server.start)
         found = await seen.reach(ApiReach.REACHABLE)
     assert found.detail == ""
     assert await works(found.credentials)
 
 
-async def test_a_server_that_answers_is_asked_nothing_more(node: Node, server: ClusterServer) -> None:
+async def test_a_server_that_answers_gets_no_more_requests(node: Node, server: ClusterServer) -> None:
     user = "asks-nothing"
     pair = server.client_certificate(user)
     node.write({"client-certificate": str(pair.certificate), "client-key": str(pair.key)})
@@ -139,19 +139,19 @@ async def test_a_server_that_answers_is_asked_nothing_more(node: Node, server: C
     assert len(server.requests(user)) == 2
 
 
-async def test_the_server_goes_away_while_the_token_changes_and_comes_back(node: Node, server: ClusterServer) -> None:
-    """While it answers nobody asks; what has to be asked then finds it gone."""
+async def test_the_server_stops_while_the_token_changes_and_comes_back(node: Node, server: ClusterServer) -> None:
+    """A server that answers is not probed; the probe for the new token finds it gone."""
     node.bridge(admin(server))
     async with kube(server.admin) as client:
-        await make_namespace(client, "goes-away")
-        rotated = await service_account(client, "goes-away", "node")
+        await make_namespace(client, "stops")
+        rotated = await service_account(client, "stops", "node")
     assert rotated.token is not None
     async with node.alive() as seen:
         first = await seen.reach(ApiReach.REACHABLE)
         await trio.to_thread.run_sync(server.stop)
         node.rotate(rotated.token.reveal())
-        away = await seen.reach(ApiReach.UNREACHABLE)
-        assert away.credentials == first.credentials
+        lost = await seen.reach(ApiReach.UNREACHABLE)
+        assert lost.credentials == first.credentials
         await trio.to_thread.run_sync(server.start)
         back = await seen.reach(ApiReach.REACHABLE)
     assert back.credentials is not None
@@ -159,7 +159,7 @@ async def test_the_server_goes_away_while_the_token_changes_and_comes_back(node:
     assert back.credentials.expires_at == pytest.approx(time.time() + 3600, abs=60)
 
 
-async def test_a_silent_server_is_unreachable_until_it_speaks(node: Node, server: ClusterServer) -> None:
+async def test_a_silent_server_is_unreachable_until_it_answers(node: Node, server: ClusterServer) -> None:
     server.pause()
     node.bridge(admin(server))
     async with node.alive() as seen:
@@ -168,7 +168,7 @@ async def test_a_silent_server_is_unreachable_until_it_speaks(node: Node, server
         await seen.reach(ApiReach.REACHABLE)
 
 
-async def test_a_refused_token_is_told_and_a_rotated_one_taken_within_seconds(
+async def test_a_refused_token_is_reported_and_a_rotated_one_taken_within_seconds(
     node: Node, server: ClusterServer
 ) -> None:
     node.bridge("not-a-token-of-this-cluster")
@@ -184,16 +184,16 @@ async def test_a_refused_token_is_told_and_a_rotated_one_taken_within_seconds(
         assert trio.current_time() - begin < 15
 
 
-async def test_without_token_and_certificate_the_server_takes_us_for_nobody(node: Node) -> None:
+async def test_without_token_and_certificate_the_credentials_count_as_refused(node: Node) -> None:
     node.write({"exec": None})
     async with node.alive() as seen:
         assert "it does not know us" in (await seen.reach(ApiReach.REFUSED)).detail
 
 
-async def test_a_token_that_ends_is_told_with_its_end(
+async def test_a_token_that_expires_is_reported_with_its_expiry(
     node: Node, server: ClusterServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "ENDED_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "EXPIRED_SECONDS", 2.0)
     async with kube(server.admin) as client:
         await make_namespace(client, "ends")
         account = await service_account(client, "ends", "node")
@@ -203,7 +203,7 @@ async def test_a_token_that_ends_is_told_with_its_end(
     async with node.alive() as seen:
         await seen.reach(ApiReach.REACHABLE)
         ended = await seen.reach(ApiReach.REFUSED)
-        assert ", which ended 20" in ended.detail
+        assert ", which expired 20" in ended.detail
         node.rotate(account.token.reveal())
         await seen.reach(ApiReach.REACHABLE)
 
@@ -249,7 +249,7 @@ async def test_credentials_that_disappear_stay_in_force_for_the_life_of_the_prog
         assert (await seen.reach(ApiReach.UNCONFIGURED)).credentials is None
 
 
-async def test_a_program_gives_the_token_and_is_asked_again_before_it_ends(node: Node, server: ClusterServer) -> None:
+async def test_a_plugin_gives_the_token_and_runs_again_before_it_expires(node: Node, server: ClusterServer) -> None:
     ran = node.directory / "ran"
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 12))
     answer = credential(token=admin(server), expirationTimestamp=soon)

@@ -108,15 +108,15 @@ async def test_a_restart_of_the_server_loses_nothing_and_costs_little(watcher: W
     assert all(1 <= asked[f"watch {resource}"] <= 3 for resource in ALL), asked
 
 
-async def test_what_happens_while_the_way_is_cut_comes_without_a_list(watcher: Watcher) -> None:
+async def test_changes_while_the_connection_is_cut_come_without_a_list(watcher: Watcher) -> None:
     await watcher.following("red", "blue")
     await watcher.cable.cut()
     await watcher.put(Kind.L3VNI, "pink", l3vni(200))
     await watcher.delete(Kind.L3VNI, "blue")
-    away = await watcher.until(lambda snapshot: not snapshot.live)
-    assert watcher.named(away) == {"red", "blue"}
+    lost = await watcher.until(lambda snapshot: not snapshot.live)
+    assert watcher.named(lost) == {"red", "blue"}
     assert watcher.requests() == {}
-    watcher.cable.mend()
+    watcher.cable.restore()
     back = await watcher.until(lambda snapshot: snapshot.live)
     assert watcher.named(back) == {"red", "pink"}
     await watcher.state("watching")
@@ -134,13 +134,13 @@ async def test_a_history_that_was_forgotten_meanwhile_means_lists_and_the_differ
     await trio.to_thread.run_sync(watcher.server.stop)
     await trio.to_thread.run_sync(watcher.server.compact)
     await trio.to_thread.run_sync(watcher.server.start)
-    watcher.cable.mend()
+    watcher.cable.restore()
     await watcher.names("red", "pink")
     assert watcher.requests()["list l3vnis"] == 1
     assert watcher.never_without("red")
 
 
-async def test_a_version_from_long_ago_is_gone_and_listed_anew(watcher: Watcher) -> None:
+async def test_a_version_from_long_ago_is_gone_and_listed_again(watcher: Watcher) -> None:
     """Other writes push a version out of what a restarted server remembers."""
     await watcher.following("red", "blue")
     await watcher.cable.cut()
@@ -148,7 +148,7 @@ async def test_a_version_from_long_ago_is_gone_and_listed_anew(watcher: Watcher)
     await watcher.delete(Kind.L3VNI, "blue")
     await trio.to_thread.run_sync(watcher.server.stop)
     await trio.to_thread.run_sync(watcher.server.start)
-    watcher.cable.mend()
+    watcher.cable.restore()
     await watcher.names("red", *(f"noise-{number}" for number in range(5)))
     assert watcher.requests()["list l3vnis"] == 1
 
@@ -160,8 +160,8 @@ async def test_a_server_that_stands_still_is_noticed_and_found_again(
     monkeypatch.setattr(kube_client, "SLACK_SECONDS", 1.0)
     await watcher.following("red", "blue")
     watcher.server.pause()
-    away = await watcher.until(lambda snapshot: not snapshot.live)
-    assert watcher.named(away) == {"red", "blue"}
+    lost = await watcher.until(lambda snapshot: not snapshot.live)
+    assert watcher.named(lost) == {"red", "blue"}
     assert "no answer" in str(watcher.ctx.facts["trouble"])
     watcher.server.resume()
     await watcher.until(lambda snapshot: snapshot.live)
@@ -183,7 +183,7 @@ async def test_it_ends_within_a_second_whatever_it_waits_for(watcher: Watcher, m
     await trio.sleep(0.2)
     assert await watcher.stop() < 1
     watcher.server.resume()
-    watcher.cable.mend()
+    watcher.cable.restore()
 
 
 @pytest.fixture
@@ -225,26 +225,26 @@ async def test_a_kind_may_come_late_and_go_early(watcher: Watcher, remove_crd: R
     assert all(snapshot.live for snapshot in watcher.out.values)
 
 
-async def test_a_kind_that_is_gone_without_a_word_leaves_its_objects(watcher: Watcher, remove_crd: Remove) -> None:
+async def test_a_kind_that_disappears_without_events_leaves_its_objects(watcher: Watcher, remove_crd: Remove) -> None:
     await watcher.put(Kind.L2VNI, "segment", {"vni": 300})
     await watcher.following("red", "blue", "segment")
     await watcher.cable.cut()
     await remove_crd(Kind.L2VNI)
-    watcher.cable.mend()
+    watcher.cable.restore()
     await watcher.fact("not_installed", lambda value: value == "l2vnis")
     assert watcher.never_without("segment")
     await install_crds(watcher.admin)
     await watcher.names("red", "blue")
 
 
-async def test_rights_that_are_withdrawn_keep_what_is_known_and_are_told(
+async def test_rights_that_are_withdrawn_keep_what_is_known_and_are_logged(
     watcher: Watcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     await watcher.following("red", "blue")
     await watcher.allow(networks=False)
     await watcher.cable.cut()
     await watcher.state("reconnecting")
-    watcher.cable.mend()
+    watcher.cable.restore()
     await watcher.fact("refused", lambda value: "watch l3vnis" in str(value) and "nodes" in str(value))
     await watcher.delete(Kind.L3VNI, "blue")
     assert watcher.never_without("red", "blue")
@@ -255,7 +255,7 @@ async def test_rights_that_are_withdrawn_keep_what_is_known_and_are_told(
     await watcher.fact("refused", lambda value: value is None)
 
 
-async def test_without_rights_nothing_is_told_and_with_them_everything(watcher: Watcher) -> None:
+async def test_without_rights_nothing_is_published_and_with_them_everything(watcher: Watcher) -> None:
     await watcher.allow(networks=False)
     watcher.begin()
     await watcher.fact("refused", lambda value: value == "list nodes")
@@ -319,12 +319,12 @@ async def test_a_token_that_is_good_no_more_waits_for_another(watcher: Watcher) 
                 await trio.sleep(0.5)
     await watcher.cable.cut()
     await watcher.state("reconnecting")
-    watcher.cable.mend()
+    watcher.cable.restore()
     await watcher.fact("trouble", lambda value: "Unauthorized" in str(value))
     watcher.requests()
     watcher.say(watcher.server.credentials(watcher.user))
     await watcher.state("watching")
-    # The new ones go on where the old ones were.
+    # The new ones continue where the old ones were.
     assert [what for what in watcher.requests() if what.startswith("list")] in ([], ["list nodes"])
     assert watcher.never_without("red", "blue")
     await watcher.admin.delete(f"{path}/{watcher.namespace}")
@@ -343,14 +343,14 @@ async def test_what_one_kubectl_does_to_a_hundred_objects_is_few_snapshots(watch
     file = tmp_path / "vnis.yaml"
     file.write_text(yaml.safe_dump_all(manifests))
     for verb, expected in (("apply", ["red", "blue", *names]), ("delete", ["red", "blue"])):
-        told, begin = len(watcher.out.values), time.monotonic()
+        published, begin = len(watcher.out.values), time.monotonic()
         command = ["kubectl", f"--server={watcher.server.url}", f"--token={watcher.server.admin_token}"]
         command += [f"--certificate-authority={tmp_path / 'ca.pem'}", verb, "-f", str(file)]
         await trio.run_process(command, stdout=subprocess.DEVNULL)
         took = time.monotonic() - begin
         await watcher.names(*expected, seconds=10)
         later = time.monotonic() - begin - took
-        snapshots = len(watcher.out.values) - told
+        snapshots = len(watcher.out.values) - published
         assert snapshots <= 3, f"kubectl {verb}: {took:.1f} s, {snapshots} snapshots, the last {later:.2f} s after"
 
 

@@ -96,7 +96,7 @@ class Life:
         state = self.out.peek()
         return [vni.vrf for vni in state.l2vnis] if state else []
 
-    def told(self, severity: Severity) -> list[str]:
+    def reported(self, severity: Severity) -> list[str]:
         state = self.out.peek()
         return [f"{one.name}: {one.message}" for one in (state.problems if state else ()) if one.severity is severity]
 
@@ -170,7 +170,7 @@ async def test_the_networks_of_objects_outlive_the_server_and_the_daemon(
         assert second.out.version == 1
         await delete(server, Kind.L3VNI, namespace, "blue")
         await until("the network of a deleted object goes", lambda: second.vrfs == [])
-        assert any('"blue" not found' in line for line in second.told(Severity.ERROR))
+        assert any('"blue" not found' in line for line in second.reported(Severity.ERROR))
         nursery.cancel_scope.cancel()
 
 
@@ -233,13 +233,13 @@ async def test_a_kind_that_is_not_installed_after_a_restart_keeps_its_networks_u
                 second.begin(nursery, FABRIC)
                 await until("it is followed", second.live)
                 await create(server, Kind.L3VNI, namespace, "green", only_here(vrf="green", vni=201))
-                await until("the rest goes on", lambda: second.vrfs == ["blue", "green"])
+                await until("the rest continues", lambda: second.vrfs == ["blue", "green"])
                 assert second.domains == [None]
-                [told] = second.told(Severity.WARNING)
-                assert "l2vnis are not installed on the API server: 1 object as last known" in told
+                [message] = second.reported(Severity.WARNING)
+                assert "l2vnis are not installed on the API server: 1 object as last known" in message
                 await install_crds(client)
                 await until("what the server has now counts", lambda: second.domains == [])
-                await until("nothing is left to tell", lambda: second.told(Severity.WARNING) == [])
+                await until("nothing is left to report", lambda: second.reported(Severity.WARNING) == [])
                 nursery.cancel_scope.cancel()
         finally:
             await install_crds(client)
@@ -253,18 +253,18 @@ async def is_gone(client: KubeClient, path: str) -> bool:
     return False
 
 
-async def both_are_told(life: Life, namespace: str) -> None:
+async def both_are_reported(life: Life, namespace: str) -> None:
     """Wait until the file's network and the object's underlay are refused, and see that the winners know."""
-    await until("both clashes are told", lambda: len(life.told(Severity.ERROR)) == 2)
+    await until("both conflicts are reported", lambda: len(life.reported(Severity.ERROR)) == 2)
     assert life.vrfs == ["blue"]
-    assert sorted(life.told(Severity.ERROR)) == [
+    assert sorted(life.reported(Severity.ERROR)) == [
         f"another: can't have more than one underlay per node: it has Underlay {FABRIC.name}",
         f"static-{NODE}-aaa: duplicate vni 200: L3VNI {namespace}/blue",
     ]
-    assert {line.partition(":")[0] for line in life.told(Severity.WARNING)} == {"blue", FABRIC.name}
+    assert {line.partition(":")[0] for line in life.reported(Severity.WARNING)} == {"blue", FABRIC.name}
 
 
-async def test_what_is_in_force_wins_and_both_are_told_also_after_a_restart(
+async def test_what_is_in_force_wins_and_both_are_reported_also_after_a_restart(
     server: ClusterServer, crds: list[str], namespace: str, system: str, settings: Settings
 ) -> None:
     assert crds
@@ -278,13 +278,13 @@ async def test_what_is_in_force_wins_and_both_are_told_also_after_a_restart(
         await until("the object is in force", lambda: first.vrfs == ["blue"])
         await create(server, Kind.UNDERLAY, namespace, "another", only_here(**UNDERLAY))
         first.files(FABRIC, file_l3vni("aaa", 200))
-        await both_are_told(first, namespace)
+        await both_are_reported(first, namespace)
         nursery.cancel_scope.cancel()
     second = Life(server, settings)
     async with trio.open_nursery() as nursery:
         second.begin(nursery, FABRIC, file_l3vni("aaa", 200))
         await until("it is followed", second.live)
-        await both_are_told(second, namespace)
+        await both_are_reported(second, namespace)
         nursery.cancel_scope.cancel()
 
 
@@ -307,13 +307,15 @@ async def test_a_password_comes_from_a_secret_and_follows_it(
 
         async with trio.open_nursery() as nursery:
             life.begin(nursery)
-            await until("the missing Secret is told", lambda: any("Secret" in one for one in life.told(Severity.ERROR)))
+            await until(
+                "the missing Secret is reported", lambda: any("Secret" in one for one in life.reported(Severity.ERROR))
+            )
             assert password() is None
             await make(client, f"/api/v1/namespaces/{system}/secrets", secret(PASSWORD))
             await until("the password is there", lambda: password() == Secret(PASSWORD))
             await client.apply(f"/api/v1/namespaces/{system}/secrets/fabric", secret("another"), manager="tests")
             await until("it follows", lambda: password() == Secret("another"))
             await client.delete(f"/api/v1/namespaces/{system}/secrets/fabric")
-            await until("its loss is told", lambda: bool(life.told(Severity.ERROR)))
+            await until("its loss is reported", lambda: bool(life.reported(Severity.ERROR)))
             assert password() == Secret("another")
             nursery.cancel_scope.cancel()

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from actors.api_mirror import actor as mirror
-from actors.api_wait.probe import ask
+from actors.api_wait.probe import probe
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import ApiError, ForbiddenError, InvalidError
 from actors.status_writer import actor as announce
@@ -84,7 +84,7 @@ async def test_the_daemon_as_a_whole_is_refused_nothing(
     server: ClusterServer, account: ApiCredentials, namespace: str, tmp_path: Path
 ) -> None:
     """All that talks to the API server runs at once, and does its work, with what is shipped."""
-    assert (await ask(account, KubeClient)).reach is ApiReach.REACHABLE
+    assert (await probe(account, KubeClient)).reach is ApiReach.REACHABLE
     settings = Settings(state_dir=tmp_path, run_dir=tmp_path, configs_dir=tmp_path, namespace=NAMESPACE)
     (tmp_path / "openpe_a.yaml").write_text("l3vnis: [{vrf: blue, vni: 200}]\n")
     async with stage(server, account, namespace, tmp_path) as complete, trio.open_nursery() as nursery:

@@ -77,7 +77,7 @@ class Cable:
         """Let nothing through any more; connections stay."""
         self._flows = trio.Event()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Undo both."""
         self._whole = True
         self._flows.set()

@@ -1,1 +1,1 @@
-"""The way to the API server that several actors share: one HTTP client with errors that say whether to retry."""
+"""What several actors share to use the API server: credentials, one HTTP client, errors by what to do about them."""

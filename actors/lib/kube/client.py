@@ -1,7 +1,13 @@
-"""One server, one set of credentials, requests as coroutines that can be cancelled at any moment.
+"""A client for one API server with one set of credentials; requests are coroutines that can be cancelled.
 
-Answers are plain JSON data: the typed models of the official client decode a hundred times as slowly, and what we need
-of an object is a few keys. httpx is imported when a client is made, so that a node without an API server never pays.
+    method ──> _request (path and parameters are checked) ──> httpx ──> bounded body ──> JSON, or an error of .errors
+
+Every failure becomes one of the errors in :mod:`.errors`. What does not answer like an API server counts as
+unreachable: nothing that it sends may look like an empty list. A watch is an iterator of events that ends with the
+server's stream; a stream that does not end in time is dead.
+
+Answers are plain JSON data: the typed models of the official client decode a hundred times as slowly, and an object
+is needed for a few of its keys. httpx is imported when a client is opened, so a node without an API server never pays.
 """
 
 from __future__ import annotations
@@ -31,16 +37,16 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Params = Mapping[str, str | int]
 
-#: Seconds for a connection and for a whole answer to an ordinary request.
+#: Seconds for connecting, and for the whole answer to an ordinary request.
 CONNECT_SECONDS: Final = 5.0
 REQUEST_SECONDS: Final = 30.0
-#: How long a watch lasts unless the caller says otherwise; a fifth more or less, so that nodes do not come all at once.
+#: How long a watch lasts by default; a fifth more or less, so that the nodes' watches do not all end at once.
 #: Nothing else bounds the silence of a quiet one: the server sends bookmarks only when its version of the resource has
-#: moved (k8s.io/apiserver, cacher: seen with 1.33 and 1.36, none in 140 s). The server's end is its sign of life.
+#: moved (k8s.io/apiserver, cacher: seen with 1.33 and 1.36, none in 140 s). That it ends the watch is its keepalive.
 WATCH_SECONDS: Final = 300.0
-#: What a watch may last longer than was asked for before its connection counts as dead.
+#: How much longer a watch may last than requested before its connection counts as dead.
 SLACK_SECONDS: Final = 30.0
-#: The kernel's own signs of life, for a network that swallows everything: dead after some 45 s. Seconds, milliseconds.
+#: TCP keepalive, for a network that drops everything: dead after some 45 s. Seconds; the last in milliseconds.
 _SOCKET_OPTIONS: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -50,12 +56,11 @@ _SOCKET_OPTIONS: Final = (
 )
 #: etcd refuses objects above 1.5 MiB; an event holds one of them in JSON.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-#: Most bytes of an ordinary answer: pages of lists are bounded by their limit.
+#: Most bytes of an ordinary answer; pages of lists are bounded by their limit.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 PAGE_SIZE: Final = 500
 #: RFC 6750 section 2.1, and no more than a header may hold.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,65536}")
-_JSON_PATCH_TYPES: Final = {"apply": "application/apply-patch+yaml", "merge": "application/merge-patch+json"}
 
 
 class KubeClient:
@@ -64,8 +69,6 @@ class KubeClient:
     def __init__(self, credentials: ApiCredentials) -> None:
         self.credentials = credentials
         self._http: httpx.AsyncClient | None = None
-        #: Requests sent so far, for those who count.
-        self.requests = 0
 
     async def __aenter__(self) -> KubeClient:
         import httpx
@@ -78,7 +81,7 @@ class KubeClient:
                 verify=ssl_context(self.credentials),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=30),
                 socket_options=_SOCKET_OPTIONS,
-                # The environment's proxies are for people; a node reaches its API server directly.
+                # The environment's proxies are for interactive use; a node reaches its API server directly.
                 trust_env=False,
             ),
             trust_env=False,
@@ -100,7 +103,7 @@ class KubeClient:
 
     async def text(self, path: str) -> str:
         """Return an answer that is not JSON, such as that of ``/readyz``."""
-        return (await self._send("GET", path)).decode(errors="replace")
+        return (await self._answer(self._request("GET", path), f"GET {path}")).decode(errors="replace")
 
     async def pages(
         self, path: str, params: Params | None = None, *, limit: int = PAGE_SIZE
@@ -114,27 +117,24 @@ class KubeClient:
             if not token:
                 return
             wanted["continue"] = token
-            # The first page decides the version; a continued list must not name one.
-            wanted.pop("resourceVersion", None)
-            wanted.pop("resourceVersionMatch", None)
 
     async def create(self, path: str, body: Json, params: Params | None = None) -> Json:
         """POST a new object to its collection's path."""
         return await self._call("POST", path, params=params, body=body)
 
     async def replace(self, path: str, body: Json, params: Params | None = None) -> Json:
-        """PUT an object; its ``metadata.resourceVersion`` guards against overwriting somebody's change."""
+        """PUT an object; its ``metadata.resourceVersion`` guards against overwriting another change."""
         return await self._call("PUT", path, params=params, body=body)
 
-    async def apply(self, path: str, body: Json, *, manager: str, force: bool = True) -> Json:
-        """Server-side apply: the fields in ``body`` become ours and what we gave before and left out goes."""
-        params: Params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return await self._call("PATCH", path, params=params, body=body, content_type=_JSON_PATCH_TYPES["apply"])
+    async def apply(self, path: str, body: Json, *, manager: str) -> Json:
+        """Server-side apply: take over the fields in ``body``, and remove those set before that it lacks."""
+        params: Params = {"fieldManager": manager, "force": "true"}
+        return await self._call("PATCH", path, params=params, body=body, content_type="application/apply-patch+yaml")
 
     async def merge_patch(self, path: str, body: Json, *, manager: str) -> Json:
-        """Change a few fields of an object (RFC 7386)."""
+        """Change some fields of an object (RFC 7386)."""
         params: Params = {"fieldManager": manager}
-        return await self._call("PATCH", path, params=params, body=body, content_type=_JSON_PATCH_TYPES["merge"])
+        return await self._call("PATCH", path, params=params, body=body, content_type="application/merge-patch+json")
 
     async def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
         """Delete an object; with ``uid`` only that one, with ``resource_version`` only if it is unchanged."""
@@ -150,9 +150,9 @@ class KubeClient:
         """Open a watch; the value is an iterator of events, which ends when the server ends the stream.
 
         It does so after ``timeoutSeconds``, about five minutes if ``params`` has none: then watch again from the last
-        version. Until then silence is normal. ERROR events are returned as they are: see
-        :func:`actors.lib.kube.errors.error_in`. Raises :class:`UnreachableError` for a server that does not end the
-        stream in time, a broken connection, an event cut in two and what is not JSON.
+        version. Until then silence is normal. ERROR events are returned as they are: see :func:`.errors.error_in`.
+        Raises :class:`UnreachableError` for a stream that does not end in time, a broken connection, a truncated event
+        and what is not JSON.
         """
         import httpx
 
@@ -160,17 +160,8 @@ class KubeClient:
         params = {**params, "watch": "true", "timeoutSeconds": lasting}
         timeout = httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS, read=lasting + SLACK_SECONDS)
         request = self._request("GET", path, params=params, timeout=timeout)
-        with self._deadline(f"watch {path}"):
-            response = await self._received(request)
-        try:
-            if response.status_code >= 300:
-                with self._deadline(f"watch {path}"):
-                    _raise_for(response.status_code, response.headers, await _body(response), f"watch {path}")
-            async with aclosing(_events(response)) as events:
-                yield events
-        finally:
-            with trio.move_on_after(1, shield=True):
-                await response.aclose()
+        async with self._open(request, f"watch {path}") as response, aclosing(_events(response)) as events:
+            yield events
 
     async def _call(
         self,
@@ -182,36 +173,34 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> Json:
         content = None if body is None else json.dumps(body).encode()
-        answer = await self._send(method, path, params=params, content=content, content_type=content_type)
-        return _decoded(answer, path)
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        content: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        headers = {"Content-Type": content_type} if content is not None else {}
+        headers = {"Content-Type": content_type} if body is not None else {}
         request = self._request(method, path, params=params, content=content, headers=headers)
-        with self._deadline(f"{method} {path}"):
+        return _decoded(await self._answer(request, f"{method} {path}"), path)
+
+    async def _answer(self, request: httpx.Request, what: str) -> bytes:
+        with self._deadline(what):
+            async with self._open(request, what) as response:
+                return await _body(response)
+
+    @asynccontextmanager
+    async def _open(self, request: httpx.Request, what: str) -> AsyncIterator[httpx.Response]:
+        """Send a request; the value is the successful response, whose body is still to be read."""
+        with self._deadline(what):
             response = await self._received(request)
-            try:
-                answer = await _body(response)
-            finally:
-                with trio.move_on_after(1, shield=True):
-                    await response.aclose()
-        if response.status_code >= 300:
-            _raise_for(response.status_code, response.headers, answer, f"{method} {path}")
-        return answer
+        try:
+            if response.status_code >= 300:
+                with self._deadline(what):
+                    _raise_for(response.status_code, response.headers, await _body(response), what)
+            yield response
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await response.aclose()
 
     def _request(self, method: str, path: str, **more: Any) -> httpx.Request:
         """Return a request. Raises :class:`InvalidError` for a path or parameters that no URL can have."""
         import httpx
 
-        # A name from outside is text of a path and nothing else: no query, no fragment, no way up.
+        # A name from outside is path text and nothing else: no query, no fragment, no parent directory.
         if not {".", ".."}.isdisjoint(path.split("/")):
             raise InvalidError(f"{method} {one_line(path)}: no object has such a name")
         try:
@@ -224,11 +213,10 @@ class KubeClient:
 
         if self.credentials.server_name:
             request.extensions["sni_hostname"] = self.credentials.server_name
-        self.requests += 1
         try:
             return await self._client().send(request, stream=True)
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
-            raise UnreachableError(f"{self.credentials.server}: {_words(error)}") from None
+            raise UnreachableError(f"{self.credentials.server}: {_describe(error)}") from None
 
     @contextmanager
     def _deadline(self, what: str) -> Iterator[None]:
@@ -244,7 +232,7 @@ class KubeClient:
 
 
 def _address(credentials: ApiCredentials) -> httpx.URL:
-    """Return the server's address. What is refused is not repeated: a password may be in it."""
+    """Return the server's address. What is refused is not quoted: a password may be in it."""
     import httpx
 
     try:
@@ -252,7 +240,7 @@ def _address(credentials: ApiCredentials) -> httpx.URL:
     except httpx.InvalidURL:
         raise UnreachableError(f"{credentials.source}: the server's address is not a URL") from None
     if url.scheme not in ("https", "http") or not url.host or url.userinfo:
-        raise UnreachableError(f"{credentials.source}: the server's address has to be https://HOST[:PORT][/PATH]")
+        raise UnreachableError(f"{credentials.source}: the server's address must be https://HOST[:PORT][/PATH]")
     return url
 
 
@@ -260,7 +248,7 @@ def _headers(credentials: ApiCredentials) -> dict[str, str]:
     headers = {"User-Agent": f"openperouter/{VERSION}", "Accept": "application/json"}
     if credentials.token is not None:
         token = credentials.token.reveal()
-        # Checked here, because the libraries quote what they cannot send.
+        # Checked here because the libraries quote what they cannot send.
         if not _TOKEN.fullmatch(token):
             raise UnreachableError(f"{credentials.source}: the token is empty or has characters that no token has")
         headers["Authorization"] = f"Bearer {token}"
@@ -268,10 +256,10 @@ def _headers(credentials: ApiCredentials) -> dict[str, str]:
 
 
 def ssl_context(credentials: ApiCredentials) -> ssl.SSLContext:
-    """Return what TLS needs to trust the server and to show a client certificate. Raises :class:`UnreachableError`."""
+    """Return the TLS context for the authority and the client certificate. Raises :class:`UnreachableError`."""
     try:
         context = ssl.create_default_context(cadata=credentials.ca or None)
-        # Python 3.13 insists on extensions that authorities of existing clusters lack, and that Go's clients ignore.
+        # Python 3.13 requires extensions that existing clusters' authorities lack and Go's clients ignore.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not credentials.verify:
             context.check_hostname = False
@@ -279,17 +267,17 @@ def ssl_context(credentials: ApiCredentials) -> ssl.SSLContext:
         if credentials.client_certificate and credentials.client_key is not None:
             _load_pair(context, credentials.client_certificate, credentials.client_key.reveal())
     except (ssl.SSLError, ValueError) as error:
-        raise UnreachableError(f"{credentials.source}: its certificates are not usable: {_words(error)}") from None
+        raise UnreachableError(f"{credentials.source}: its certificates are not usable: {_describe(error)}") from None
     return context
 
 
 def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Hand a certificate and its key to OpenSSL, which reads only files: one in memory keeps the key off the disk."""
+    """Load a certificate and its key. OpenSSL reads only files: one in memory keeps the key off the disk."""
     descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
         file.write(f"{certificate}\n{key}\n".encode())
         file.flush()
-        # A refused password prompt is an error, not a question on the terminal.
+        # Without a password callback an encrypted key would prompt on the terminal.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: b"")
 
 
@@ -303,7 +291,7 @@ async def _body(response: httpx.Response) -> bytes:
             if len(parts) > MAX_ANSWER_BYTES:
                 raise UnreachableError(f"{response.url.path}: an answer of more than {MAX_ANSWER_BYTES} bytes")
     except httpx.HTTPError as error:
-        raise UnreachableError(f"{response.url.path}: {_words(error)}") from None
+        raise UnreachableError(f"{response.url.path}: {_describe(error)}") from None
     return bytes(parts)
 
 
@@ -326,7 +314,7 @@ async def _events(response: httpx.Response) -> AsyncGenerator[Json, None]:
             if len(begun) > MAX_LINE_BYTES:
                 raise UnreachableError(f"{path}: an event of more than {MAX_LINE_BYTES} bytes")
     except httpx.HTTPError as error:
-        raise UnreachableError(f"{path}: the watch broke: {_words(error)}") from None
+        raise UnreachableError(f"{path}: the watch broke: {_describe(error)}") from None
     if begun.strip():
         raise UnreachableError(f"{path}: the watch ended in the middle of an event")
 
@@ -335,21 +323,21 @@ def _decoded(data: bytes | bytearray, path: str) -> Json:
     try:
         decoded = json.loads(data)
     except (ValueError, RecursionError):
-        raise UnreachableError(f"{path}: what answered is not JSON, so not an API server") from None
+        raise UnreachableError(f"{path}: the answer is not JSON: not an API server") from None
     if not isinstance(decoded, dict):
-        raise UnreachableError(f"{path}: what answered is not a JSON object, so not an API server")
+        raise UnreachableError(f"{path}: the answer is not a JSON object: not an API server")
     return decoded
 
 
 def _raise_for(code: int, headers: Mapping[str, str], answer: bytes, what: str) -> None:
-    """Raise the error that a failed answer stands for. The server's own words are bounded."""
+    """Raise the error for a failed answer. The server's own text is bounded."""
     if code < 400:
-        raise UnreachableError(f"{what}: sent elsewhere (HTTP {code}), so not an API server", code=code)
+        raise UnreachableError(f"{what}: redirected (HTTP {code}): not an API server", code=code)
     try:
-        told = json.loads(answer)
+        decoded = json.loads(answer)
     except (ValueError, RecursionError):
-        told = None
-    status = told if isinstance(told, dict) else {}
+        decoded = None
+    status = decoded if isinstance(decoded, dict) else {}
     message = str(status.get("message") or "") or answer[:200].decode(errors="replace") or "no reason given"
     raise error_for(code, str(status.get("reason") or ""), f"{what}: {one_line(message)}", _retry_after(headers))
 
@@ -360,17 +348,17 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return min(float(text), 300.0) if text.isdecimal() else None
 
 
-def _words(error: BaseException) -> str:
-    """Return the innermost error in words: those around it are httpx's, httpcore's and trio's, often without any."""
+def _describe(error: BaseException) -> str:
+    """Return the innermost error's text: those around it are httpx's, httpcore's and trio's, often without any."""
     import httpx
 
     if isinstance(error, httpx.TimeoutException):
-        # The innermost is trio's, and says no more than that it was cancelled.
+        # The innermost is trio's, which says only that it was cancelled.
         return f"no answer in time ({type(error).__name__})"
     text = type(error).__name__
     inner: BaseException | None = error
     while inner is not None:
         text = str(inner) or text
         inner = inner.exceptions[0] if isinstance(inner, BaseExceptionGroup) else inner.__cause__ or inner.__context__
-    # OpenSSL's own line number says nothing to anybody.
+    # OpenSSL's own source line is of no use.
     return one_line(re.sub(r" \(_ssl\.c:\d+\)$", "", text))

@@ -1,4 +1,4 @@
-"""What can go wrong with a request to the API server, each kind with what it asks of the caller."""
+"""What can go wrong with a request to the API server, by what the caller can do about it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from supervisor.runtime.faults import DependencyFault
 
-#: What is kept of the server's own words, in characters.
+#: Most characters that are kept of a server's own text.
 _LENGTH: Final = 500
 
 
 class ApiError(DependencyFault):
-    """The server answered with an error: ``code`` is HTTP's, ``reason`` Kubernetes' word, ``retry_after`` seconds."""
+    """The server answered with an error: ``code`` is HTTP's, ``reason`` Kubernetes', ``retry_after`` in seconds."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -26,11 +26,11 @@ class UnreachableError(ApiError):
 
 
 class CredentialsError(ApiError):
-    """401: the server does not know us (any more). Other credentials are needed."""
+    """401: the server does not (or no longer) accept the credentials. Others are needed."""
 
 
 class ForbiddenError(ApiError):
-    """403: RBAC does not allow it. Trying again later may help, since an admin can mend it."""
+    """403: RBAC does not allow it. Trying again later may help, since an administrator can fix it."""
 
 
 class NotFoundError(ApiError):
@@ -46,7 +46,7 @@ class GoneError(ApiError):
 
 
 class InvalidError(ApiError):
-    """400 or 422: the server refuses what we sent; sending it again does not help."""
+    """400 or 422: the server refuses the request; sending it again does not help."""
 
     retry = False
 
@@ -78,9 +78,9 @@ def error_for(code: int, reason: str, message: str, retry_after: float | None = 
 
 
 def error_in(event: Mapping[str, Any]) -> ApiError | None:
-    """Return the error that a watch's ERROR event tells, None for any other event.
+    """Return the error in a watch's ERROR event, None for any other event.
 
-    A watch begins with HTTP 200, so what happens later comes as a Status object: 410 when history was forgotten.
+    A watch begins with HTTP 200, so a later error comes as a Status object: 410 when history was compacted.
     """
     if event.get("type") != "ERROR":
         return None
@@ -92,5 +92,5 @@ def error_in(event: Mapping[str, Any]) -> ApiError | None:
 
 
 def one_line(text: str) -> str:
-    """Return a foreign text as one line of bounded length that does nothing to a terminal."""
+    """Return a foreign text as one line of bounded length that cannot control a terminal."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LENGTH]

@@ -1,6 +1,8 @@
-"""When credentials end by themselves, as far as they say so.
+"""When tokens and certificates expire, as far as they state it.
 
-Nothing is verified here: the server does that. A token or certificate that cannot be read simply does not say.
+Nothing is verified here: the server does that. A token or certificate that cannot be decoded states nothing. The few
+lines of DER are here because Python's ssl module decodes only certificates of a connection, and python3-cryptography
+would be a large dependency for one date.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-#: DER tags (ITU-T X.690) of what is on the way to a certificate's validity (RFC 5280, section 4.1).
+#: DER tags (ITU-T X.690) up to a certificate's validity (RFC 5280, section 4.1).
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
-#: The end of the year 9999: what calendars can show.
+#: The end of the year 9999, the last that datetime can represent.
 _LAST: Final = 253402300799
 
 
 def token_expiry(token: str) -> float | None:
-    """Return when a JWT ends (its ``exp``, RFC 7519), in Unix seconds; None for one that does not say, or no JWT."""
+    """Return when a JWT expires (its ``exp``, RFC 7519), in Unix seconds; None for one without, or no JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -38,7 +40,7 @@ def token_expiry(token: str) -> float | None:
 
 
 def certificate_expiry(pem: str) -> float | None:
-    """Return when a PEM text's first certificate ends (``notAfter``), in Unix seconds; None for what is not one."""
+    """Return when a PEM text's first certificate expires (``notAfter``), in Unix seconds; None for what is not one."""
     begin = pem.find("-----BEGIN CERTIFICATE-----")
     end = pem.find("-----END CERTIFICATE-----", begin)
     if begin < 0 or end < 0:
@@ -73,6 +75,6 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
             size = length & 0x7F
             length, place = int.from_bytes(data[place : place + size], "big"), place + size
         if place + length > len(data):
-            raise ValueError("an element is longer than what holds it")
+            raise ValueError("an element is longer than its parent")
         yield tag, data[place : place + length]
         place += length

@@ -1,7 +1,7 @@
-"""Telling what this node wrote to the API from what somebody labelled to look so.
+"""Sign what this node writes to the API, so that an object that is only labelled alike is not mistaken for it.
 
-A mirrored object carries a keyed digest of its identity. The key never leaves the node, so nobody else can make one; a
-copy is worth nothing under another name. An object without it is a user's, whatever its labels say.
+A mirrored object carries a keyed digest of its identity. The key never leaves the node, so no one else can make one; a
+copy is not valid under another name. An object without it is a user's, whatever its labels say.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _KEY_BYTES: Final = 32
 
 
 def mirror_key(state_dir: Path) -> bytes:
-    """Return this node's key, making it (mode 0600) where there is none or a damaged one. Raises :class:`OSError`.
+    """Return this node's key; create it (mode 0600) where there is none or a damaged one. Raises :class:`OSError`.
 
-    Whoever asks at the same moment, in this process or another, gets the same key.
+    Concurrent callers, in this process or another, get the same key.
     """
     path = state_dir / KEY_FILE
     if key := _read(path):
         return key
-    with _alone_in(state_dir):
-        # Somebody else may have made it while we waited.
+    with _locked(state_dir):
+        # Another process may have created it meanwhile.
         key = _read(path)
         if not key:
             key = secrets.token_bytes(_KEY_BYTES)
@@ -51,8 +51,8 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep others who ask for this out. The lock is the directory's own, so it leaves nothing and ends with us."""
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold a lock on a directory, which leaves no file behind and ends with the process."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -62,7 +62,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def proof(key: bytes, resource: ResourceId) -> str:
-    """Return what proves that the holder of the key wrote the object of this identity."""
+    """Return the signature of an object's identity."""
     text = f"{resource.kind}/{resource.namespace}/{resource.name}"
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A kubeconfig, a reader and servers that tests can rule, for a clock that jumps.
+"""A kubeconfig, a reader and servers under the control of tests, for a virtual clock.
 
 The kubeconfigs are real files with a short form of their own: ``SERVER TOKEN [ends=MOMENT] [lasts=SECONDS]
 [program=NAME] [names=FILE]``, or ``broken REASON``, or ``vanishing x``, which is removed before it can be read.
@@ -14,9 +14,8 @@ from typing import cast
 import trio
 
 from actors.lib.kube.client import Json, KubeClient
-from actors.lib.kube.credentials import Loaded, LoadingError
+from actors.lib.kube.credentials import Loaded, LoadingError, digest
 from actors.lib.kube.errors import ApiError, CredentialsError, UnreachableError
-from actors.lib.kube.kubeconfig_reader import digest
 from config.api import ApiCredentials
 from config.desired import Secret
 
@@ -33,7 +32,7 @@ def wall() -> float:
 
 @dataclass
 class Reading:
-    """Reads the short form; ``reads`` are the moments at which it was asked."""
+    """Reads the short form; ``reads`` are the moments at which it was called."""
 
     reads: list[float] = field(default_factory=list)
     #: What a reading takes, seconds.
@@ -84,12 +83,12 @@ class Servers:
     seconds: float = 0.0
 
     def connect(self, credentials: ApiCredentials) -> KubeClient:
-        """Return something that can do what api_wait asks of a client."""
+        """Return a client as far as api_wait uses it."""
         return cast("KubeClient", _Client(self, credentials))
 
     @property
     def moments(self) -> list[float]:
-        """When anybody was asked."""
+        """The moments of all requests."""
         return [moment for moment, _ in self.asked]
 
 

@@ -1,4 +1,4 @@
-"""Credentials and servers that come, go, change and end: what is published, when, and how often anybody is asked."""
+"""Credentials and servers that come, go, change and expire: what is published, when, and after how many requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.api_wait.actor import run
-from actors.api_wait.connection import ASKING, ENDED_SECONDS, READING, RELOAD_SECONDS
+from actors.api_wait.connection import EXPIRED_SECONDS, PROBING, READING, RELOAD_SECONDS
 from actors.lib.kube.errors import ThrottledError
 from config.api import ApiAccess, ApiReach
 from config.settings import Settings
@@ -21,12 +21,12 @@ from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.api_wait.fakes import EPOCH, SECRET, Reading, Servers, wall
 from tests.actors.message_catalog import explained
 
-#: Within this many seconds every change has to be followed: two looks, and a third that finds nothing new.
+#: Within this many seconds every change has to be followed: two polls, and a third that finds nothing new.
 SOON = 3.5
 
 
 class Node:
-    """A node's directory of credentials, and the actor that looks at it."""
+    """A node's directory of credentials, and the actor that polls it."""
 
     def __init__(self, root: Path) -> None:
         self.settings = Settings(credentials_dir=root / "bridge", run_dir=root / "run")
@@ -179,7 +179,7 @@ async def test_a_swapped_symbolic_link_is_followed(autojump_clock: MockClock, no
         assert server_of(await soon(accesses)) == "https://two"
 
 
-async def test_an_unreachable_server_is_asked_for_ever_with_longer_and_longer_pauses(
+async def test_an_unreachable_server_is_probed_indefinitely_with_growing_backoff(
     autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture
 ) -> None:
     node.servers.up = set()
@@ -194,10 +194,10 @@ async def test_an_unreachable_server_is_asked_for_ever_with_longer_and_longer_pa
         assert not accesses.pending
         pauses = [after - before for before, after in zip(node.servers.moments, node.servers.moments[1:], strict=False)]
         assert pauses[:4] == pytest.approx([1, 2, 4, 8])
-        assert max(pauses) == pytest.approx(ASKING.longest)
-        assert sum(pauses) >= 3600 - ASKING.longest
+        assert max(pauses) == pytest.approx(PROBING.longest)
+        assert sum(pauses) >= 3600 - PROBING.longest
         node.servers.up = {"https://one"}
-        with trio.fail_after(ASKING.longest + 1):
+        with trio.fail_after(PROBING.longest + 1):
             assert (await accesses.receive()).reach is ApiReach.REACHABLE
     assert len(node.read.reads) == 1
     assert [record.levelname for record in said.records] == ["WARNING", "INFO"]
@@ -215,7 +215,7 @@ async def test_a_changed_file_cuts_a_pause_short(autojump_clock: MockClock, node
         assert server_of(await soon(accesses)) == "https://two"
 
 
-async def test_refused_credentials_are_told_from_a_server_that_is_away_and_mended_by_new_ones(
+async def test_refused_credentials_are_distinguished_from_an_unreachable_server_and_fixed_by_new_ones(
     autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture
 ) -> None:
     node.write("one stale")
@@ -229,7 +229,7 @@ async def test_refused_credentials_are_told_from_a_server_that_is_away_and_mende
     assert explained(said.records) == ["API_REFUSED", "API_REACHABLE"]
 
 
-async def test_the_servers_wish_for_a_longer_pause_is_granted(autojump_clock: MockClock, node: Node) -> None:
+async def test_retry_after_is_respected(autojump_clock: MockClock, node: Node) -> None:
     node.servers.error = ThrottledError("too many requests", code=429, retry_after=100)
     node.write(f"one {SECRET}")
     async with node.alive() as accesses:
@@ -240,7 +240,7 @@ async def test_the_servers_wish_for_a_longer_pause_is_granted(autojump_clock: Mo
         assert len(node.servers.asked) == 2
 
 
-async def test_what_worked_stays_while_newer_credentials_do_not(autojump_clock: MockClock, node: Node) -> None:
+async def test_credentials_that_worked_stay_while_newer_ones_fail(autojump_clock: MockClock, node: Node) -> None:
     node.write(f"one {SECRET}")
     async with node.alive() as accesses:
         await soon(accesses)
@@ -263,7 +263,7 @@ async def test_what_worked_stays_when_its_file_disappears_but_not_over_a_restart
         node.kubeconfig.unlink()
         access = await soon(accesses)
         assert (access.reach, access.credentials, access.since) == (before.reach, before.credentials, before.since)
-        assert access.detail == f"{node.kubeconfig} is gone; what was read before stays in force"
+        assert access.detail == f"{node.kubeconfig} is gone; the credentials read before stay in force"
         await trio.sleep(3600)
         assert not accesses.pending
         assert len(node.servers.asked) == 1
@@ -303,7 +303,7 @@ async def test_a_file_that_disappears_before_its_server_answered_gives_way_to_wh
         assert "is gone" in access.detail
 
 
-async def test_a_broken_kubeconfig_is_somebodys_to_mend(
+async def test_a_broken_kubeconfig_is_an_operators_to_fix(
     autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture
 ) -> None:
     node.write("broken 3:5:nonsense")
@@ -324,12 +324,12 @@ async def test_a_kubeconfig_that_breaks_leaves_what_worked(autojump_clock: MockC
         node.write("broken half-written")
         access = await soon(accesses)
         assert (access.reach, access.credentials) == (ApiReach.REACHABLE, before.credentials)
-        assert "half-written; what was read before stays in force" in access.detail
+        assert "half-written; the credentials read before stay in force" in access.detail
         await trio.sleep(10)
     assert len(node.servers.asked) == 1
 
 
-async def test_a_reading_whose_failure_may_pass_is_repeated_with_longer_and_longer_pauses(
+async def test_a_reading_whose_failure_may_pass_is_repeated_with_growing_backoff(
     autojump_clock: MockClock, node: Node
 ) -> None:
     node.write("broken passing")
@@ -342,7 +342,7 @@ async def test_a_reading_whose_failure_may_pass_is_repeated_with_longer_and_long
         assert not accesses.pending
 
 
-async def test_credentials_that_end_are_read_again_and_whoever_uses_them_learns_only_of_new_ones(
+async def test_credentials_that_expire_are_read_again_and_only_new_ones_are_published(
     autojump_clock: MockClock, node: Node
 ) -> None:
     node.write(f"one {SECRET} program=cloud lasts=100")
@@ -367,7 +367,7 @@ async def test_a_file_that_vanishes_while_it_is_read_is_missing_and_not_broken(
         assert (await soon(accesses)).reach is ApiReach.REACHABLE
 
 
-async def test_ended_credentials_that_the_server_refuses_are_told_with_their_end(
+async def test_expired_credentials_that_the_server_refuses_are_reported_with_their_expiry(
     autojump_clock: MockClock, node: Node
 ) -> None:
     node.write(f"one {SECRET} ends={EPOCH + 100}")
@@ -378,7 +378,7 @@ async def test_ended_credentials_that_the_server_refuses_are_told_with_their_end
         with trio.fail_after(60):
             access = await accesses.receive()
         assert access.reach is ApiReach.REFUSED
-        assert "which ended 2027-01-15T08:01:40Z" in access.detail
+        assert "which expired 2027-01-15T08:01:40Z" in access.detail
         assert token_of(access) == SECRET
 
 
@@ -387,24 +387,24 @@ async def test_a_wrong_clock_makes_no_busy_loop(autojump_clock: MockClock, node:
     node.write(f"one {SECRET} ends={EPOCH - 100}")
     async with node.alive() as accesses:
         await soon(accesses)
-        await trio.sleep(20 * ENDED_SECONDS + 1)
+        await trio.sleep(20 * EXPIRED_SECONDS + 1)
         assert not accesses.pending
     assert len(node.servers.asked) == 21
     assert len(node.read.reads) == 1
 
 
-async def test_a_program_that_gives_what_has_ended_makes_no_busy_loop(autojump_clock: MockClock, node: Node) -> None:
+async def test_a_plugin_that_gives_expired_credentials_makes_no_busy_loop(
+    autojump_clock: MockClock, node: Node
+) -> None:
     node.write(f"one {SECRET} program=cloud ends={EPOCH - 100}")
     async with node.alive() as accesses:
         await soon(accesses)
-        await trio.sleep(20 * ENDED_SECONDS + 1)
+        await trio.sleep(20 * EXPIRED_SECONDS + 1)
         assert not accesses.pending
     assert len(node.read.reads) == 21
 
 
-async def test_the_end_of_credentials_shows_though_the_server_grants_a_minute_more(
-    autojump_clock: MockClock, node: Node
-) -> None:
+async def test_the_expiry_shows_although_the_server_grants_a_minute_more(autojump_clock: MockClock, node: Node) -> None:
     node.write(f"one {SECRET} ends={EPOCH + 100}")
     async with node.alive() as accesses:
         await soon(accesses)
@@ -415,9 +415,7 @@ async def test_the_end_of_credentials_shows_though_the_server_grants_a_minute_mo
             assert (await accesses.receive()).reach is ApiReach.REFUSED
 
 
-async def test_a_program_that_does_not_say_when_its_credentials_end_is_asked_every_five_minutes(
-    autojump_clock: MockClock, node: Node
-) -> None:
+async def test_a_plugin_that_states_no_expiry_runs_every_five_minutes(autojump_clock: MockClock, node: Node) -> None:
     node.write(f"one {SECRET} program=cloud")
     async with node.alive() as accesses:
         await soon(accesses)
@@ -427,9 +425,7 @@ async def test_a_program_that_does_not_say_when_its_credentials_end_is_asked_eve
     assert len(node.servers.asked) == 1
 
 
-async def test_a_program_is_asked_for_something_newer_when_the_server_refuses(
-    autojump_clock: MockClock, node: Node
-) -> None:
+async def test_a_plugin_runs_again_when_the_server_refuses(autojump_clock: MockClock, node: Node) -> None:
     node.write("one stale program=cloud")
     async with node.alive() as accesses:
         assert (await soon(accesses)).reach is ApiReach.REFUSED
@@ -438,7 +434,7 @@ async def test_a_program_is_asked_for_something_newer_when_the_server_refuses(
     assert len(node.read.reads) == 2
 
 
-async def test_credentials_of_a_program_are_left_as_they_are_while_the_server_is_away(
+async def test_credentials_of_a_plugin_are_kept_while_the_server_is_unreachable(
     autojump_clock: MockClock, node: Node
 ) -> None:
     node.servers.up = set()

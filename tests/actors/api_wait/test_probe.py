@@ -1,4 +1,4 @@
-"""What each answer of a server, and each failure to get one, is taken for."""
+"""The result of a probe for each answer of a server, and each failure to get one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.api_wait.probe import ASK_SECONDS, KNOWN_PATH, READY_PATH, Answer, ask
+from actors.api_wait.probe import KNOWN_PATH, PROBE_SECONDS, READY_PATH, Answer, probe
 from actors.lib.kube import client
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
@@ -38,7 +38,7 @@ class Scripted(KubeClient):
 
 
 async def asked(errors: dict[str, ApiError]) -> Answer:
-    return await ask(CREDENTIALS, lambda credentials: Scripted(credentials, errors))
+    return await probe(CREDENTIALS, lambda credentials: Scripted(credentials, errors))
 
 
 def error(code: int, text: str = "", retry_after: float | None = None) -> ApiError:
@@ -50,11 +50,11 @@ ANONYMOUS = 'forbidden: User "system:anonymous" cannot get path "/apis"'
 CASES: dict[str, tuple[dict[str, ApiError], ApiReach, str]] = {
     "all is well": ({}, ApiReach.REACHABLE, ""),
     "token not known": ({READY_PATH: error(401, "Unauthorized")}, ApiReach.REFUSED, "Unauthorized"),
-    "known to nobody but ready": ({KNOWN_PATH: error(401, "Unauthorized")}, ApiReach.REFUSED, "Unauthorized"),
-    "taken for nobody": ({KNOWN_PATH: error(403, ANONYMOUS)}, ApiReach.REFUSED, "does not know us"),
+    "not known but ready": ({KNOWN_PATH: error(401, "Unauthorized")}, ApiReach.REFUSED, "Unauthorized"),
+    "taken for anonymous": ({KNOWN_PATH: error(403, ANONYMOUS)}, ApiReach.REFUSED, "does not know us"),
     "readiness hidden": ({READY_PATH: error(403, "forbidden")}, ApiReach.REACHABLE, ""),
     "discovery hidden": ({KNOWN_PATH: error(403, 'forbidden: User "a"')}, ApiReach.REACHABLE, ""),
-    "everything hidden, nobody": (
+    "everything hidden, anonymous": (
         {READY_PATH: error(403, ANONYMOUS), KNOWN_PATH: error(403, ANONYMOUS)},
         ApiReach.REFUSED,
         "does not know us",
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[dict[str, ApiError], ApiReach, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_an_answer_is_taken_for(case: str) -> None:
+async def test_each_answer_has_its_reach(case: str) -> None:
     errors, reach, reason = CASES[case]
     answer = await asked(errors)
     assert answer.reach is reach
@@ -88,22 +88,22 @@ async def test_the_server_is_not_named_twice() -> None:
     assert answer.reason == "Connection refused"
 
 
-async def test_the_servers_wish_is_kept() -> None:
+async def test_retry_after_is_kept() -> None:
     assert (await asked({READY_PATH: error(429, "slow", 30)})).retry_after == 30
 
 
-async def test_a_server_that_echoes_what_we_say_gives_nothing_away() -> None:
+async def test_secrets_that_a_server_echoes_are_masked() -> None:
     answer = await asked({READY_PATH: error(418, "Authorization: Bearer hunter2, key private")})
     assert answer.reason == "Authorization: Bearer ********, key ********"
 
 
-async def test_silence_is_no_answer(autojump_clock: MockClock) -> None:
-    answer = await ask(CREDENTIALS, lambda credentials: Scripted(credentials, {}, seconds=3600))
+async def test_a_silent_server_times_out(autojump_clock: MockClock) -> None:
+    answer = await probe(CREDENTIALS, lambda credentials: Scripted(credentials, {}, seconds=3600))
     assert answer.reach is ApiReach.UNREACHABLE
-    assert trio.current_time() == pytest.approx(ASK_SECONDS)
+    assert trio.current_time() == pytest.approx(PROBE_SECONDS)
 
 
-async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_accepts_and_stays_silent_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real client, whose libraries say only that something was cancelled."""
     monkeypatch.setattr(client, "CONNECT_SECONDS", 0.1)
 
@@ -114,7 +114,7 @@ async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: p
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, mute, [listener])
         port = listener.socket.getsockname()[1]
-        answer = await ask(ApiCredentials(f"https://127.0.0.1:{port}", "/k"), KubeClient)
+        answer = await probe(ApiCredentials(f"https://127.0.0.1:{port}", "/k"), KubeClient)
         nursery.cancel_scope.cancel()
     assert answer == Answer(ApiReach.UNREACHABLE, "no answer in time (ConnectTimeout)")
 
@@ -122,6 +122,6 @@ async def test_a_server_that_accepts_and_is_mute_is_told_in_words(monkeypatch: p
 async def test_certificates_that_cannot_be_used_are_named() -> None:
     """The real client, which looks at them before it connects."""
     broken = ApiCredentials("https://one", "/k", ca="-----BEGIN CERTIFICATE-----\nnonsense")
-    answer = await ask(broken, KubeClient)
+    answer = await probe(broken, KubeClient)
     assert answer.reach is ApiReach.UNREACHABLE
     assert "certificates are not usable" in answer.reason

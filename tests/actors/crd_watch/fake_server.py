@@ -40,13 +40,13 @@ class Change:
 class FakeServer:
     """``requests`` are those made so far, as ``(verb, resource)``. ``page`` is the largest page, whatever is asked for.
 
-    A watch for a version below ``oldest`` is told 410. ``watch_seconds``: the server ends a watch after so long.
+    A watch for a version below ``oldest`` gets 410. ``watch_seconds``: the server ends a watch after so long.
     """
 
     url: str = "https://192.0.2.1:6443"
     version: int = 100
     oldest: int = 0
-    #: The verb to which there is no answer indefinitely, which for a client is half a minute.
+    #: The verb that gets no answer; a client times out after half a minute.
     hanging: str = ""
     page: int = 500
     watch_seconds: float = 300
@@ -57,7 +57,7 @@ class FakeServer:
     #: When each of them came.
     times: list[float] = field(default_factory=list)
     clients: list[FakeClient] = field(default_factory=list)
-    #: Said in all watches of a resource, whatever it means: ``(resource, event)``.
+    #: Sent in all watches of a resource: ``(resource, event)``.
     said: list[tuple[str, Json]] = field(default_factory=list)
     watches: int = 0
     #: How many watches were opened so far, and how many of them are dead.
@@ -73,7 +73,7 @@ class FakeServer:
         self.clients.append(FakeClient(credentials, self))
         return self.clients[-1]
 
-    def credentials(self, token_of: str = "node") -> ApiCredentials:  # noqa: S107 - a word for tests
+    def credentials(self, token_of: str = "node") -> ApiCredentials:  # noqa: S107 - a name for tests
         """Return credentials for this server."""
         return ApiCredentials(self.url, source=token_of)
 
@@ -139,7 +139,7 @@ class FakeServer:
         self._stir()
 
     def let_connections_die(self) -> None:
-        """Let nothing come any more over the watches that are open, indefinitely, and nothing tell of it."""
+        """Let the watches that are open stay silent indefinitely, without an error."""
         self.dead = self.opened
 
     def stop(self) -> None:
@@ -167,7 +167,7 @@ class FakeServer:
     async def events(self, path: str, params: Params) -> AsyncGenerator[Json, None]:
         """Yield what a watch gives."""
         resource, namespace = _place(path)
-        position, breaks, heard = int(params["resourceVersion"]), self._breaks, len(self.said)
+        position, breaks, sent = int(params["resourceVersion"]), self._breaks, len(self.said)
         ends_at = trio.current_time() + self.watch_seconds
         self.opened += 1
         serial = self.opened
@@ -188,10 +188,10 @@ class FakeServer:
                 here = change.resource == resource and namespace in ("", meta.get("namespace", ""))
                 if here and _name(params) in ("", meta["name"]):
                     yield {"type": change.what, "object": copy.deepcopy(change.raw)}
-            while heard < len(self.said):
-                heard += 1
-                if self.said[heard - 1][0] == resource:
-                    yield self.said[heard - 1][1]
+            while sent < len(self.said):
+                sent += 1
+                if self.said[sent - 1][0] == resource:
+                    yield self.said[sent - 1][1]
             with trio.move_on_at(ends_at):
                 await self._stirred.wait()
 
@@ -201,7 +201,7 @@ class FakeServer:
         self._stir()
 
     def bookmark(self, resource: str) -> None:
-        """Tell how far the server is."""
+        """Send the server's version to the watches of a resource."""
         self.say(resource, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}})
 
     def _remember(self, resource: str, what: str, raw: Json) -> None:
@@ -283,7 +283,7 @@ def _name(params: Params) -> str:
 
 
 def not_found() -> ApiError:
-    """Return what a server says of a kind that is not installed."""
+    """Return the error for a kind that is not installed."""
     return error_for(404, "", "404 page not found")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import errno
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.crd_watch import saved_labels
+from actors.crd_watch.saved_labels import SavedLabels
 from actors.lib.kube.errors import error_for
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE, ApiNode, ApiSnapshot
@@ -117,14 +120,16 @@ async def test_an_object_that_is_selected_no_more_goes_and_one_that_is_now_comes
     assert len(bench.published) == 2
 
 
-async def test_a_selector_that_cannot_be_read_is_for_the_merging_code(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_selector_that_cannot_be_read_is_passed_to_the_merging_code(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
     bench.server.put_kind(Kind.L3VNI, "odd", {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}})
     bench.server.put_kind(Kind.L3VNI, "odder", {"nodeSelector": "all"})
     bench.begin()
     await bench.names("odd", "odder")
 
 
-async def test_new_labels_choose_anew_and_all_at_once(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_new_labels_select_again_and_all_kinds_at_once(autojump_clock: MockClock, bench: Bench) -> None:
     for kind in (Kind.L3VNI, Kind.L2VNI):
         bench.server.put_kind(kind, "a", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
         bench.server.put_kind(kind, "b", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
@@ -134,7 +139,7 @@ async def test_new_labels_choose_anew_and_all_at_once(autojump_clock: MockClock,
     snapshot = await bench.names("b")
     assert snapshot.labels["zone"] == "b"
     assert len(bench.published) == 2
-    # Only the kinds with selectors that look at the label were listed again, once.
+    # Only the kinds with selectors that use the label were listed again, once.
     assert len(bench.server.requests_of("list")) == 7 + 2
 
 
@@ -158,7 +163,7 @@ async def test_nodes_that_get_a_label_together_do_not_list_together(autojump_clo
     assert max(times) <= 3
 
 
-def a_crowd(nodes: int) -> FakeServer:
+def large_cluster(nodes: int) -> FakeServer:
     """Return a server to which so many nodes have reported."""
     server = FakeServer()
     server.put_node(zone="a")
@@ -173,13 +178,13 @@ def a_crowd(nodes: int) -> FakeServer:
 async def test_many_nodes_take_their_time_and_stay_live(
     autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
-    server = a_crowd(5001)
+    server = large_cluster(5001)
     async with AsyncExitStack() as stack:
         benches = [await stack.enter_async_context(running(tmp_path, server)) for _ in range(8)]
         for bench in benches:
             bench.begin()
             await bench.live()
-        # By then each of them has asked how many there are.
+        # By then each of them has counted the nodes.
         await trio.sleep(100)
         assert server.requests_of("get").count("routernodeconfigurationstatuses") == 8
         begin, before = trio.current_time(), len(server.requests)
@@ -211,7 +216,7 @@ async def test_nodes_are_counted_also_where_credentials_are_renewed_often(
     assert 8 <= bench.server.requests_of("get").count("routernodeconfigurationstatuses") <= 20
 
 
-async def test_labels_that_no_selector_looks_at_cost_nothing(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_labels_that_no_selector_uses_cost_nothing(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_kind(Kind.L3VNI, "a", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
     bench.begin()
     await bench.live()
@@ -247,22 +252,30 @@ async def test_a_node_that_is_deleted_keeps_its_networks(autojump_clock: MockClo
     assert all(len(snapshot.objects) == 1 for snapshot in bench.published)
 
 
-def remember(bench: Bench, name: str = "node") -> None:
-    """Leave what a life leaves that knew the Node."""
-    snapshot = ApiSnapshot(chosen_by={"kubernetes.io/hostname": "node", "zone": "a"})
-    (bench.settings.state_dir / FILE).write_text(to_json(SavedSnapshot(name, snapshot)))
+LABELS = {"kubernetes.io/hostname": "node", "zone": "a"}
+ZONED = {"nodeSelector": {"matchLabels": {"zone": "a"}}}
 
 
+def saved_by_former_versions(bench: Bench, name: str = "node") -> None:
+    """Leave what a version leaves that had the labels beside the saved snapshot."""
+    (bench.settings.state_dir / FILE).write_text(to_json(SavedSnapshot(name, ApiSnapshot(chosen_by=LABELS))))
+
+
+def saved(bench: Bench, name: str = "node") -> None:
+    SavedLabels(bench.settings.state_dir, name).save(LABELS)
+
+
+@pytest.mark.parametrize("save", [saved, saved_by_former_versions])
 @pytest.mark.parametrize("why", ["deleted", "refused"])
 async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
-    autojump_clock: MockClock, bench: Bench, why: str
+    autojump_clock: MockClock, bench: Bench, why: str, save: Callable[[Bench], None]
 ) -> None:
     server = bench.server
     server.put_kind(Kind.L3VNI, "all")
     server.put_kind(Kind.L3VNI, "here", HERE)
-    server.put_kind(Kind.L3VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
+    server.put_kind(Kind.L3VNI, "zoned", ZONED)
     server.put_kind(Kind.L3VNI, "elsewhere", THERE)
-    remember(bench)
+    save(bench)
     if why == "deleted":
         server.delete("nodes", "node")
     else:
@@ -272,22 +285,61 @@ async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
     snapshot = await bench.names("all", "here", "zoned")
     assert snapshot.live
     assert snapshot.node is None
-    assert snapshot.chosen_by == {"kubernetes.io/hostname": "node", "zone": "a"}
+    assert snapshot.chosen_by == LABELS
     # As soon as there is a Node its labels count.
     server.trouble = lambda verb, resource: None
     server.put_node(zone="b")
     await bench.names("all", "here", seconds=120)
 
 
-@pytest.mark.parametrize("memory", ["another node's", "damaged"])
-async def test_labels_of_others_are_not_the_node_s(autojump_clock: MockClock, bench: Bench, memory: str) -> None:
+async def test_labels_are_saved_when_they_change_and_only_then(
+    autojump_clock: MockClock, bench: Bench, tmp_path: Path
+) -> None:
+    saved_by_former_versions(bench)
+    bench.server.put_kind(Kind.L3VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
+    bench.begin()
+    await bench.live()
+    file = tmp_path / "node-labels.json"
+    first = file.stat()
+    assert first.st_mode & 0o777 == 0o600
+    bench.server.put("nodes", "node", labels=LABELS, status={"images": []})
+    await trio.sleep(10)
+    assert file.stat().st_ino == first.st_ino
+    bench.server.put_node(zone="b")
+    await bench.names("zoned")
+    bench.server.delete("nodes", "node")
+    async with running(tmp_path, bench.server) as restarted:
+        restarted.begin()
+        # Not those of the former file, which are older.
+        assert (await restarted.names("zoned")).chosen_by == {**LABELS, "zone": "b"}
+
+
+async def test_a_disk_that_refuses_the_labels_is_reported_and_costs_nothing_else(
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(saved_labels, "write_atomic", refuse)
+    bench.begin()
+    await bench.live()
+    bench.server.put("nodes", "node", labels=LABELS, status={"images": []})
+    await trio.sleep(10)
+    assert explained(caplog.records) == ["MEMORY_LOST"]
+
+
+@pytest.mark.parametrize("save", [saved, saved_by_former_versions])
+@pytest.mark.parametrize("fault", ["another node's", "damaged"])
+async def test_labels_that_are_not_the_nodes_are_not_used(
+    autojump_clock: MockClock, bench: Bench, fault: str, save: Callable[[Bench, str], None]
+) -> None:
     bench.server.put_kind(Kind.L3VNI, "all")
     bench.server.put_kind(Kind.L3VNI, "here", HERE)
     bench.server.delete("nodes", "node")
-    if memory == "damaged":
-        (bench.settings.state_dir / FILE).write_text("{")
-    else:
-        remember(bench, "node-b")
+    save(bench, "node-b" if fault == "another node's" else "node")
+    if fault == "damaged":
+        for file in bench.settings.state_dir.glob("*.json"):
+            file.write_bytes(file.read_bytes()[:-20])
     bench.begin()
     assert (await bench.names("all")).chosen_by is None
 
@@ -299,7 +351,7 @@ async def test_what_this_node_wrote_is_mirrored_whatever_its_labels_say(
     proven = proof(key, ResourceId(Kind.L3VNI, SYSTEM, "ours"))
     ours = {"annotations": {PROOF_ANNOTATION: proven}}
     bench.server.put_kind(Kind.L3VNI, "ours", THERE, namespace=SYSTEM, metadata=ours)
-    # A copy of the proof, and the label alone, prove nothing.
+    # A copied signature, or the label alone, does not count.
     bench.server.put_kind(Kind.L3VNI, "copied", HERE, namespace=SYSTEM, metadata=ours)
     bench.server.put_kind(Kind.L3VNI, "labelled", HERE, namespace=SYSTEM, labels={SOURCE_LABEL: STATIC_SOURCE})
     bench.begin()
@@ -334,7 +386,7 @@ async def test_secrets_of_underlays_in_our_namespace_are_followed(autojump_clock
     assert "first" not in repr(bench.published)
 
 
-async def test_a_secret_that_nobody_refers_to_is_not_read(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_secret_without_a_reference_is_not_read(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_secret("bgp", "first")
     bench.server.put_kind(Kind.UNDERLAY, "fabric", referring("bgp"), namespace=SYSTEM)
     bench.begin()
@@ -346,7 +398,7 @@ async def test_a_secret_that_nobody_refers_to_is_not_read(autojump_clock: MockCl
     assert bench.server.watches == watches - 1
 
 
-async def test_a_reference_that_no_secret_can_have_asks_for_nothing(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_reference_that_no_secret_can_have_sends_no_request(autojump_clock: MockClock, bench: Bench) -> None:
     names = ("../etc", "a,metadata.namespace=kube-system", "", "x" * 254)
     bench.server.put_kind(Kind.UNDERLAY, "fabric", referring(*names), namespace=SYSTEM)
     bench.server.put_kind(Kind.UNDERLAY, "odd", {"neighbors": [None, {"passwordSecret": 7}]}, namespace=SYSTEM)
@@ -356,7 +408,7 @@ async def test_a_reference_that_no_secret_can_have_asks_for_nothing(autojump_clo
     assert "secrets" not in bench.server.requests_of("list")
 
 
-async def test_other_credentials_go_on_where_the_old_ones_were(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_other_credentials_continue_where_the_old_ones_were(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_kind(Kind.L3VNI, "red")
     bench.begin()
     await bench.names("red")
@@ -393,9 +445,7 @@ async def test_the_same_credentials_again_change_nothing(autojump_clock: MockClo
     assert len(bench.server.clients) == 1
 
 
-async def test_another_server_is_another_world_that_is_told_when_it_is_complete(
-    autojump_clock: MockClock, bench: Bench
-) -> None:
+async def test_another_servers_state_is_published_when_it_is_complete(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_kind(Kind.L3VNI, "red")
     bench.begin()
     await bench.names("red")
@@ -409,7 +459,7 @@ async def test_another_server_is_another_world_that_is_told_when_it_is_complete(
     assert len(bench.published) == 2
 
 
-async def test_another_name_is_another_world(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_another_node_name_gets_a_new_cache(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_kind(Kind.L3VNI, "here", HERE)
     bench.server.put_kind(Kind.L3VNI, "there", THERE)
     bench.server.put_node("other")
@@ -419,7 +469,7 @@ async def test_another_name_is_another_world(autojump_clock: MockClock, bench: B
     assert (await bench.names("there")).node == ApiNode("other", "uid-104", {"kubernetes.io/hostname": "other"})
 
 
-async def test_credentials_that_go_away_leave_the_last_snapshot_and_say_so(
+async def test_credentials_that_disappear_leave_the_last_snapshot_not_live(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     bench.server.put_kind(Kind.L3VNI, "red")
@@ -435,7 +485,7 @@ async def test_credentials_that_go_away_leave_the_last_snapshot_and_say_so(
     assert [snapshot.live for snapshot in bench.published] == [True, False, True]
 
 
-async def test_a_restarted_actor_tells_nothing_that_was_told(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_a_restarted_actor_publishes_nothing_twice(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with running(tmp_path) as first:
         first.server.put_node()
         first.server.put_kind(Kind.L3VNI, "red")
@@ -479,7 +529,7 @@ async def test_it_ends_at_once_when_cancelled(autojump_clock: MockClock, tmp_pat
         assert bench.server.watches == 0
 
 
-async def test_a_bug_in_a_stream_ends_the_actor(autojump_clock: MockClock, tmp_path: Path) -> None:
+async def test_a_bug_in_a_reflector_ends_the_actor(autojump_clock: MockClock, tmp_path: Path) -> None:
     def bug(verb: str, resource: str) -> None:
         if (verb, resource) == ("list", "l2vnis"):
             raise ZeroDivisionError

@@ -1,6 +1,6 @@
-"""A property of the whole actor: whatever a server goes through, what is published ends as what the server has.
+"""A property of the whole actor: after any sequence of faults the published state is the server's.
 
-And on the way: what was there all the time is in every snapshot, and nothing ever goes back to an older version.
+Meanwhile what existed all the time is in every snapshot, and nothing goes back to an older version.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def live_through(steps: list[tuple[Any, ...]], check: Callable[[Bench], No
             for step in steps:
                 await do(bench, step)
             server.start()
-            # The longest wait of any stream or gate, with its jitter.
+            # The longest backoff of any reflector or probe, with its jitter.
             await trio.sleep(100)
             check(bench)
 
@@ -146,5 +146,5 @@ PASSWORDS = {"Zmlyc3Q=": "first", "c2Vjb25k": "second"}
 
 @settings(max_examples=150)
 @given(st.lists(_STEP, max_size=25))
-def test_whatever_happens_it_ends_well(steps: list[tuple[Any, ...]]) -> None:
+def test_whatever_happens_it_converges(steps: list[tuple[Any, ...]]) -> None:
     trio.run(live_through, steps, check, clock=MockClock(autojump_threshold=0))

@@ -1,4 +1,4 @@
-"""The crd_watch actor when things go wrong: nothing is lost, nothing is asked for too often, everything is told."""
+"""The crd_watch actor under faults: nothing is lost, no request is sent too often, every outage is logged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.mark.parametrize("error", [None, BROKEN, UnreachableError("the watch ended in the middle of an event")])
-async def test_a_watch_that_ends_goes_on_at_its_version(
+async def test_a_watch_that_ends_continues_from_its_version(
     autojump_clock: MockClock, bench: Bench, error: ApiError | None
 ) -> None:
     await followed(bench)
@@ -57,7 +57,7 @@ async def test_a_quiet_hour_costs_a_watch_for_each_collection_in_five_minutes(
     await followed(bench)
     await trio.sleep(3600)
     assert set(Counter(bench.server.requests_of("watch")).values()) <= {12, 13}
-    # And how many nodes there are, ever more rarely.
+    # And the number of nodes, ever more rarely.
     others = [request for request in bench.server.requests if request[0] != "watch"]
     assert set(others) == {("get", "routernodeconfigurationstatuses")}
     assert len(others) <= 3
@@ -73,13 +73,13 @@ async def test_a_restart_of_the_server_is_one_prober_and_no_list(autojump_clock:
     probes = bench.server.requests.count(("get", "readyz"))
     assert 1 <= probes <= 12
     watches = Counter(bench.server.requests_of("watch"))
-    # At most one of them finds out that the server is away before the gate is closed, and one more in the same moment.
+    # At most one of them finds the server unreachable before all wait for the probe, and one more at the same moment.
     assert set(watches.values()) <= {1, 2}
     assert bench.server.requests_of("list") == ["nodes"]
     assert len(bench.published) == 1
 
 
-async def test_a_server_that_stays_away_is_told_once_and_asked_seldom(
+async def test_a_server_that_stays_unreachable_is_logged_once_and_probed_rarely(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await followed(bench)
@@ -88,9 +88,9 @@ async def test_a_server_that_stays_away_is_told_once_and_asked_seldom(
     bench.server.stop()
     bench.server.put_kind(Kind.L3VNI, "pink")
     bench.server.delete_kind(Kind.L3VNI, "blue")
-    away = await bench.until(lambda snapshot: not snapshot.live)
+    lost = await bench.until(lambda snapshot: not snapshot.live)
     assert 10 <= trio.current_time() - lost_at <= 11
-    assert {one.name for one in away.objects} == {"red", "green", "blue"}
+    assert {one.name for one in lost.objects} == {"red", "green", "blue"}
     assert bench.ctx.facts["state"] == "reconnecting"
     assert bench.ctx.facts["trouble"] == "connection refused"
     bench.server.requests.clear()
@@ -101,19 +101,19 @@ async def test_a_server_that_stays_away_is_told_once_and_asked_seldom(
     back = await bench.live()
     assert {one.name for one in back.objects} == {"red", "green", "pink"}
     assert [snapshot.live for snapshot in bench.published] == [True, False, True]
-    assert back.synced_at > away.synced_at
+    assert back.synced_at > lost.synced_at
     await trio.sleep(1)
     assert "trouble" not in bench.ctx.facts
     assert [record.getMessage() for record in caplog.records] == [
         "the API server does not answer",
-        "the API server's state is not followed any more",
-        "the API server is there",
-        "follows the API server",
+        "no longer following the API server; its last known state stays in force",
+        "the API server is available again",
+        "following the API server",
     ]
     assert explained(caplog.records) == ["API_LOST", "API_NOT_FOLLOWED", "API_BACK", "API_FOLLOWED"]
 
 
-async def test_a_stream_that_is_alone_in_its_trouble_is_no_loss_of_the_server(
+async def test_a_watch_that_fails_alone_is_no_loss_of_the_server(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await followed(bench)
@@ -121,7 +121,7 @@ async def test_a_stream_that_is_alone_in_its_trouble_is_no_loss_of_the_server(
     bench.server.trouble = failing(BROKEN, "watch", "l2vnis")
     bench.server.break_watches()
     await trio.sleep(60)
-    # It tries again and again, at growing distances.
+    # It is retried with a growing backoff.
     assert 6 <= bench.server.requests_of("watch").count("l2vnis") <= 60
     assert bench.server.requests_of("watch").count("l3vnis") == 1
     assert [snapshot.live for snapshot in bench.published] == [True, False]
@@ -154,7 +154,7 @@ async def test_what_was_missed_in_several_kinds_comes_together(autojump_clock: M
     assert len(bench.published) == 2
 
 
-async def test_an_away_snapshot_says_until_when_it_was_true(
+async def test_a_snapshot_that_is_not_live_has_the_time_when_it_was_last_true(
     autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1e9 + trio.current_time())
@@ -165,8 +165,8 @@ async def test_an_away_snapshot_says_until_when_it_was_true(
         await trio.sleep(60)
     lost_at = 1e9 + trio.current_time()
     bench.server.stop()
-    away = await bench.until(lambda snapshot: not snapshot.live)
-    assert lost_at - 61 <= away.synced_at <= lost_at
+    lost = await bench.until(lambda snapshot: not snapshot.live)
+    assert lost_at - 61 <= lost.synced_at <= lost_at
     await trio.sleep(1000)
     assert len(bench.published) == 2
     bench.server.start()
@@ -186,7 +186,7 @@ async def test_connections_that_died_silently_are_cut_when_one_of_them_shows_it(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     await followed(bench)
-    # The watch of one kind is the first to notice, the others would say nothing for minutes.
+    # The watch of one kind is the first to notice; the others would stay silent for minutes.
     bench.server.say("l2vnis", {"type": "GARBAGE", "object": {"metadata": {"name": "x", "resourceVersion": "9999"}}})
     bench.server.trouble = failing(UnreachableError("no route to host"))
     await trio.testing.wait_all_tasks_blocked()
@@ -270,7 +270,7 @@ async def test_events_that_come_twice_change_nothing(autojump_clock: MockClock, 
     assert bench.server.requests == []
 
 
-async def test_an_old_event_that_comes_late_is_not_believed(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_an_old_event_that_comes_late_is_ignored(autojump_clock: MockClock, bench: Bench) -> None:
     raw = bench.server.put_kind(Kind.L3VNI, "pink")
     await followed(bench)
     bench.server.delete_kind(Kind.L3VNI, "pink")
@@ -281,7 +281,7 @@ async def test_an_old_event_that_comes_late_is_not_believed(autojump_clock: Mock
     assert bench.server.requests_of("list") == ["l3vnis"]
 
 
-async def test_an_object_that_is_deleted_and_made_anew_is_another(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_an_object_that_is_deleted_and_created_again_is_another(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     bench.server.delete_kind(Kind.L3VNI, "blue")
     raw = bench.server.put_kind(Kind.L3VNI, "blue")
@@ -301,11 +301,11 @@ async def test_bookmarks_move_the_version_and_nothing_else(autojump_clock: MockC
     assert len(bench.published) == 1
 
 
-async def test_a_server_whose_data_were_put_back_is_listed_anew(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_server_restored_from_a_backup_is_listed_again(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     bench.server.stop()
     await trio.sleep(20)
-    # What etcd is from a backup: older versions, another content, and no error for watches from the future.
+    # As after an etcd restore: older versions, other content, and no error for watches from the future.
     bench.server.history.clear()
     bench.server.version = 50
     del bench.server.objects["l3vnis"]["default", "blue"]

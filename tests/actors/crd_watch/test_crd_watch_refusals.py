@@ -1,4 +1,4 @@
-"""The crd_watch actor and a server that answers, but not as asked: kinds, permissions, credentials, load."""
+"""The crd_watch actor and a server that refuses: missing kinds, permissions, credentials, load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
-from config.api import ApiSnapshot, Hindrance
+from config.api import ApiSnapshot, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
@@ -34,7 +34,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         assert all({one.name for one in snapshot.objects} >= {"red", "green"} for snapshot in bench.published)
 
 
-async def test_kinds_that_are_not_installed_are_none_and_told(
+async def test_kinds_that_are_not_installed_are_empty_and_logged(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -46,18 +46,18 @@ async def test_kinds_that_are_not_installed_are_none_and_told(
     assert bench.ctx.facts["state"] == "watching"
     assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
     [snapshot] = bench.published
-    missing = [(plural, Hindrance.MISSING, False) for plural in ("l2vnis", "routernodeconfigurationstatuses")]
-    assert (unheard(snapshot), snapshot.unlisted, snapshot.doubts) == (missing, frozenset({Kind.L2VNI}), ())
+    missing = [(plural, WatchFailure.MISSING, False) for plural in ("l2vnis", "routernodeconfigurationstatuses")]
+    assert (failures(snapshot), snapshot.unlisted, snapshot.doubts) == (missing, frozenset({Kind.L2VNI}), ())
     bench.server.start()
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "blue", "pink", seconds=100)
     await trio.sleep(100)
     assert "not_installed" not in bench.ctx.facts
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("crd_watch")]
-    assert sorted(told) == [
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("crd_watch")]
+    assert sorted(messages) == [
         "a kind is not installed on the API server",
         "a kind is not installed on the API server",
-        "follows the API server",
+        "following the API server",
         "the API server's objects can be read again",
         "the API server's objects can be read again",
     ]
@@ -69,7 +69,7 @@ async def test_a_crd_that_is_removed_takes_its_objects_along(autojump_clock: Moc
     bench.server.put_kind(Kind.L2VNI, "pink")
     await followed(bench)
     bench.server.delete_kind(Kind.L2VNI, "pink")
-    # The server deletes the objects first, and only when none is left the kind.
+    # The server deletes the objects first, and then the kind.
     await trio.sleep(0.1)
     bench.server.trouble = failing(not_found(), "", "l2vnis")
     bench.server.break_watches()
@@ -80,7 +80,7 @@ async def test_a_crd_that_is_removed_takes_its_objects_along(autojump_clock: Moc
     assert len(bench.published) == 2
 
 
-async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
+async def test_a_crd_that_disappears_without_events_leaves_its_objects(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.server.put_kind(Kind.L2VNI, "pink")
@@ -88,21 +88,23 @@ async def test_a_crd_that_is_gone_without_a_word_leaves_its_objects(
     bench.server.trouble = failing(not_found(), "", "l2vnis")
     bench.server.break_watches()
     await trio.sleep(300)
-    assert [(unheard(snapshot), len(snapshot.doubts), len(snapshot.objects)) for snapshot in bench.published] == [
+    assert [(failures(snapshot), len(snapshot.doubts), len(snapshot.objects)) for snapshot in bench.published] == [
         ([], 0, 4),
-        ([("l2vnis", Hindrance.MISSING, True)], 1, 4),
+        ([("l2vnis", WatchFailure.MISSING, True)], 1, 4),
     ]
     assert bench.ctx.facts["not_installed"] == "l2vnis"
     [record] = caplog.records
     assert "stay in force" in record.getMessage()
     assert explained([record]) == ["API_KIND_MISSING"]
-    # Installed again, it says itself what there is.
+    # Installed again, it is listed.
     del bench.server.objects["l2vnis"]["default", "pink"]
     bench.server.start()
     await bench.names("red", "green", "blue", seconds=100)
 
 
-async def test_what_answers_not_found_to_everything_is_no_api_server(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_server_that_answers_not_found_to_everything_is_not_an_api_server(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
     bench.server.trouble = lambda verb, resource: not_found()
     bench.begin()
     await trio.sleep(300)
@@ -115,7 +117,7 @@ async def test_what_answers_not_found_to_everything_is_no_api_server(autojump_cl
     assert {len(snapshot.objects) for snapshot in bench.published} == {3}
 
 
-async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
+async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_logged(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As on a node with a new version in a cluster whose roles are still those of the old one."""
@@ -123,7 +125,7 @@ async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
     bench.server.put_kind(Kind.L2VNI, "pink")
     bench.begin()
     snapshot = await bench.names("red", "green", "blue", seconds=5)
-    assert (snapshot.live, unheard(snapshot)) == (True, [("l2vnis", Hindrance.REFUSED, False)])
+    assert (snapshot.live, failures(snapshot)) == (True, [("l2vnis", WatchFailure.REFUSED, False)])
     # What there is of it is not known; that is not "none".
     assert snapshot.unlisted == {Kind.L2VNI}
     assert snapshot.doubts == snapshot.not_followed
@@ -131,7 +133,7 @@ async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
     assert len(bench.published) == 1
     assert (bench.ctx.facts["refused"], bench.ctx.facts["state"]) == ("list l2vnis", "watching")
     assert 6 <= bench.server.requests_of("list").count("l2vnis") <= 20
-    # Other credentials are no reason to tell it again.
+    # Other credentials are no reason to log it again.
     bench.say_access(bench.server.credentials("renewed"))
     await trio.sleep(100)
     [record] = caplog.records
@@ -145,7 +147,7 @@ async def test_a_kind_that_may_not_be_read_holds_up_no_other_and_is_told(
 
 
 @pytest.mark.parametrize("error", [forbidden("list", "nodes"), error_for(500, "InternalError", "etcd")])
-async def test_without_the_node_nothing_is_told(autojump_clock: MockClock, bench: Bench, error: ApiError) -> None:
+async def test_without_the_node_nothing_is_published(autojump_clock: MockClock, bench: Bench, error: ApiError) -> None:
     bench.server.trouble = failing(error, "list", "nodes")
     bench.begin()
     await trio.sleep(300)
@@ -161,14 +163,14 @@ async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_mi
     bench.server.put_kind(Kind.L2VNI, "pink")
     bench.server.trouble = failing(UnreachableError("no route to host"))
     bench.begin()
-    # That the server was away before does not shorten it.
+    # That the server was unreachable before does not shorten it.
     await trio.sleep(3600)
     bench.server.trouble = failing(error_for(500, "InternalError", "conversion webhook failed"), "", "l2vnis")
     await trio.sleep(110)
     assert bench.published == []
-    # A server that was away for so long is looked for once a minute, and each failure waits for up to half of one.
+    # A server that was unreachable for so long is probed once a minute, and each retry waits for up to half of one.
     snapshot = await bench.names("red", "green", "blue", seconds=200)
-    assert unheard(snapshot) == [("l2vnis", Hindrance.FAILING, False)]
+    assert failures(snapshot) == [("l2vnis", WatchFailure.FAILING, False)]
     assert snapshot.unlisted == {Kind.L2VNI}
     await trio.sleep(300)
     assert all(snapshot.live for snapshot in bench.published)
@@ -179,20 +181,20 @@ async def test_a_kind_that_fails_from_its_first_list_on_is_left_out_after_two_mi
     assert all(snapshot.live for snapshot in bench.published)
 
 
-def unheard(snapshot: ApiSnapshot) -> list[tuple[str, Hindrance, bool]]:
+def failures(snapshot: ApiSnapshot) -> list[tuple[str, WatchFailure, bool]]:
     return [(one.resource, one.why, one.listed) for one in snapshot.not_followed]
 
 
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (forbidden("list", "l2vnis"), Hindrance.REFUSED),
-        (not_found(), Hindrance.MISSING),
-        (error_for(500, "InternalError", "conversion webhook failed"), Hindrance.FAILING),
+        (forbidden("list", "l2vnis"), WatchFailure.REFUSED),
+        (not_found(), WatchFailure.MISSING),
+        (error_for(500, "InternalError", "conversion webhook failed"), WatchFailure.FAILING),
     ],
 )
-async def test_a_kind_of_which_nothing_is_heard_freezes_no_other_when_labels_change(
-    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ApiError, why: Hindrance
+async def test_a_kind_that_is_not_served_holds_up_no_other_when_labels_change(
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, error: ApiError, why: WatchFailure
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1e9 + trio.current_time())
     bench.server.put_kind(Kind.L2VNI, "zoned", {"nodeSelector": {"matchLabels": {"zone": "a"}}})
@@ -201,21 +203,21 @@ async def test_a_kind_of_which_nothing_is_heard_freezes_no_other_when_labels_cha
     bench.server.trouble = failing(error, "", "l2vnis")
     bench.server.break_watches()
     await trio.sleep(60)
-    heard_at = 1e9 + 60
+    failed_by = 1e9 + 60
     bench.server.put_node(zone="b")
     bench.server.put_kind(Kind.L3VNI, "pink")
     bench.server.delete_kind(Kind.L3VNI, "blue")
     snapshot = await bench.names("red", "green", "pink", "zoned", seconds=30)
     assert snapshot.labels["zone"] == "b"
-    assert unheard(snapshot) == [("l2vnis", why, True)]
+    assert failures(snapshot) == [("l2vnis", why, True)]
     [one] = snapshot.doubts
-    assert 1e9 <= one.since < heard_at
-    # It is live, as the server is there, and does not say that all of it was true just now.
-    assert snapshot.live is (why is not Hindrance.FAILING)
-    assert snapshot.synced_at < heard_at
+    assert 1e9 <= one.since < failed_by
+    # It is live, since the server answers, but its time is not now.
+    assert snapshot.live is (why is not WatchFailure.FAILING)
+    assert snapshot.synced_at < failed_by
     await trio.sleep(3600)
     bench.server.put_kind(Kind.L3VNI, "teal")
-    assert (await bench.names("red", "green", "pink", "teal", "zoned", seconds=30)).synced_at < heard_at
+    assert (await bench.names("red", "green", "pink", "teal", "zoned", seconds=30)).synced_at < failed_by
     bench.server.start()
     snapshot = await bench.names("red", "green", "pink", "teal", seconds=100)
     snapshot = await bench.until(lambda snapshot: not snapshot.not_followed)
@@ -228,7 +230,7 @@ async def test_a_permission_that_is_withdrawn_keeps_what_is_known(autojump_clock
     bench.server.trouble = failing(forbidden("watch", "l3vnis"), "", "l3vnis")
     bench.server.break_watches()
     await trio.sleep(300)
-    assert [unheard(snapshot) for snapshot in bench.published] == [[], [("l3vnis", Hindrance.REFUSED, True)]]
+    assert [failures(snapshot) for snapshot in bench.published] == [[], [("l3vnis", WatchFailure.REFUSED, True)]]
     assert bench.ctx.facts["refused"] == "watch l3vnis"
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "blue", "pink", seconds=1)
@@ -248,7 +250,7 @@ async def test_a_server_that_comes_back_with_a_refusal_is_back(autojump_clock: M
     await bench.live(seconds=30)
     bench.server.start()
     await trio.sleep(100)
-    # A server that has not read its rules yet, for longer than it takes to call it away.
+    # A server that has not read its rules yet, for longer than the grace period.
     bench.server.trouble = forbidden
     bench.server.break_watches(BROKEN)
     await bench.until(lambda snapshot: not snapshot.live)
@@ -289,19 +291,19 @@ async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment
     snapshot = await bench.names("red", "green", "blue", "fabric")
     assert trio.current_time() - begin >= 10
     assert snapshot.secrets == {}
-    # And that Secret alone: the server is there, and all the rest is followed and told.
+    # And that Secret alone: the server answers, and all the rest is followed and published.
     await trio.sleep(300)
     bench.server.put_kind(Kind.L3VNI, "pink")
     await bench.names("red", "green", "blue", "fabric", "pink", seconds=1)
     await trio.sleep(300)
     assert all(snapshot.live for snapshot in bench.published)
-    assert unheard(bench.published[-1]) == [("secrets", Hindrance.FAILING, False)]
+    assert failures(bench.published[-1]) == [("secrets", WatchFailure.FAILING, False)]
     assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list secrets")
     bench.server.start()
     await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
 
 
-async def test_a_secret_that_cannot_be_read_any_more_stays_and_keeps_nobody_from_reporting(
+async def test_a_secret_that_cannot_be_read_any_more_keeps_its_value_and_the_snapshot_live(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     bench.server.put_secret("bgp", "x")
@@ -319,7 +321,7 @@ async def test_a_secret_that_cannot_be_read_any_more_stays_and_keeps_nobody_from
     await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("y")}, seconds=50)
 
 
-async def test_credentials_that_are_refused_are_tried_slowly_until_there_are_others(
+async def test_refused_credentials_are_retried_slowly_until_there_are_others(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await followed(bench)
@@ -337,7 +339,7 @@ async def test_credentials_that_are_refused_are_tried_slowly_until_there_are_oth
     await bench.until(lambda snapshot: snapshot.live, seconds=2)
 
 
-async def test_a_server_that_answers_with_errors_is_explained(
+async def test_a_server_that_answers_with_errors_is_logged(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await followed(bench)
@@ -347,7 +349,7 @@ async def test_a_server_that_answers_with_errors_is_explained(
     assert explained(caplog.records)[0] == "API_OBJECTS_UNREADABLE"
 
 
-async def test_the_server_s_wish_to_be_left_alone_is_granted(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_retry_after_is_respected(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     busy = error_for(429, "TooManyRequests", "later", retry_after=30)
     bench.server.trouble = failing(busy, "watch", "l3vnis")
@@ -365,7 +367,7 @@ async def test_the_server_s_wish_to_be_left_alone_is_granted(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_server_that_is_busy_for_long_is_asked_ever_more_rarely(
+async def test_a_server_that_is_busy_for_long_gets_ever_fewer_requests(
     autojump_clock: MockClock, bench: Bench, verb: str
 ) -> None:
     await followed(bench)
@@ -380,7 +382,7 @@ async def test_a_server_that_is_busy_for_long_is_asked_ever_more_rarely(
     await bench.names("red", "green", seconds=100)
 
 
-async def test_a_server_that_is_busy_at_the_door_is_probed_ever_more_rarely(
+async def test_a_server_whose_readiness_is_throttled_is_probed_ever_more_rarely(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     await followed(bench)
@@ -406,7 +408,7 @@ async def test_a_server_that_is_never_ready_is_listed_all_the_same(autojump_cloc
     await bench.live(seconds=75)
 
 
-async def test_a_server_that_does_not_know_its_rules_yet_is_not_taken_at_its_word(
+async def test_a_server_that_has_not_read_its_rules_yet_is_probed_again(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.server.trouble = forbidden
@@ -418,7 +420,7 @@ async def test_a_server_that_does_not_know_its_rules_yet_is_not_taken_at_its_wor
     assert len(bench.server.requests_of("list")) == 7
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_silent_server_times_out(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.hanging = "get"
     bench.begin()
     await trio.sleep(6)
@@ -427,13 +429,13 @@ async def test_a_server_that_says_nothing_is_not_waited_for(autojump_clock: Mock
     await bench.live(seconds=15)
 
 
-async def test_readiness_that_may_not_be_asked_for_is_no_hindrance(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_forbidden_readiness_probe_counts_as_ready(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.trouble = failing(forbidden("get", "readyz"), "get")
     bench.begin()
     await bench.live()
 
 
-async def test_answers_that_are_none_change_nothing(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_malformed_events_change_nothing(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     for event in ({}, {"type": "ADDED"}, {"type": "ADDED", "object": {"metadata": {"resourceVersion": "9999"}}}):
         bench.server.say("l3vnis", event)
@@ -443,7 +445,7 @@ async def test_answers_that_are_none_change_nothing(autojump_clock: MockClock, b
     await bench.names("red", "green", "blue", "pink", seconds=20)
 
 
-async def test_troubles_shorter_than_the_grace_are_not_told(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_outages_shorter_than_the_grace_period_are_not_published(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     for _ in range(20):
         bench.server.stop()
@@ -453,7 +455,7 @@ async def test_troubles_shorter_than_the_grace_are_not_told(autojump_clock: Mock
     assert len(bench.published) == 1
 
 
-async def test_a_kind_that_fails_alone_leaves_the_others_at_work(autojump_clock: MockClock, bench: Bench) -> None:
+async def test_a_kind_that_fails_alone_leaves_the_others_live(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     bench.server.trouble = failing(error_for(500, "InternalError", "conversion webhook failed"), "", "l2vnis")
     bench.server.break_watches()

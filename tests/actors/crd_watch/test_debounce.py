@@ -1,4 +1,4 @@
-"""When changes are told: soon, in few steps, and never later than promised."""
+"""When changes are published: soon, in few steps, and never later than promised."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ from actors.crd_watch.debounce import (
     LONE_SECONDS,
     LONGEST_CEILING_SECONDS,
     QUIET_SECONDS,
-    Settling,
+    Debounce,
 )
 
 
-def told(times: list[float]) -> list[float]:
-    """Return when changes at these times are told by somebody who looks at every due moment."""
-    settling, moments = Settling(), []
+def published(times: list[float]) -> list[float]:
+    """Return when changes at these times are published by a caller that checks at every due moment."""
+    debounce, moments = Debounce(), []
     for time in times:
-        while (due := settling.due(calm=True)) <= time:
-            settling.told(due)
+        while (due := debounce.due(calm=True)) <= time:
+            debounce.published(due)
             moments.append(due)
-        settling.saw(time, 1)
-    moments.append(settling.due(calm=True))
+        debounce.saw(time, 1)
+    moments.append(debounce.due(calm=True))
     return moments
 
 
 def test_nothing_is_due_when_nothing_has_changed() -> None:
-    settling = Settling()
-    settling.saw(5.0, 0)
-    assert settling.due(calm=True) == settling.due(calm=False) == math.inf
+    debounce = Debounce()
+    debounce.saw(5.0, 0)
+    assert debounce.due(calm=True) == debounce.due(calm=False) == math.inf
 
 
 def test_a_lone_change_waits_a_moment() -> None:
-    assert told([10.0]) == [10 + LONE_SECONDS]
+    assert published([10.0]) == [10 + LONE_SECONDS]
 
 
 def test_a_handful_is_one() -> None:
-    assert told([0.0, 0.1, 0.2]) == [0.2 + QUIET_SECONDS]
+    assert published([0.0, 0.1, 0.2]) == [0.2 + QUIET_SECONDS]
 
 
 def test_a_hundred_objects_of_one_apply_are_at_most_three() -> None:
     for per_second in (50, 20, 10):
-        assert len(told([number / per_second for number in range(100)])) <= 3
+        assert len(published([number / per_second for number in range(100)])) <= 3
 
 
-def test_what_never_ends_is_told_at_growing_distances() -> None:
-    moments = told([number / 10 for number in range(1000)])
+def test_what_never_ends_is_published_at_growing_distances() -> None:
+    moments = published([number / 10 for number in range(1000)])
     distances = [later - earlier for earlier, later in zip([0.0, *moments], moments, strict=False)]
     assert 5 <= distances[0] < 5.2
     assert 10 <= distances[1] < 10.2
     assert all(distance < 20.2 for distance in distances)
     assert len(moments) <= 8
-    assert told([number * 0.4 for number in range(100_000)])[-1] < 40_001
+    assert published([number * 0.4 for number in range(100_000)])[-1] < 40_001
 
 
 def test_after_a_pause_it_is_quick_again() -> None:
     burst = [number / 10 for number in range(200)]
-    assert told([*burst, 100.0])[-1] == 100 + LONE_SECONDS
+    assert published([*burst, 100.0])[-1] == 100 + LONE_SECONDS
 
 
-def test_while_streams_come_back_only_the_ceiling_counts() -> None:
-    settling = Settling()
-    settling.saw(1.0, 3)
-    assert settling.due(calm=False) == 1 + FIRST_CEILING_SECONDS
-    assert settling.due(calm=True) == 1 + QUIET_SECONDS
+def test_while_watches_are_opened_again_only_the_ceiling_counts() -> None:
+    debounce = Debounce()
+    debounce.saw(1.0, 3)
+    assert debounce.due(calm=False) == 1 + FIRST_CEILING_SECONDS
+    assert debounce.due(calm=True) == 1 + QUIET_SECONDS
 
 
 @given(st.lists(st.floats(0.001, 30), max_size=60))
-def test_every_change_is_told_within_the_longest_ceiling(gaps: list[float]) -> None:
+def test_every_change_is_published_within_the_longest_ceiling(gaps: list[float]) -> None:
     times = [sum(gaps[: number + 1]) for number in range(len(gaps))]
-    moments = told(times)
+    moments = published(times)
     for time in times:
         assert min(moment for moment in moments if moment >= time) - time <= LONGEST_CEILING_SECONDS + 1e-6

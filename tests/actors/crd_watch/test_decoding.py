@@ -30,7 +30,7 @@ RAW: dict[str, Any] = {
 }
 
 
-def test_an_object_is_kept_without_what_nobody_reads() -> None:
+def test_an_object_is_kept_without_unused_fields() -> None:
     found = api_object(Kind.L3VNI, RAW)
     assert (found.namespace, found.name, found.uid, found.resource_version) == ("tenant", "red", "u", "7")
     assert (found.generation, found.created) == (3, "2026-11-21T00:00:00Z")

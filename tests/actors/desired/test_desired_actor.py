@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.desired.actor import run
 from actors.desired.snapshot_store import REFRESH_SECONDS
-from config.api import ApiObject, ApiSnapshot, Hindrance, NotFollowed
+from config.api import ApiObject, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import DesiredState, Secret
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Severity
@@ -172,13 +172,13 @@ def remembering(bench: Bench, *names: str) -> bool:
     return bench.file.exists() and bench.remembers() == list(names)
 
 
-def unlisted(*plurals: str, why: Hindrance = Hindrance.MISSING) -> tuple[NotFollowed, ...]:
+def unlisted(*plurals: str, why: WatchFailure = WatchFailure.MISSING) -> tuple[NotFollowed, ...]:
     return tuple(NotFollowed(plural, why, 1100.0, listed=False) for plural in plurals)
 
 
-@pytest.mark.parametrize("why", [Hindrance.MISSING, Hindrance.REFUSED])
+@pytest.mark.parametrize("why", [WatchFailure.MISSING, WatchFailure.REFUSED])
 async def test_a_kind_that_a_server_does_not_list_after_a_restart_stays_until_it_does(
-    bench: Bench, nursery: trio.Nursery, why: Hindrance
+    bench: Bench, nursery: trio.Nursery, why: WatchFailure
 ) -> None:
     bench.static.set(files(underlay()))
     bench.api.set(cluster(api_l3vni("blue", 2), ApiObject(Kind.L2VNI, "tenant", "segment", spec={"vni": 3})))
@@ -224,7 +224,7 @@ async def test_what_is_not_followed_does_not_grow_younger_in_memory(
     bench: Bench, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     def hearing(*plurals: str) -> ApiSnapshot:
-        silent = tuple(NotFollowed(plural, Hindrance.REFUSED, 1100.0) for plural in plurals)
+        silent = tuple(NotFollowed(plural, WatchFailure.REFUSED, 1100.0) for plural in plurals)
         return replace(cluster(api_l3vni("blue", 2), synced_at=4000.0), not_followed=silent)
 
     bench.static.set(files(underlay()))

@@ -8,7 +8,7 @@ import pytest
 
 from actors.report.api_status import LONG_SECONDS, api_remarks, api_status
 from actors.report.status_builder import build_status
-from config.api import ApiAccess, ApiCredentials, ApiObject, ApiReach, ApiSnapshot, Hindrance, NotFollowed
+from config.api import ApiAccess, ApiCredentials, ApiObject, ApiReach, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import RememberedApi, Secret
 from config.problems import Kind
 from config.status import ApiStatus, Status
@@ -95,9 +95,9 @@ def test_a_server_that_answers_but_cannot_be_followed_is_a_remark(api: ApiSnapsh
 
 def test_kinds_that_are_not_updated_are_remarks_and_degrade_nothing() -> None:
     not_updated = (
-        NotFollowed("l2vnis", Hindrance.MISSING, 1960.0),
-        NotFollowed("l3vnis", Hindrance.REFUSED, 1960.0),
-        NotFollowed("secrets", Hindrance.FAILING, 1990.0, listed=False),
+        NotFollowed("l2vnis", WatchFailure.MISSING, 1960.0),
+        NotFollowed("l3vnis", WatchFailure.REFUSED, 1960.0),
+        NotFollowed("secrets", WatchFailure.FAILING, 1990.0, listed=False),
     )
     status = build_status(
         replace(inputs(), access=access(ApiReach.REACHABLE), api=replace(SNAPSHOT, not_followed=not_updated)), NOW

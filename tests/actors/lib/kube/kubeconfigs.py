@@ -65,6 +65,6 @@ def credential(**status: Any) -> str:
 
 
 def jwt(**claims: Any) -> str:
-    """Return a token with claims, as Kubernetes gives out, with a signature that nobody would take."""
+    """Return a token with claims, as Kubernetes gives out, with a signature that no server accepts."""
     head, body = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims))
     return f"{head}.{body}.c2lnbmF0dXJl"

@@ -20,7 +20,7 @@ Answer = Callable[[trio.abc.Stream, str], Awaitable[None]]
 
 @dataclass
 class ScriptedServer:
-    """What it heard: the heads and bodies of requests, in order, and how many connections they came on."""
+    """What it received: the heads and bodies of requests, in order, and the number of connections."""
 
     answer: Answer
     port: int = 0
@@ -36,7 +36,7 @@ class ScriptedServer:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     async def serve(self, stream: trio.abc.Stream) -> None:
-        """Answer requests until the client goes away."""
+        """Answer requests until the client disconnects."""
         self.connections += 1
         try:
             while await self._serve_one(stream):
@@ -130,7 +130,7 @@ def silent_after(data: bytes) -> Answer:
 
     async def answer(stream: trio.abc.Stream, _head: str) -> None:
         await stream.send_all(data)
-        # Until the client goes away.
+        # Until the client disconnects.
         await stream.receive_some()
 
     return answer

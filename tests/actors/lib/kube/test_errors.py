@@ -26,8 +26,8 @@ def test_other_events_are_no_errors(kind: str | None) -> None:
         ("text", ServerError),
     ],
 )
-def test_an_error_event_is_the_error_that_it_tells(status: Any, kind: type[ApiError]) -> None:
+def test_an_error_event_becomes_its_error(status: Any, kind: type[ApiError]) -> None:
     error = error_in({"type": "ERROR", "object": status})
     assert type(error) is kind
-    told = status.get("message") if isinstance(status, dict) else None
-    assert str(error) == (told or "the server gives no reason")
+    message = status.get("message") if isinstance(status, dict) else None
+    assert str(error) == (message or "the server gives no reason")

@@ -1,4 +1,4 @@
-"""When tokens and certificates say that they end, and that nothing in them makes us stumble."""
+"""When tokens and certificates expire; malformed ones state nothing and raise nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.actors.lib.kube.kubeconfigs import jwt
 
 
 @pytest.mark.parametrize("moment", [0, 1_800_000_000, 1_800_000_000.5])
-def test_a_token_says_when_it_ends(moment: float) -> None:
+def test_a_token_states_its_expiry(moment: float) -> None:
     assert token_expiry(jwt(exp=moment, sub="system:serviceaccount:a:b")) == moment
 
 
@@ -34,12 +34,12 @@ def test_a_token_says_when_it_ends(moment: float) -> None:
         f"a.{base64.urlsafe_b64encode(b'[' * 100_000).decode()}.c",
     ],
 )
-def test_a_token_that_does_not_say(token: str) -> None:
+def test_a_token_that_states_no_expiry(token: str) -> None:
     assert token_expiry(token) is None
 
 
 @given(st.text())
-def test_no_token_makes_us_stumble(text: str) -> None:
+def test_no_token_raises(text: str) -> None:
     token_expiry(text)
     token_expiry(f"a.{text}.c")
 
@@ -53,7 +53,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (directory / "certificate").read_text()
 
 
-def test_a_certificate_says_when_it_ends_as_openssl_reads_it(pem: str, tmp_path: Path) -> None:
+def test_a_certificates_expiry_is_the_one_that_openssl_reads(pem: str, tmp_path: Path) -> None:
     shown = subprocess.run(
         ["openssl", "x509", "-noout", "-enddate"], input=pem, capture_output=True, text=True, check=True
     ).stdout
@@ -78,12 +78,12 @@ def test_the_shorter_form_of_time() -> None:
 
 
 @given(st.binary())
-def test_no_certificate_makes_us_stumble(data: bytes) -> None:
+def test_no_certificate_raises(data: bytes) -> None:
     assert certificate_expiry(ssl.DER_cert_to_PEM_cert(data)) is None
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-def test_no_damaged_certificate_makes_us_stumble(pem: str, place: int, value: int) -> None:
+def test_no_damaged_certificate_raises(pem: str, place: int, value: int) -> None:
     der = bytearray(ssl.PEM_cert_to_DER_cert(pem))
     der[place % len(der)] = value
     found = certificate_expiry(ssl.DER_cert_to_PEM_cert(bytes(der)))

@@ -1,4 +1,4 @@
-"""The key of the proofs: one for a node, whoever asks for it first, and readable by nobody else."""
+"""The key of the signatures: one for a node, however many processes create it, and readable by root only."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_key_stays_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [KEY_FILE]
 
 
-def test_the_key_is_nobody_elses_from_its_first_byte(
+def test_the_key_is_private_from_its_first_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_umask: None
 ) -> None:
     seen: list[int] = []

@@ -88,7 +88,7 @@ async def test_the_name_in_the_certificate_has_to_be_the_one_that_is_wanted(
         assert server.heads == []
 
 
-async def test_without_verification_anybody_is_trusted(
+async def test_without_verification_any_server_is_trusted(
     credentials: ApiCredentials, server_context: ssl.SSLContext, tmp_path: Path
 ) -> None:
     other = Authority(tmp_path).pair.certificate.read_text()
@@ -152,7 +152,7 @@ def test_what_is_not_a_certificate_is_said_and_not_shown(credentials: ApiCredent
     assert "secret" not in str(caught.value)
 
 
-def test_a_key_with_a_passphrase_asks_nobody(credentials: ApiCredentials, authority: Authority) -> None:
+def test_a_key_with_a_passphrase_prompts_for_nothing(credentials: ApiCredentials, authority: Authority) -> None:
     pair = authority.client("locked", "x")
     locked = subprocess.run(
         ["openssl", "ec", "-in", str(pair.key), "-aes256", "-passout", "pass:abcd"],

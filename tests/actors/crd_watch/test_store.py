@@ -1,4 +1,7 @@
-"""What is kept of a collection: exactly what the server has for this node, whatever way it came."""
+"""What is kept of a collection: exactly what the server has for this node, by list or by event.
+
+That selectors mean what Kubernetes means is tested with config.resolve.selection.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.crd_watch import stores
+from actors.crd_watch import store as stores
 from actors.crd_watch.decoding import api_node
-from actors.crd_watch.stores import KindStore, SingleStore
+from actors.crd_watch.store import KindStore, Selected, Store, selection
 from actors.lib.kube.mirror_signature import proof
-from config.api import PROOF_ANNOTATION
+from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE
 from config.problems import Kind, ResourceId
 
 KEY = b"k" * 32
@@ -33,69 +37,69 @@ def vni(name: str, selector: str = "all", *, version: int = 1, ours: bool = Fals
     return {"metadata": metadata, "spec": {"nodeSelector": SELECTORS[selector], "vni": version}}
 
 
-def chosen(labels: dict[str, str]) -> KindStore:
+def store_for(labels: dict[str, str]) -> KindStore:
     store = KindStore(Kind.L3VNI, KEY)
-    store.choose_by(labels)
+    store.select_by(labels)
     return store
 
 
 def names(store: KindStore) -> set[str]:
-    return {name for _, name in store.objects}
+    return {one.name for one in store.objects(mirrored=False)}
 
 
-def test_a_list_is_known_only_as_a_whole() -> None:
-    store = chosen({"zone": "a"})
+def test_a_list_takes_effect_only_as_a_whole() -> None:
+    store = store_for({"zone": "a"})
     fresh = store.fresh()
     fresh.put(vni("red"))
-    assert (store.known, store.empty) == (False, True)
+    assert (store.known, store.items) == (False, {})
     assert store.replace(fresh)
     assert (store.known, names(store)) == (True, {"red"})
-    assert not store.replace(store.fresh() if store.empty else fresh)
+    assert not store.replace(fresh)
 
 
 def test_an_empty_list_is_news_when_nothing_was_known() -> None:
-    store = chosen({})
+    store = store_for({})
     assert store.replace(store.fresh())
     assert not store.replace(store.fresh())
 
 
-def test_an_object_moves_between_places_as_it_changes() -> None:
-    store = chosen({"zone": "a"})
+def test_an_object_is_selected_or_mirrored_as_it_changes() -> None:
+    store = store_for({"zone": "a"})
     assert store.put(vni("red", "a"))
     assert not store.put(vni("red", "a"))
     assert store.put(vni("red", "a", version=2))
     assert store.put(vni("red", "b", ours=True))
-    assert (names(store), len(store.mirrored)) == (set(), 1)
+    assert (names(store), len(store.objects(mirrored=True))) == (set(), 1)
     assert store.put(vni("red", "b"))
-    assert store.empty
+    assert not store.items
     assert not store.put(vni("red", "b", version=3))
     assert not store.remove(vni("red"))
 
 
-def test_only_labels_that_a_selector_looks_at_make_it_stale() -> None:
-    store = chosen({"zone": "a"})
+def test_only_labels_that_a_selector_uses_make_it_stale() -> None:
+    store = store_for({"zone": "a"})
     store.put(vni("red", "b"))
-    store.choose_by({"zone": "a", "rack": "7"})
+    store.select_by({"zone": "a", "rack": "7"})
     assert not store.stale
-    store.choose_by({"zone": "b", "rack": "7"})
+    store.select_by({"zone": "b", "rack": "7"})
     assert store.stale
-    store.choose_by({"zone": "a"})
+    store.select_by({"zone": "a"})
     assert not store.stale
 
 
 def test_labels_that_change_during_a_list_make_it_stale_at_once() -> None:
-    store = chosen({"zone": "a"})
+    store = store_for({"zone": "a"})
     fresh = store.fresh()
     fresh.put(vni("red", "b"))
-    store.choose_by({"zone": "b"})
+    store.select_by({"zone": "b"})
     store.replace(fresh)
     assert store.stale
 
 
 def test_labels_that_change_during_a_list_count_for_what_comes_after_it() -> None:
-    store = chosen({"zone": "a"})
+    store = store_for({"zone": "a"})
     fresh = store.fresh()
-    store.choose_by({"zone": "a", "rack": "7"})
+    store.select_by({"zone": "a", "rack": "7"})
     store.replace(fresh)
     assert not store.stale
     store.put(vni("red", "rack"))
@@ -104,13 +108,13 @@ def test_labels_that_change_during_a_list_count_for_what_comes_after_it() -> Non
 
 
 def test_with_too_many_keys_any_label_may_matter() -> None:
-    store = chosen({"zone": "a"})
+    store = store_for({"zone": "a"})
     for number in range(stores.MOST_KEYS + 2):
         raw = vni(f"vni-{number}")
         raw["spec"]["nodeSelector"] = {"matchLabels": {f"key-{number}": "x"}}
         store.put(raw)
     assert store.keys is None
-    store.choose_by({"zone": "a", "new": "1"})
+    store.select_by({"zone": "a", "new": "1"})
     assert store.stale
 
 
@@ -150,7 +154,7 @@ _STEP = st.one_of(
 @settings(max_examples=300)
 @given(st.lists(_STEP, max_size=40))
 def test_a_store_has_what_the_server_has_or_had_when_it_was_lost(steps: list[tuple[Any, ...]]) -> None:
-    truth, store, lost = Truth(), chosen({"zone": "a"}), True
+    truth, store, lost = Truth(), store_for({"zone": "a"}), True
     for step in [*steps, ("back",)]:
         before = content(store)
         match step:
@@ -163,7 +167,7 @@ def test_a_store_has_what_the_server_has_or_had_when_it_was_lost(steps: list[tup
                 _ = raw is None or lost or store.remove(raw)
             case ("label", zone, rack):
                 truth.labels = {"zone": zone, **({"rack": "1"} if rack else {})}
-                store.choose_by(truth.labels)
+                store.select_by(truth.labels)
             case ("lost",):
                 lost = True
             case ("back",):
@@ -175,7 +179,7 @@ def test_a_store_has_what_the_server_has_or_had_when_it_was_lost(steps: list[tup
 
 
 def content(store: KindStore) -> tuple[set[str], set[str]]:
-    return names(store), {name for _, name in store.mirrored}
+    return names(store), {one.name for one in store.objects(mirrored=True)}
 
 
 def relist(store: KindStore, truth: Truth) -> None:
@@ -186,18 +190,18 @@ def relist(store: KindStore, truth: Truth) -> None:
 
 
 def test_a_single_object_is_there_or_not() -> None:
-    store = SingleStore("node", api_node)
+    store = Store(api_node, only="node")
     assert store.replace(store.fresh())
     assert not store.put({"metadata": {"name": "other"}})
     assert store.put({"metadata": {"name": "node", "labels": {"a": "b"}}})
     assert not store.put({"metadata": {"name": "node", "labels": {"a": "b"}, "resourceVersion": "2"}})
     assert not store.remove({"metadata": {"name": "other"}})
     assert store.remove({"metadata": {"name": "node"}})
-    assert store.empty
+    assert store.value is None
     assert not store.remove({"metadata": {"name": "node"}})
 
 
-def test_what_is_elsewhere_costs_no_memory() -> None:
+def test_objects_of_other_nodes_cost_no_memory() -> None:
     """Ten thousand objects, of which twenty are for this node."""
 
     def raw(number: int) -> dict[str, Any]:
@@ -205,7 +209,7 @@ def test_what_is_elsewhere_costs_no_memory() -> None:
         one["spec"]["text"] = "x" * 2000 + str(number)
         return one
 
-    store = chosen({"zone": "a"})
+    store = store_for({"zone": "a"})
     store.put(raw(1))
     tracemalloc.start()
     try:
@@ -217,5 +221,48 @@ def test_what_is_elsewhere_costs_no_memory() -> None:
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert len(store.objects) == 20
+    assert len(store.items) == 20
     assert grown < 20 * 10_000
+
+
+MINE = {"matchLabels": {"zone": "a"}}
+OTHERS = {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "selected", "keys"),
+    [
+        ({}, True, set()),
+        ({"nodeSelector": None}, True, set()),
+        ({"nodeSelector": {}}, True, set()),
+        ({"nodeSelector": MINE}, True, {"zone"}),
+        ({"nodeSelector": OTHERS}, False, {"rack"}),
+        ({"nodeSelector": {**MINE, **OTHERS}}, False, {"zone", "rack"}),
+        ({"nodeSelector": {"matchFields": {}}}, True, set()),
+        ({"nodeSelector": 7}, True, set()),
+        (None, True, set()),
+        ("odd", True, set()),
+    ],
+)
+def test_a_selector_decides_and_one_that_cannot_be_read_selects(spec: Any, selected: bool, keys: set[str]) -> None:
+    assert selection(spec, {"zone": "a"}) == (selected, frozenset(keys))
+
+
+def test_of_an_unknown_node_nothing_is_assumed() -> None:
+    without = {"matchExpressions": [{"key": "rack", "operator": "DoesNotExist"}]}
+    assert selection({"nodeSelector": without}, {"zone": "a"})[0]
+    assert not selection({"nodeSelector": without}, None)[0]
+    assert selection({}, None)[0]
+
+
+def test_only_a_signature_makes_an_object_ours() -> None:
+    signed = vni("red", "rack", ours=True)
+    store, another = store_for({"zone": "a"}), KindStore(Kind.L3VNI, b"other" * 8, {"zone": "a"})
+    store.put(signed)
+    another.put(vni("red", ours=True))
+    labelled = vni("blue")
+    labelled["metadata"]["labels"] = {SOURCE_LABEL: STATIC_SOURCE}
+    another.put(labelled)
+    assert [one.mirrored for one in store.items.values()] == [True]
+    assert all(isinstance(one, Selected) and not one.mirrored for one in another.items.values())
+    assert len(another.items) == 2

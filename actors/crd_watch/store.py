@@ -1,0 +1,161 @@
+"""The objects of one collection that concern this node, filled by lists and by watch events.
+
+A list is gathered in a store of its own (:meth:`Store.fresh`) and takes effect whole (:meth:`Store.replace`), so that
+a list that breaks in the middle changes nothing. Events put and remove single objects. Methods that return a bool say
+whether the content changed.
+
+A :class:`KindStore` keeps the custom resources whose node selector selects this node, and those that this node wrote.
+When the node's labels change in a way that may select others it is *stale*: only a new list can tell which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Self, TypeVar
+
+from config.models.selector import selects
+from pydantic import ValidationError
+
+from actors.lib.kube.mirror_signature import is_ours
+from config.api import ApiObject
+from config.models.selector import LabelSelector
+from config.problems import Kind
+
+from .decoding import api_object, metadata
+
+T = TypeVar("T")
+
+#: Most label keys that are kept of one collection's selectors; with more, any label may matter.
+MOST_KEYS: Final = 1000
+_EVERY_NODE: Final = LabelSelector()
+
+_Name = tuple[str, str]
+
+
+class Store(Generic[T]):
+    """Objects by namespace and name. What ``decode`` returns None for is not kept; ``only`` is the one name to keep.
+
+    ``known``: whether a whole list was read.
+    """
+
+    def __init__(self, decode: Callable[[Any], T | None], only: str = "") -> None:
+        self._decode, self._only = decode, only
+        self.items: dict[_Name, T] = {}
+        self.known = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether it was filled for labels that the node no longer has, so that it must be listed again."""
+        return False
+
+    @property
+    def value(self) -> T | None:
+        """Return the one object of a collection that is narrowed down to a name."""
+        return next(iter(self.items.values()), None)
+
+    def fresh(self) -> Self:
+        """Return an empty store of the same collection, for the node's present labels."""
+        return type(self)(self._decode, self._only)
+
+    def put(self, raw: Any) -> bool:
+        """Store an object as it is now."""
+        name = _name(raw)
+        value = self._decode(raw) if self._only in ("", name[1]) else None
+        before = self.items.pop(name, None)
+        if value is not None:
+            self.items[name] = value
+        return before != value
+
+    def remove(self, raw: Any) -> bool:
+        """Remove an object."""
+        return self.items.pop(_name(raw), None) is not None
+
+    def replace(self, other: Self) -> bool:
+        """Take over what a whole list gave."""
+        changed = (other.items, True) != (self.items, self.known)
+        self.items, self.known = other.items, True
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """An object that concerns this node: by its selector, or ``mirrored``, because this node wrote it."""
+
+    object: ApiObject
+    mirrored: bool = False
+
+
+class KindStore(Store[Selected]):
+    """The custom resources of one kind. ``key`` signs what this node writes.
+
+    ``labels`` are those by which the content was selected, ``wanted`` the node's present ones, ``keys`` the label keys
+    that any selector of the collection uses: a change of other labels needs no list. None: any key.
+    """
+
+    def __init__(self, kind: Kind, key: bytes, labels: Mapping[str, str] | None = None) -> None:
+        super().__init__(self._select)
+        self.kind, self._key = kind, key
+        self.labels = self.wanted = labels
+        self.keys: set[str] | None = set()
+
+    @property
+    def stale(self) -> bool:
+        """Whether the node's labels have changed in a way that may select other objects."""
+        if self.labels == self.wanted:
+            return False
+        if self.labels is None or self.wanted is None or self.keys is None:
+            return self.keys != set()
+        return any(self.labels.get(key) != self.wanted.get(key) for key in self.keys)
+
+    def select_by(self, labels: Mapping[str, str]) -> None:
+        """Set the node's present labels."""
+        self.wanted = labels
+        if not self.stale:
+            self.labels = labels
+
+    def fresh(self) -> Self:
+        """Return an empty store of this kind, for the node's present labels."""
+        return type(self)(self.kind, self._key, self.wanted)
+
+    def replace(self, other: Self) -> bool:
+        """Take over a list. It was selected by ``other``'s labels, which may already be out of date."""
+        changed = super().replace(other)
+        self.labels, self.keys = other.labels, other.keys
+        if not self.stale:
+            self.labels = self.wanted
+        return changed
+
+    def objects(self, *, mirrored: bool) -> list[ApiObject]:
+        """Return the objects that this node wrote, or all others, by name."""
+        found = (self.items[name] for name in sorted(self.items))
+        return [one.object for one in found if one.mirrored is mirrored]
+
+    def _select(self, raw: Any) -> Selected | None:
+        candidate = api_object(self.kind, raw)
+        if is_ours(self._key, candidate):
+            return Selected(candidate, mirrored=True)
+        selected, keys = selection(candidate.spec, self.labels)
+        if self.keys is not None and not keys <= self.keys:
+            self.keys = self.keys | keys if len(self.keys) < MOST_KEYS else None
+        return Selected(candidate) if selected else None
+
+
+def selection(spec: Any, labels: Mapping[str, str] | None) -> tuple[bool, frozenset[str]]:
+    """Return whether a spec selects a node with these labels, and the label keys on which that depends.
+
+    A selector that cannot be read selects: the merging code reports it. ``labels`` None means a node of which nothing
+    is known yet: it is selected only by what selects every node, not by a selector for nodes *without* some label.
+    """
+    given = spec.get("nodeSelector") if isinstance(spec, dict) else None
+    try:
+        selector = _EVERY_NODE if given is None else LabelSelector.model_validate(given)
+    except ValidationError:
+        return True, frozenset()
+    keys = frozenset((*selector.match_labels, *(one.key for one in selector.match_expressions)))
+    return (not keys if labels is None else selects(selector, labels)), keys
+
+
+def _name(raw: Any) -> _Name:
+    meta = metadata(raw)
+    return str(meta.get("namespace") or ""), meta["name"]
