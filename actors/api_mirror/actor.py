@@ -31,8 +31,8 @@ from typing import Final
 import trio
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.cluster_size import count_nodes
-from actors.lib.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.errors import SERVER_ERRORS, ApiError
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiObject, ApiSnapshot
 from config.desired import ResourceId
@@ -74,7 +74,7 @@ async def run(
 
     Raises :class:`DependencyFault` where the key of the proofs can be neither read nor made.
     """
-    mirror = _Mirror(ctx, settings, connect, Turns(chance))
+    mirror = _Mirror(ctx, settings, connect, Turns(ClusterSize(chance=chance)))
     ctx.started()
     while True:
         mirror.learn(access.take(), snapshots.take(), api.take())
@@ -150,7 +150,7 @@ class _Mirror:
         self.telling.recovered(failing)
         self.telling.see_fights(self.ledger.fights(), todo.rivals)
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
-        return max(0.0, min([self._ask_at(todo), *left]) - trio.current_time())
+        return max(0.0, min([self._poll_at(todo), *left]) - trio.current_time())
 
     def _basis(self) -> _Basis | str:
         """Return what to work with, or what is missing."""
@@ -190,26 +190,23 @@ class _Mirror:
     def _due_at(self, change: Change) -> float:
         return max(self.ledger.due_at(change), self.turns.due_at(change), self.server.until)
 
-    def _ask_at(self, todo: Plan) -> float:
-        return max(self.turns.ask_at(todo.changes, trio.current_time()), self.server.until)
+    def _poll_at(self, todo: Plan) -> float:
+        return max(self.turns.poll_at(todo.changes, trio.current_time()), self.server.until)
 
     async def _count(self, basis: _Basis, todo: Plan) -> None:
         """Ask how many nodes there are, when something has to wait for that."""
-        if self._ask_at(todo) > trio.current_time():
+        if self._poll_at(todo) > trio.current_time():
             return
-        nodes = None
         try:
-            with self.ctx.working("asking how many nodes there are", CHANGE_SECONDS):
+            with self.ctx.working("counting the nodes", CHANGE_SECONDS):
                 async with self.connect(basis.credentials) as client:
-                    nodes = await count_nodes(client, self.settings.namespace)
-        except (UnreachableError, CredentialsError, ThrottledError) as error:
+                    await self.turns.size.poll(client, self.settings.namespace, trio.current_time())
+        except SERVER_ERRORS as error:
             self.server.failed(error)
             self.telling.server_failed(error)
-            return
         except ApiError as error:
             # Nothing is lost but time.
             log.debug("the nodes are not counted", error=str(error))
-        self.turns.asked(nodes, trio.current_time())
 
     async def _pass(self, basis: _Basis, todo: Plan) -> None:
         """Send every change that is due, those that failed least often first."""
@@ -222,7 +219,7 @@ class _Mirror:
             async with self.connect(basis.credentials) as client:
                 for change in sorted(due, key=self.ledger.attempts):
                     await self._send(client, change, sent, {resource.id for resource in basis.static.resources})
-        except (UnreachableError, CredentialsError, ThrottledError) as error:
+        except SERVER_ERRORS as error:
             self.server.failed(error)
             self.telling.server_failed(error)
         else:
@@ -241,7 +238,7 @@ class _Mirror:
         try:
             with self.ctx.working(f"writing the mirror {change.id}", CHANGE_SECONDS):
                 outcome = await carry_out(client, change)
-        except (UnreachableError, CredentialsError, ThrottledError):
+        except SERVER_ERRORS:
             raise
         except ApiError as error:
             if isinstance(error, NameTakenError) and change.id in resources:

@@ -24,7 +24,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
 
 from .availability import Gate
-from .backoff import Condition, Reaction, react
+from .backoff import RELIST_SECONDS, Condition, Reaction, react
 from .cache import World
 from .decoding import is_behind, items, version_of
 from .watch_state import Track
@@ -76,7 +76,7 @@ class Stream:
         if self._track.needs_list:
             if self._failures == 0 and self._is_everybody_s():
                 # With one place for all kinds of a node: what they say together is told together.
-                await self._wait_for_turn(self._world.crowd.place * self._world.crowd.spread_seconds)
+                await self._wait_for_turn(self._world.cluster_size.place * self._row())
             await self._list()
         if not self._track.needs_list:
             await self._watch()
@@ -85,6 +85,10 @@ class Stream:
         """Whether all nodes may want this list at the moment: they got the same label, or the server has other data."""
         track = self._track
         return track is not self._world.node and track.store.known and (track.store.stale or track.version is None)
+
+    def _row(self) -> float:
+        """Return over how many seconds the nodes' lists of one kind are spread."""
+        return self._world.cluster_size.row(RELIST_SECONDS)
 
     async def _wait_for_turn(self, seconds: float) -> None:
         self._track.postpone(seconds)
@@ -179,7 +183,7 @@ class Stream:
             self._gate.close()
         if isinstance(error, GoneError) and self._track is not self._world.node:
             # All nodes hear it within a moment.
-            await self._wait_for_turn(max(reaction.seconds, self._chance() * self._world.crowd.spread_seconds))
+            await self._wait_for_turn(max(reaction.seconds, self._chance() * self._row()))
         else:
             await trio.sleep(reaction.seconds)
 

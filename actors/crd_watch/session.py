@@ -55,7 +55,7 @@ async def follow_server(
         stack.callback(_tell, world, "")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(gate.keep)
-            nursery.start_soon(world.crowd.count, client, gate, world.status_path, chance)
+            nursery.start_soon(world.cluster_size.keep_polling, client, world.namespace, gate.passage)
             for track in world.tracks:
                 nursery.start_soon(Stream(track, world, client, gate, chance).run)
             await _follow_secrets(world, changes, lambda track: Stream(track, world, client, gate, chance))

@@ -44,7 +44,7 @@ class Permission:
     verb: str
 
     def __str__(self) -> str:
-        where = "own namespace" if self.namespace else "everywhere"
+        where = f"in {self.namespace}" if self.namespace else "everywhere"
         return f"{self.verb} {self.resource} {where}"
 
 

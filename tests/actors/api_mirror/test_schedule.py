@@ -11,8 +11,8 @@ import pytest
 from trio.testing import MockClock
 
 from actors.api_mirror.planning import Change, mirrors
-from actors.api_mirror.schedule import FIRST_SECONDS, Turns
-from actors.lib.kube.cluster_size import MANY, Crowd
+from actors.api_mirror.schedule import Turns
+from actors.lib.kube.cluster_size import FIRST_POLL_SECONDS, ClusterSize
 from actors.lib.kube.errors import UnreachableError, error_for
 
 from .bench import NAME, Bench
@@ -26,7 +26,7 @@ CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove)
 def test_thousands_of_nodes_write_one_after_the_other() -> None:
     dice, seconds = random.Random(1), Counter[int]()  # noqa: S311 - simulated
     for _ in range(5000):
-        turns = Turns(dice.random, Crowd(5000))
+        turns = Turns(ClusterSize(5000, dice.random))
         left = list(CHANGES)
         while left:
             # Each pass sends what is due, and the next has fewer changes.
@@ -41,13 +41,13 @@ def test_thousands_of_nodes_write_one_after_the_other() -> None:
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.0), (3, 0.1), (100, 5.0), (1000, 50.0)])
 def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -> None:
-    turns = Turns(lambda: 0.999, Crowd(nodes))
+    turns = Turns(ClusterSize(nodes, lambda: 0.999))
     turns.begin(CHANGES, 100.0)
     assert max(turns.due_at(change) for change in CHANGES) <= 100.0 + seconds
 
 
 def test_a_turn_that_came_is_not_waited_for_again() -> None:
-    turns = Turns(lambda: 0.5, Crowd(5000))
+    turns = Turns(ClusterSize(5000, lambda: 0.5))
     turns.begin(CHANGES[:1], 100.0)
     due = turns.due_at(CHANGES[0])
     newer = Change(None, replace(CHANGES[0].wanted, spec={})) if CHANGES[0].wanted else CHANGES[0]
@@ -58,28 +58,19 @@ def test_a_turn_that_came_is_not_waited_for_again() -> None:
     assert turns.due_at(CHANGES[0]) > due + 70.0
 
 
-def test_how_many_there_are_is_asked_while_something_waits_and_ever_more_rarely() -> None:
-    turns, now, gaps = Turns(lambda: 0.5), 100.0, []
-    assert turns.ask_at([], now) == math.inf
+def test_the_nodes_are_counted_only_while_something_waits() -> None:
+    turns, now = Turns(ClusterSize(chance=lambda: 0.5)), 100.0
+    assert turns.poll_at([], now) == math.inf
     turns.begin(CHANGES, now)
-    for _ in range(6):
-        gaps.append(turns.ask_at(CHANGES, now) - now)
-        now += gaps[-1]
-        turns.asked(None, now)
-        turns.begin([], now)
-        turns.begin(CHANGES, now)
-    assert gaps[0] <= FIRST_SECONDS
-    assert gaps == sorted(gaps)
-    assert gaps[-1] >= 3 * 3600
-    assert turns.crowd.nodes == MANY
-    turns.asked(1, now)
-    assert turns.ask_at(CHANGES, now) == math.inf
+    assert turns.poll_at(CHANGES, now) <= now + FIRST_POLL_SECONDS
+    turns.size.learn(1)
+    assert turns.poll_at(CHANGES, now) == math.inf
 
 
 async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClock) -> None:
     bench.chance, bench.server.nodes = 0.999, 5
     await bench.files(*FIVE)
-    await bench.later(FIRST_SECONDS)
+    await bench.later(FIRST_POLL_SECONDS)
     await bench.later(0.5)
     assert len(bench.names()) == 5
     assert [verb for verb, _ in bench.server.requests] == ["list"] + 5 * ["create"]
@@ -124,7 +115,7 @@ async def test_a_server_that_does_not_answer_is_asked_again_soon(bench: Bench, m
     bench.server.trouble = lambda verb, plural, name: UnreachableError("no")
     bench.chance = 0.999
     await bench.files(red())
-    await bench.later(FIRST_SECONDS)
+    await bench.later(FIRST_POLL_SECONDS)
     assert [verb for verb, _ in bench.server.requests] == ["list"]
     bench.server.trouble = lambda verb, plural, name: None
     await bench.later(5)
