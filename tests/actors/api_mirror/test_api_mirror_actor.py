@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors.api_mirror.attempts import FORGET_SECONDS, LAG_SECONDS
+from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS
 from actors.lib.kube.client import Json
 from actors.lib.kube.errors import ApiError, error_for
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiCredentials, ApiNode, ApiReach
@@ -495,7 +495,7 @@ async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:
     bench.settings = bench.settings.model_copy(update={"state_dir": bench.settings.state_dir / "absent" / "file"})
     bench.static.set(files(red()))
     bench.ctx = ActorContext("mirror", 2)
-    with pytest.raises(DependencyFault, match="cannot be had"), trio.fail_after(5):
+    with pytest.raises(DependencyFault, match="is unavailable"), trio.fail_after(5):
         await bench.start()
 
 

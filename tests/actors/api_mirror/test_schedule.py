@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from trio.testing import MockClock
 
-from actors.api_mirror.planning import Change, mirrors
-from actors.api_mirror.schedule import Turns
+from actors.api_mirror.planning import Change, Plan, mirrors
+from actors.api_mirror.schedule import Schedule
 from actors.lib.kube.cluster_size import FIRST_POLL_SECONDS, ClusterSize
 from actors.lib.kube.errors import UnreachableError, error_for
 
@@ -26,13 +26,13 @@ CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove)
 def test_thousands_of_nodes_write_one_after_the_other() -> None:
     dice, seconds = random.Random(1), Counter[int]()  # noqa: S311 - simulated
     for _ in range(5000):
-        turns = Turns(ClusterSize(5000, dice.random))
+        schedule = Schedule(ClusterSize(5000, dice.random))
         left = list(CHANGES)
         while left:
             # Each pass sends what is due, and the next has fewer changes.
-            turns.begin(left, 0.0)
-            first = min(left, key=turns.due_at)
-            seconds[int(turns.due_at(first)) // 10] += 1
+            schedule.begin(Plan(tuple(left)), 0.0)
+            first = min(left, key=schedule.due_at)
+            seconds[int(schedule.due_at(first)) // 10] += 1
             left.remove(first)
     assert seconds.total() == 25_000
     assert max(seconds.values()) < 10 * 20 * 1.3
@@ -41,30 +41,30 @@ def test_thousands_of_nodes_write_one_after_the_other() -> None:
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.0), (3, 0.1), (100, 5.0), (1000, 50.0)])
 def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -> None:
-    turns = Turns(ClusterSize(nodes, lambda: 0.999))
-    turns.begin(CHANGES, 100.0)
-    assert max(turns.due_at(change) for change in CHANGES) <= 100.0 + seconds
+    schedule = Schedule(ClusterSize(nodes, lambda: 0.999))
+    schedule.begin(Plan(tuple(CHANGES)), 100.0)
+    assert max(schedule.due_at(change) for change in CHANGES) <= 100.0 + seconds
 
 
 def test_a_turn_that_came_is_not_waited_for_again() -> None:
-    turns = Turns(ClusterSize(5000, lambda: 0.5))
-    turns.begin(CHANGES[:1], 100.0)
-    due = turns.due_at(CHANGES[0])
+    schedule = Schedule(ClusterSize(5000, lambda: 0.5))
+    schedule.begin(Plan(tuple(CHANGES[:1])), 100.0)
+    due = schedule.due_at(CHANGES[0])
     newer = Change(None, replace(CHANGES[0].wanted, spec={})) if CHANGES[0].wanted else CHANGES[0]
-    turns.begin([newer, *CHANGES[1:]], due + 50.0)
-    assert turns.due_at(newer) == due
-    turns.begin([], due + 60.0)
-    turns.begin(CHANGES[:1], due + 70.0)
-    assert turns.due_at(CHANGES[0]) > due + 70.0
+    schedule.begin(Plan((newer, *CHANGES[1:])), due + 50.0)
+    assert schedule.due_at(newer) == due
+    schedule.begin(Plan(), due + 60.0)
+    schedule.begin(Plan(tuple(CHANGES[:1])), due + 70.0)
+    assert schedule.due_at(CHANGES[0]) > due + 70.0
 
 
 def test_the_nodes_are_counted_only_while_something_waits() -> None:
-    turns, now = Turns(ClusterSize(chance=lambda: 0.5)), 100.0
-    assert turns.poll_at([], now) == math.inf
-    turns.begin(CHANGES, now)
-    assert turns.poll_at(CHANGES, now) <= now + FIRST_POLL_SECONDS
-    turns.size.learn(1)
-    assert turns.poll_at(CHANGES, now) == math.inf
+    schedule, now = Schedule(ClusterSize(chance=lambda: 0.5)), 100.0
+    assert schedule.poll_at([], now) == math.inf
+    schedule.begin(Plan(tuple(CHANGES)), now)
+    assert schedule.poll_at(CHANGES, now) <= now + FIRST_POLL_SECONDS
+    schedule.size.learn(1)
+    assert schedule.poll_at(CHANGES, now) == math.inf
 
 
 async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClock) -> None:
