@@ -1,4 +1,4 @@
-"""What the log says of mirroring: what was written, what fails, and what only looks like a mirror.
+"""Logs what happens to the mirrors: what was written, what fails, and what only looks like a mirror.
 
 A refusal that concerns many objects alike (403, no such kind) is one line, and repeated with increasing back-off.
 """
@@ -45,9 +45,9 @@ class MirrorLog:
 
     def written(self, changes: Sequence[Change]) -> None:
         """Log in one line what a pass wrote."""
-        counts = {word: sum(change.verb == verb for change in changes) for verb, word in _DONE.items()}
+        counts = {done: sum(change.verb == verb for change in changes) for verb, done in _DONE.items()}
         if changes:
-            shown = {word: count for word, count in counts.items() if count}
+            shown = {done: count for done, count in counts.items() if count}
             log.info("updated the files' resources in the API", **shown, objects=_names(changes))
 
     def server_failed(self, error: ApiError) -> None:

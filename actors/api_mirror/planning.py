@@ -4,7 +4,7 @@ In: the files' resources and the API's objects. Out: the changes, in an order in
 
 Three promises. An object that this node cannot prove to have written is never deleted, and only written to when it has
 the identity of a file's resource and is no other node's: then it is the mirror, even where another client removed its
-labels and proof. A mirror whose file says nothing usable now is left as it was. And a spec that means the same is not
+labels and proof. A mirror whose file has no usable content now is left as it was. And a spec that means the same is not
 written again, however the server spells it.
 """
 

@@ -5,9 +5,9 @@ API server: a status object, Events about the Node, and the node's index. A node
 is no central aggregator yet that would sum up an object's state on all nodes.
 
 :class:`_Reporter` joins the inputs to a :class:`NodeState` and hands each new one to the writers. A writer compares it
-with what is there and says when it has something to send, so a quiet node sends nothing. Writers fail alone: what RBAC
-forbids one of them does not stop another. Nothing is sent unless the API's state is known to be current and this node
-has a Node object.
+with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what
+RBAC forbids one of them does not stop another. Nothing is sent unless the API's state is known to be current and this
+node has a Node object.
 
 What it needs of the API server, for RBAC:
 
@@ -57,7 +57,7 @@ from .rate_limit import Retry, log
 
 #: Seconds for one turn of a writer: at most four requests, each with the client's own deadline.
 TURN_SECONDS: Final = 180.0
-#: Most characters of the fact that says what fails, which is one line among others.
+#: Most characters of the fact about what fails, which is one line among others.
 _MAX_FACT: Final = 200
 
 

@@ -177,7 +177,7 @@ def _count(event: Json) -> int:
 
 
 def _last_seen(event: Json) -> float:
-    """Return when the Event was last counted, in Unix seconds; long ago when it does not say."""
+    """Return when the Event was last counted, in Unix seconds; long ago when it has no time."""
     text = str((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime") or "")
     try:
         return datetime.fromisoformat(text).timestamp()

@@ -92,7 +92,7 @@ def lasting_failures(state: NodeState) -> Iterator[LastingFailure]:
 
 def index_replaced(old: str, index: int) -> NodeEvent:
     """Return that another index on the Node was replaced by the one that is in force."""
-    note = f"the annotation said {old!r}, but this node's index is {index}: its own configuration decides"
+    note = f"the annotation had {old!r}, but this node's index is {index}: its own configuration decides"
     return NodeEvent((INDEX_REPLACED, note), True, INDEX_REPLACED, note)
 
 

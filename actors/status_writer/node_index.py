@@ -1,6 +1,6 @@
 """Keeps the node's index on its Node object: the annotation ``openpe.io/nodeindex`` (reference ARCH-14).
 
-The node's own configuration decides, and the annotation shows it: another value is replaced, and an Event says so.
+The node's own configuration decides, and the annotation shows it: another value is replaced, and an Event reports that.
 Against another client that keeps writing its own value, it is replaced with increasing back-off.
 """
 

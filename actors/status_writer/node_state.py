@@ -1,4 +1,4 @@
-"""What this node knows of itself: the newest value of each channel, and what is wrong.
+"""The state of this node: the newest value of each channel, and what is wrong.
 
 The actor writes nothing before it has credentials, the API server's current state, its Node and a configuration:
 :meth:`Inputs.node_state` returns all of that as one :class:`NodeState`, or what is missing. From it follow the failures

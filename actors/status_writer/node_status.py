@@ -131,7 +131,7 @@ class _Answer:
         self.until = until
 
     def current(self, shown: Mapping[str, Any] | None, now: float) -> Mapping[str, Any] | None:
-        """Return the object as the server has it. Has to be called for everything that the watch shows."""
+        """Return the object as the server has it. Call it for everything that the watch shows."""
         if now >= self.until or _version(shown) not in self._stale:
             self._stale, self.until = set(), math.inf
         return self._answer if self._stale else shown

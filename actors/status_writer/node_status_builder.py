@@ -1,4 +1,4 @@
-"""This node's status object: from what is known to what it says, a pure function.
+"""Builds this node's status object from its state: a pure function.
 
 Upstream's rules (reference 7.4) without its defects: Ready is never True while the newest configuration is not
 verified, and every text is legal. Nothing in the status changes by itself, so a quiet node writes it once.
@@ -31,7 +31,7 @@ from config.problems import Kind, Reason, errors
 from .node_state import Failure, NodeState, resource_failures, router_failures
 from .object_status import ObjectStatus
 
-#: Our reason for neither ready nor degraded; upstream has no such moment, it says that it is ready.
+#: Our reason for neither ready nor degraded; upstream is ready in that moment.
 PENDING: Final = "ConfigurationPending"
 _KIND_ORDER: Final[Mapping[Kind | None, int]] = {kind: number for number, kind in enumerate((None, *Kind))}
 

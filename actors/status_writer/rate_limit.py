@@ -33,12 +33,12 @@ class TokenBucket:
 
 
 class Retry:
-    """One thing that may fail by itself: when to try it again, and what the log says of it."""
+    """One thing that may fail by itself: when to try it again, and its lines in the log."""
 
     def __init__(self, subject: str, chance: Callable[[], float], limiter: RepeatLimiter) -> None:
         self.subject = subject
         self.backoff = RequestBackoff(chance)
-        #: Why it fails, in a word of the server's if there is one; None while it works.
+        #: Why it fails, the server's reason if it gave one; None while it works.
         self.error: str | None = None
         self._limiter = limiter
 

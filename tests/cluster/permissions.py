@@ -82,7 +82,7 @@ async def install(client: KubeClient, without: Sequence[Permission] = ()) -> Non
 
 
 async def allowed(client: KubeClient, permission: Permission, namespace: str = "anywhere") -> bool:
-    """Ask the server whether the shipped ServiceAccount may do something, in ``namespace`` if it may everywhere."""
+    """Return whether the server allows the shipped ServiceAccount something; ``namespace`` is any other one."""
     resource, _, subresource = permission.resource.partition("/")
     attributes = {
         "verb": permission.verb,

@@ -200,7 +200,7 @@ class Cluster:
         return f"/apis/{API_VERSION}/namespaces/{self.namespace}/l3vnis"
 
     async def events(self, node: str) -> list[Json]:
-        """Return the Events that ``kubectl describe`` shows of a Node: it asks the old group, for these fields."""
+        """Return the Events that ``kubectl describe`` shows of a Node: it uses the old group and these fields."""
         uid = (await self.admin.get(f"/api/v1/nodes/{node}"))["metadata"]["uid"]
         fields = {"name": node, "namespace": "", "kind": "Node", "uid": uid}
         selector = ",".join(f"involvedObject.{key}={value}" for key, value in fields.items())

@@ -1,6 +1,6 @@
 """RBAC as shipped: all that the daemon needs and nothing else, verb by verb on a real API server.
 
-The verbs come from packaging/kubernetes/rbac.yaml itself; :mod:`tests.cluster.rbac_scenarios` says what each is for.
+The verbs come from packaging/kubernetes/rbac.yaml itself; :mod:`tests.cluster.rbac_scenarios` has what each is for.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ async def test_a_failure_of_the_router_is_an_event_of_the_node(
         async def refused() -> bool:
             return bool(condition(await status_of(nodes), "Degraded")["status"] == "True")
 
-        await until("the status says so", refused)
+        await until("the status shows it", refused)
         kinds = [one["kind"] for one in (await status_of(nodes))["failedResources"]]
         assert kinds == ["FrrConfiguration"]
 
@@ -169,7 +169,7 @@ async def test_a_deleted_or_edited_status_is_repaired(
     async with kube(server.admin) as admin, cluster(admin, namespace, tmp_path) as nodes:
         await nodes.create("red", 100)
         await listed(nodes, "red")
-        # What is compared and counted below has to be the last write.
+        # The last write has to be done before the status is compared and requests are counted.
         await trio.sleep(QUIET_SECONDS)
         good, path = await status_of(nodes), path_of(namespace, "node-a")
 
@@ -205,8 +205,8 @@ async def test_flapping_sessions_are_not_a_storm(
         for step in range(40):
             report = node.health.peek()
             assert report is not None
-            word = "Active" if step % 2 else "Established"
-            node.health.set(replace(report, sessions=tuple(replace(one, state=word) for one in report.sessions)))
+            state = "Active" if step % 2 else "Established"
+            node.health.set(replace(report, sessions=tuple(replace(one, state=state) for one in report.sessions)))
             await trio.sleep(0.5)
         assert sent(server, namespace).total() - before <= 7
 

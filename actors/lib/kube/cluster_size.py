@@ -3,7 +3,7 @@
 What all nodes have to send at the same moment they send in a row: each waits for a random place in it, and the row is
 as long as keeps all of them together below a rate. In a small cluster the row is too short to notice.
 
-The size comes from the API server: a list of the nodes' status objects that is limited to one item says in
+The size comes from the API server: a list of the nodes' status objects that is limited to one item has in
 ``remainingItemCount`` how many more there are. It is polled soon after the start, after a minute (nodes may all start
 at the same time), and then ever more rarely, down to a few times a day. Until an answer comes, or where RBAC forbids
 the list, the size is what the caller assumes.

@@ -1,4 +1,4 @@
-"""An API server in memory that does what this actor relies on; the tests in tests/cluster ask the same of the real one.
+"""An API server in memory that does what this actor relies on; tests/cluster has the same tests with a real one.
 
 Server-side apply here replaces whole fields at the second level, which is what it comes to for one manager.
 """

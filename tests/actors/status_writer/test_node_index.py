@@ -1,4 +1,4 @@
-"""The index on the Node: what the node's own configuration says, without a fight."""
+"""The index on the Node: that of the node's own configuration, without a fight."""
 
 from __future__ import annotations
 

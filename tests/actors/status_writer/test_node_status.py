@@ -195,8 +195,7 @@ async def test_flapping_sessions_are_written_a_few_times_and_then_rarely(bench: 
     await settled(bench)
     writes = bench.writer.writes
     for step in range(1200):
-        word = "Established" if step % 2 else "Active"
-        session = SessionHealth("192.0.2.1", "default", 64512, word)
+        session = SessionHealth("192.0.2.1", "default", 64512, "Established" if step % 2 else "Active")
         bench.news(node_state(RED, health=health(state(RED), sessions=(session,))))
         await bench.passes(3)
     assert bench.writer.writes - writes <= 10 + 3600 / 30 + 1

@@ -172,11 +172,11 @@ def test_the_order_does_not_depend_on_which_failure_was_found_first() -> None:
 
 @pytest.mark.parametrize("states", [("Active", "Connect"), ("Idle", "OpenSent"), ("OpenConfirm", "Clearing")])
 def test_a_session_that_is_down_looks_the_same_whatever_frr_is_trying(states: tuple[str, str]) -> None:
-    def with_state(word: str) -> NodeState:
-        session = SessionHealth("192.0.2.1", "default", 64512, word, 17, bfd="init" if word == "Active" else "down")
+    def with_state(name: str) -> NodeState:
+        session = SessionHealth("192.0.2.1", "default", 64512, name, 17, bfd="init" if name == "Active" else "down")
         return node_state(RED, health=health(state(RED), sessions=(session,)))
 
-    first, second = (built(with_state(word)) for word in states)
+    first, second = (built(with_state(name)) for name in states)
     assert first == second
     assert first.sessions[0].state == "Down"
     assert not first.sessions[0].up

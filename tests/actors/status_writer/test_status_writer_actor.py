@@ -33,7 +33,7 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 @dataclass
 class Bench:
-    """The actor, its channels, and a watch that shows the server's objects when it is asked to."""
+    """The actor, its channels, and a watch that shows the server's objects on demand."""
 
     server: FakeServer = field(default_factory=FakeServer)
     ctx: ActorContext = field(default_factory=lambda: ActorContext("announce"))
@@ -231,7 +231,7 @@ async def test_what_rbac_forbids_does_not_stop_the_rest(
     assert explained(caplog.records) == ["API_FORBIDDEN", "CLUSTER_TOLD"]
 
 
-async def test_a_server_that_refuses_everything_is_asked_ever_more_rarely(
+async def test_a_server_that_refuses_everything_is_tried_with_increasing_back_off(
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -260,9 +260,7 @@ async def test_credentials_that_no_connection_can_use_are_a_failure_of_the_serve
         assert "has to be https://" in str(second.ctx.facts["failing"])
 
 
-async def test_a_throttling_server_is_left_alone_for_as_long_as_it_asks(
-    autojump_clock: MockClock, bench: Bench
-) -> None:
+async def test_retry_after_is_respected(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.fault = lambda verb, path: error_for(429, "TooManyRequests", "slowly", 300.0)
     await reported(bench, RED)
     assert len(bench.server.requests) == 1

@@ -94,7 +94,7 @@ async def test_a_refused_poll_is_repeated_later_and_one_without_an_answer_stays_
 
 
 @pytest.mark.parametrize("fault", [None, error_for(403, "", "no"), UnreachableError("no")])
-async def test_polling_goes_on_whatever_the_answer(autojump_clock: MockClock, fault: ApiError | None) -> None:
+async def test_polling_continues_whatever_the_answer(autojump_clock: MockClock, fault: ApiError | None) -> None:
     client, size = StatusObjects(7), middling(1)
     client.fault = fault
     with trio.move_on_after(24 * 3600):
