@@ -54,8 +54,6 @@ from .planning import Change, Plan, Renamed, mirrors, plan, renamed
 from .schedule import Schedule
 from .writer import NameTakenError, carry_out
 
-#: Seconds for reading the key, 32 bytes on a local disk.
-KEY_SECONDS: Final = 20.0
 #: Seconds for one change: at most six requests, each with the client's own deadline.
 CHANGE_SECONDS: Final = 200.0
 
@@ -74,7 +72,11 @@ async def run(
 
     Raises :class:`DependencyFault` where the key of the proofs can be neither read nor created.
     """
-    mirror = _Mirror(ctx, settings, connect, Schedule(ClusterSize(chance=chance)), RequestBackoff(chance))
+    try:
+        key = mirror_key(settings.state_dir)
+    except OSError as error:
+        raise DependencyFault(f"the key of this node's mirrors is unavailable: {error}") from error
+    mirror = _Mirror(ctx, settings, connect, Schedule(ClusterSize(chance=chance)), RequestBackoff(chance), key)
     ctx.started()
     while True:
         mirror.take(access.take(), snapshots.take(), api.take())
@@ -103,11 +105,11 @@ class _Mirror:
     connect: Callable[[ApiCredentials], KubeClient]
     schedule: Schedule
     server: RequestBackoff
+    key: bytes = field(repr=False)
     log: MirrorLog = field(default_factory=MirrorLog)
     access: ApiAccess | None = None
     static: StaticSnapshot | None = None
     api: ApiSnapshot | None = None
-    _key: bytes | None = field(default=None, repr=False)
     _names_taken: set[ResourceId] = field(default_factory=set)
     _wanted: tuple[StaticSnapshot, ApiNode, Renamed, dict[ResourceId, ApiObject]] | None = None
 
@@ -125,7 +127,7 @@ class _Mirror:
         if isinstance(inputs, str):
             self.ctx.note(waiting=inputs, mirrors=None, failing=None)
             return math.inf
-        wanted = await self._wanted_mirrors(inputs)
+        wanted = self._wanted_mirrors(inputs)
         todo = plan(inputs.static, wanted, inputs.api)
         self.log.mislabelled(todo.mislabelled)
         self.schedule.begin(todo, trio.current_time())
@@ -151,26 +153,15 @@ class _Mirror:
             return f"for the Node {self.static.node.name}"
         return _Inputs(credentials, self.static, self.api, node)
 
-    async def _wanted_mirrors(self, inputs: _Inputs) -> dict[ResourceId, ApiObject]:
+    def _wanted_mirrors(self, inputs: _Inputs) -> dict[ResourceId, ApiObject]:
         """Return the mirrors of the files as they are now."""
         self._names_taken &= {resource.id for resource in inputs.static.resources}
         names = renamed(inputs.static, inputs.api, self._names_taken)
         if self._wanted and self._wanted[0] is inputs.static and self._wanted[1:3] == (inputs.node, names):
             return self._wanted[3]
-        key = await self._read_key()
-        wanted = mirrors(inputs.static, inputs.node, lambda resource: proof(key, resource), names)
+        wanted = mirrors(inputs.static, inputs.node, lambda resource: proof(self.key, resource), names)
         self._wanted = (inputs.static, inputs.node, names, wanted)
         return wanted
-
-    async def _read_key(self) -> bytes:
-        # The API's state comes from an actor that has read the key already, so that there is one and only one.
-        if self._key is None:
-            with self.ctx.working("reading the key of the mirrors", KEY_SECONDS):
-                try:
-                    self._key = await trio.to_thread.run_sync(mirror_key, self.settings.state_dir)
-                except OSError as error:
-                    raise DependencyFault(f"the key of this node's mirrors is unavailable: {error}") from error
-        return self._key
 
     def _due_at(self, change: Change) -> float:
         return max(self.schedule.due_at(change), self.server.until)

@@ -26,11 +26,8 @@ class ObjectStatus:
     in_force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    resource: ResourceId
-    uid: str
-    generation: int
+#: One generation of one object: its resource, uid and generation.
+_Key = tuple[ResourceId, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def _applied_generation(one: ApiObject, origin: Origin | None, *, mirror: bool) 
 
 
 def _key(one: ApiObject) -> _Key:
-    return _Key(one.id, one.uid, one.generation)
+    return one.id, one.uid, one.generation
 
 
 def _resources(state: NodeState) -> _Resources:
