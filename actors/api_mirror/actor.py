@@ -131,13 +131,13 @@ class _Mirror:
         todo = plan(inputs.static, wanted, inputs.api)
         self.log.mislabelled(todo.mislabelled)
         self.schedule.begin(todo, trio.current_time())
-        if min(self._poll_at(todo), *map(self._due_at, todo.changes), math.inf) <= trio.current_time():
+        if self._next_at(todo) <= trio.current_time():
             await self._send_due(inputs, todo)
         failing = self.schedule.failing(todo.changes)
         self.log.recovered(failing)
         self.log.fights(self.schedule.fights(), todo.foreign)
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
-        return max(0.0, min(self._poll_at(todo), *map(self._due_at, todo.changes), math.inf) - trio.current_time())
+        return max(0.0, self._next_at(todo) - trio.current_time())
 
     def _inputs(self) -> _Inputs | str:
         """Return what to work with, or what is missing."""
@@ -168,6 +168,9 @@ class _Mirror:
 
     def _poll_at(self, todo: Plan) -> float:
         return max(self.schedule.poll_at(todo.changes, trio.current_time()), self.server.until)
+
+    def _next_at(self, todo: Plan) -> float:
+        return min(self._poll_at(todo), *map(self._due_at, todo.changes), math.inf)
 
     async def _send_due(self, inputs: _Inputs, todo: Plan) -> None:
         """Count the nodes if a change waits for that, and send every change that is due."""

@@ -4,8 +4,8 @@ In: the configuration, what FRR, the kernel and the health checks made of it, an
 API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else; there
 is no central aggregator yet that would sum up an object's state on all nodes.
 
-:class:`_Reporter` joins the inputs to a :class:`NodeState` and hands each new one to the writers. A writer compares it
-with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what
+:class:`_Reporter` joins the inputs into a :class:`NodeState` and hands each new one to the writers. A writer compares
+it with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what
 RBAC forbids one of them does not stop another. Nothing is sent unless the API's state is known to be current and this
 node has a Node object.
 
@@ -51,7 +51,7 @@ from supervisor.runtime.channel import LatestReader, wait_any
 
 from .events import EventWriter
 from .node_index import NodeIndexWriter
-from .node_state import Inputs, NodeState
+from .node_state import ChannelValues, NodeState
 from .node_status import NodeStatusWriter
 from .rate_limit import Retry, log
 
@@ -114,7 +114,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class _Reporter:
-    """One incarnation: the newest inputs, the writers, and when each of them may try."""
+    """One incarnation: the newest values, the writers, and when each of them may try."""
 
     ctx: ActorContext
     namespace: str
@@ -122,7 +122,7 @@ class _Reporter:
     connect: Callable[[ApiCredentials], KubeClient]
     wall: Callable[[], float]
     chance: Callable[[], float]
-    _inputs: Inputs = field(default_factory=Inputs)
+    _values: ChannelValues = field(default_factory=ChannelValues)
     _state: NodeState | str = ""
     _writers: _Writers | None = None
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
@@ -165,33 +165,31 @@ class _Reporter:
 
     def _next_turn(self) -> _Turn | None:
         """Take in what is new; return the next turn, None while something is missing."""
-        self._take_inputs()
+        self._take_values()
         state = self._state
         if isinstance(state, str):
             self.ctx.note(waiting=state)
             return None
-        now = trio.current_time()
+        now, server = trio.current_time(), self._server.backoff.until
         if self._writers is None or self._writers.node != state.node.name:
             self._writers = _Writers.make(state, self.wall, self.chance, self._limiter)
         for writer, _ in self._writers.retries:
             writer.update(state, now)
         self._note()
         turns = [
-            _Turn(
-                max(writer.due(now), retry.backoff.until, self._server.backoff.until), writer, retry, state.credentials
-            )
+            _Turn(max(writer.due(now), retry.backoff.until, server), writer, retry, state.credentials)
             for writer, retry in self._writers.retries
         ]
         return min(turns, key=lambda turn: turn.due)
 
-    def _take_inputs(self) -> None:
+    def _take_values(self) -> None:
         new = {name: value for name, reader in self.readers.items() if (value := reader.take()) is not None}
         if not new and self._state:
             return
-        before, self._inputs = self._inputs, replace(self._inputs, **new)
-        if before.credentials != self._inputs.credentials:
+        before, self._values = self._values, replace(self._values, **new)
+        if before.credentials != self._values.credentials:
             self._server.backoff.reset()
-        self._state = self._inputs.node_state(self.namespace)
+        self._state = self._values.node_state(self.namespace)
 
     def _note(self) -> None:
         writers = self._writers

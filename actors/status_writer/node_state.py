@@ -1,9 +1,9 @@
 """The state of this node: the newest value of each channel, and what is wrong.
 
 The actor writes nothing before it has credentials, the API server's current state, its Node and a configuration:
-:meth:`Inputs.node_state` returns all of that as one :class:`NodeState`, or what is missing. From it follow the failures
-of single resources and of the router as a whole. Their texts hold nothing that changes by itself, such as an object's
-resource version: they go into the API, and each change of them is a write.
+:meth:`ChannelValues.node_state` returns all of that as one :class:`NodeState`, or what is missing. From it follow the
+failures of single resources and of the router as a whole. Their texts hold nothing that changes by itself, such as an
+object's resource version: they go into the API, and each change of them is a write.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class ChannelValues:
     """The newest value of each channel, None where there is none yet."""
 
     access: ApiAccess | None = None
