@@ -1,21 +1,26 @@
 """Shows in the API what comes from files, for readers only: ``kubectl get`` lists it, with labels.
 
-Acts only while the API's state is known to be current and this node has a Node object, which owns all mirrors: without
-knowing what is there nothing can be compared, and without an owner nothing would be removed with the node. A converged
-node sends nothing; after an attempt that failed the others go on.
+In: the files' resources, and what the API server has. Out, to the API server: one labelled object, a mirror, for each
+resource. Each pass plans the changes (:mod:`.planning`), sends those that are due (:mod:`.schedule`) one by one
+(:mod:`.writer`), and returns when the next one is. A converged node sends nothing; a change that fails does not stop
+the others.
 
-What it asks of the API server, for RBAC, in the program's own namespace only, on underlays, l3vnis, l2vnis,
+Nothing is sent unless the API's state is known to be current and this node has a Node object, which owns all mirrors:
+without knowing what is there nothing can be compared, and without an owner nothing would be removed with the node.
+
+What it needs of the API server, for RBAC, in the program's own namespace only, on underlays, l3vnis, l2vnis,
 l3passthroughs and rawfrrconfigs of network.openperouter.io/v1alpha1:
 
-    create   POST   .../namespaces/NAMESPACE/PLURAL          a mirror that is missing (also with dryRun=All, see below)
+    create   POST   .../namespaces/NAMESPACE/PLURAL          a mirror that is missing (also with dryRun=All)
     patch    PATCH  .../namespaces/NAMESPACE/PLURAL/NAME     a merge patch of what differs, with its resourceVersion
-    delete   DELETE .../namespaces/NAMESPACE/PLURAL/NAME     by uid and resourceVersion: of what no file has any more,
-                                                             and of what must not change but can be created again
-    get      GET    .../namespaces/NAMESPACE/PLURAL/NAME     only when a name is taken by what no watch here shows
+    delete   DELETE .../namespaces/NAMESPACE/PLURAL/NAME     by uid and resourceVersion: what no file has any more, and
+                                                             what has immutable fields but can be created again
+    get      GET    .../namespaces/NAMESPACE/PLURAL/NAME     only when a name is taken by an object that this node's
+                                                             watch does not show
 
 and on routernodeconfigurationstatuses:
 
-    list     GET    .../?limit=1                             how many nodes there are; refused: assumes many
+    list     GET    .../?limit=1                             how many nodes there are; refused: assumes a large cluster
 
 The owner reference sets no blockOwnerDeletion, so it needs no right on the Node (nodes/finalizers).
 """
@@ -24,40 +29,33 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.cluster_size import count_nodes
-from actors.lib.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.errors import SERVER_ERRORS, ApiError
 from actors.lib.kube.mirror_signature import mirror_key, proof
+from actors.lib.kube.request_backoff import RequestBackoff
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiObject, ApiSnapshot
 from config.outcomes import StaticSnapshot
 from config.problems import ResourceId
 from config.settings import Settings
-from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader, wait_any
 from supervisor.runtime.faults import DependencyFault
-from supervisor.runtime.restart_policy import Backoff
 
-from .attempts import Ledger
-from .error_log import Telling
+from .error_log import MirrorLog, log
 from .planning import Change, Plan, Renamed, mirrors, plan, renamed
-from .schedule import Turns
+from .schedule import Schedule
 from .writer import NameTakenError, carry_out
 
-log = get_logger("mirror")
-
-#: Seconds for reading the key, 32 bytes on a local disk.
-KEY_SECONDS: Final = 20.0
 #: Seconds for one change: at most six requests, each with the client's own deadline.
 CHANGE_SECONDS: Final = 200.0
-#: For a server that takes nothing at all.
-BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=60.0)
 
 
 async def run(
@@ -72,34 +70,25 @@ async def run(
 ) -> None:
     """Mirror indefinitely; ``chance`` returns a random number in [0, 1).
 
-    Raises :class:`DependencyFault` where the key of the proofs can be neither read nor made.
+    Raises :class:`DependencyFault` where the key of the proofs can be neither read nor created.
     """
-    mirror = _Mirror(ctx, settings, connect, Turns(chance))
+    try:
+        key = mirror_key(settings.state_dir)
+    except OSError as error:
+        raise DependencyFault(f"the key of this node's mirrors is unavailable: {error}") from error
+    mirror = _Mirror(ctx, settings, connect, Schedule(ClusterSize(chance=chance)), RequestBackoff(chance), key)
     ctx.started()
     while True:
-        mirror.learn(access.take(), snapshots.take(), api.take())
+        mirror.take(access.take(), snapshots.take(), api.take())
         wait = await mirror.work()
         ctx.progress()
         with ctx.idle(), trio.move_on_after(wait):
             await wait_any(access, snapshots, api)
 
 
-@dataclass(slots=True)
-class _Server:
-    """How the server as a whole has answered: ``failures`` in a row, and when to ask again."""
-
-    failures: int = 0
-    until: float = -math.inf
-
-    def failed(self, error: ApiError) -> None:
-        self.failures += 1
-        pause = max(BACKOFF.delay(self.failures, random.random()), error.retry_after or 0.0)  # noqa: S311
-        self.until = trio.current_time() + pause
-
-
 @dataclass(frozen=True, slots=True)
-class _Basis:
-    """Everything that a pass needs to know."""
+class _Inputs:
+    """Everything that a pass needs."""
 
     credentials: ApiCredentials
     static: StaticSnapshot
@@ -114,45 +103,43 @@ class _Mirror:
     ctx: ActorContext
     settings: Settings
     connect: Callable[[ApiCredentials], KubeClient]
-    turns: Turns
+    schedule: Schedule
+    server: RequestBackoff
+    key: bytes = field(repr=False)
+    log: MirrorLog = field(default_factory=MirrorLog)
     access: ApiAccess | None = None
     static: StaticSnapshot | None = None
     api: ApiSnapshot | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-    telling: Telling = field(default_factory=Telling)
-    server: _Server = field(default_factory=_Server)
-    _key: bytes | None = field(default=None, repr=False)
-    _taken: set[ResourceId] = field(default_factory=set)
+    _names_taken: set[ResourceId] = field(default_factory=set)
     _wanted: tuple[StaticSnapshot, ApiNode, Renamed, dict[ResourceId, ApiObject]] | None = None
 
-    def learn(self, access: ApiAccess | None, static: StaticSnapshot | None, api: ApiSnapshot | None) -> None:
+    def take(self, access: ApiAccess | None, static: StaticSnapshot | None, api: ApiSnapshot | None) -> None:
         """Take in what is new; other credentials are worth an attempt at once."""
         if access is not None and (self.access is None or access.credentials != self.access.credentials):
-            self.server = _Server(failures=self.server.failures)
+            self.server.reset()
         self.access = access or self.access
         self.static = static or self.static
         self.api = api or self.api
 
     async def work(self) -> float:
         """Send what is due; return after how many seconds something more will be."""
-        basis = self._basis()
-        if isinstance(basis, str):
-            self.ctx.note(waiting=basis, mirrors=None, failing=None)
+        inputs = self._inputs()
+        if isinstance(inputs, str):
+            self.ctx.note(waiting=inputs, mirrors=None, failing=None)
             return math.inf
-        wanted = await self._wishes(basis)
-        todo = plan(basis.static, wanted, basis.api)
-        self.telling.see_strangers(todo.strangers)
-        self.turns.begin(todo.changes, trio.current_time())
-        await self._count(basis, todo)
-        await self._pass(basis, todo)
-        left = [due for change in todo.changes if (due := self._due_at(change)) < math.inf]
-        failing = self.ledger.failing(todo.changes)
-        self.telling.recovered(failing)
-        self.telling.see_fights(self.ledger.fights(), todo.rivals)
+        wanted = self._wanted_mirrors(inputs)
+        todo = plan(inputs.static, wanted, inputs.api)
+        self.log.mislabelled(todo.mislabelled)
+        self.schedule.begin(todo, trio.current_time())
+        if self._next_at(todo) <= trio.current_time():
+            await self._send_due(inputs, todo)
+        failing = self.schedule.failing(todo.changes)
+        self.log.recovered(failing)
+        self.log.fights(self.schedule.fights(), todo.foreign)
         self.ctx.note(waiting=None, mirrors=len(wanted), failing=len(failing) or None)
-        return max(0.0, min([self._ask_at(todo), *left]) - trio.current_time())
+        return max(0.0, self._next_at(todo) - trio.current_time())
 
-    def _basis(self) -> _Basis | str:
+    def _inputs(self) -> _Inputs | str:
         """Return what to work with, or what is missing."""
         credentials = self.access.credentials if self.access else None
         if credentials is None:
@@ -164,92 +151,82 @@ class _Mirror:
         node = self.api.node
         if node is None or node.name != self.static.node.name:
             return f"for the Node {self.static.node.name}"
-        return _Basis(credentials, self.static, self.api, node)
+        return _Inputs(credentials, self.static, self.api, node)
 
-    async def _wishes(self, basis: _Basis) -> dict[ResourceId, ApiObject]:
+    def _wanted_mirrors(self, inputs: _Inputs) -> dict[ResourceId, ApiObject]:
         """Return the mirrors of the files as they are now."""
-        self._taken &= {resource.id for resource in basis.static.resources}
-        names = renamed(basis.static, basis.api, self._taken)
-        if self._wanted and self._wanted[0] is basis.static and self._wanted[1:3] == (basis.node, names):
+        self._names_taken &= {resource.id for resource in inputs.static.resources}
+        names = renamed(inputs.static, inputs.api, self._names_taken)
+        if self._wanted and self._wanted[0] is inputs.static and self._wanted[1:3] == (inputs.node, names):
             return self._wanted[3]
-        key = await self._read_key()
-        wanted = mirrors(basis.static, basis.node, lambda resource: proof(key, resource), names)
-        self._wanted = (basis.static, basis.node, names, wanted)
+        wanted = mirrors(inputs.static, inputs.node, lambda resource: proof(self.key, resource), names)
+        self._wanted = (inputs.static, inputs.node, names, wanted)
         return wanted
 
-    async def _read_key(self) -> bytes:
-        # Not before a snapshot has come: who made that has read the key, so that there is one and only one.
-        if self._key is None:
-            with self.ctx.working("reading the key of the mirrors", KEY_SECONDS):
-                try:
-                    self._key = await trio.to_thread.run_sync(mirror_key, self.settings.state_dir)
-                except OSError as error:
-                    raise DependencyFault(f"the key to this node's own objects cannot be had: {error}") from error
-        return self._key
-
     def _due_at(self, change: Change) -> float:
-        return max(self.ledger.due_at(change), self.turns.due_at(change), self.server.until)
+        return max(self.schedule.due_at(change), self.server.until)
 
-    def _ask_at(self, todo: Plan) -> float:
-        return max(self.turns.ask_at(todo.changes, trio.current_time()), self.server.until)
+    def _poll_at(self, todo: Plan) -> float:
+        return max(self.schedule.poll_at(todo.changes, trio.current_time()), self.server.until)
 
-    async def _count(self, basis: _Basis, todo: Plan) -> None:
-        """Ask how many nodes there are, when something has to wait for that."""
-        if self._ask_at(todo) > trio.current_time():
-            return
-        nodes = None
-        try:
-            with self.ctx.working("asking how many nodes there are", CHANGE_SECONDS):
-                async with self.connect(basis.credentials) as client:
-                    nodes = await count_nodes(client, self.settings.namespace)
-        except (UnreachableError, CredentialsError, ThrottledError) as error:
-            self.server.failed(error)
-            self.telling.server_failed(error)
-            return
-        except ApiError as error:
-            # Nothing is lost but time.
-            log.debug("the nodes are not counted", error=str(error))
-        self.turns.asked(nodes, trio.current_time())
+    def _next_at(self, todo: Plan) -> float:
+        return min(self._poll_at(todo), *map(self._due_at, todo.changes), math.inf)
 
-    async def _pass(self, basis: _Basis, todo: Plan) -> None:
-        """Send every change that is due, those that failed least often first."""
-        self.ledger.begin(todo, trio.current_time())
-        due = [change for change in todo.changes if self._due_at(change) <= trio.current_time()]
-        if not due:
-            return
+    async def _send_due(self, inputs: _Inputs, todo: Plan) -> None:
+        """Count the nodes if a change waits for that, and send every change that is due."""
         sent: list[Change] = []
-        try:
-            async with self.connect(basis.credentials) as client:
-                for change in sorted(due, key=self.ledger.attempts):
-                    await self._send(client, change, sent, {resource.id for resource in basis.static.resources})
-        except (UnreachableError, CredentialsError, ThrottledError) as error:
-            self.server.failed(error)
-            self.telling.server_failed(error)
-        else:
-            self.server = _Server()
-            self.telling.server_answered()
-        self.telling.written(sent)
-        tried = {change.id for change in due}
-        self.telling.failed(pair for pair in self.ledger.failing(todo.changes) if pair[0].id in tried)
+        tried: set[ResourceId] = set()
+        async with self._connection(inputs.credentials) as client:
+            if self._poll_at(todo) <= trio.current_time():
+                await self._count_nodes(client)
+            due = [change for change in todo.changes if self._due_at(change) <= trio.current_time()]
+            # Those that failed least often come first.
+            for change in sorted(due, key=self.schedule.attempts):
+                # Others of its verb and kind may have failed meanwhile.
+                if self.schedule.due_at(change) <= trio.current_time():
+                    tried.add(change.id)
+                    if await self._send(client, change, inputs.static):
+                        sent.append(change)
+        self.log.written(sent)
+        self.log.failed(pair for pair in self.schedule.failing(todo.changes) if pair[0].id in tried)
 
-    async def _send(
-        self, client: KubeClient, change: Change, sent: list[Change], resources: Collection[ResourceId]
-    ) -> None:
-        if self.ledger.due_at(change) > trio.current_time():
-            # Others of its sort have failed meanwhile.
-            return
+    @asynccontextmanager
+    async def _connection(self, credentials: ApiCredentials) -> AsyncIterator[KubeClient]:
+        """Yield a client; an error of the whole server ends the block and is handled here."""
+        try:
+            async with self.connect(credentials) as client:
+                yield client
+        except SERVER_ERRORS as error:
+            self.server.failed(error, trio.current_time())
+            self.log.server_failed(error)
+        else:
+            self.server.reset()
+            self.log.server_answered()
+
+    async def _count_nodes(self, client: KubeClient) -> None:
+        try:
+            with self.ctx.working("counting the nodes", CHANGE_SECONDS):
+                await self.schedule.size.poll(client, self.settings.namespace, trio.current_time())
+        except SERVER_ERRORS:
+            raise
+        except ApiError as error:
+            # Only time is lost.
+            log.debug("cannot count the nodes", error=str(error))
+
+    async def _send(self, client: KubeClient, change: Change, static: StaticSnapshot) -> bool:
+        """Send one change; return whether the server took it."""
         try:
             with self.ctx.working(f"writing the mirror {change.id}", CHANGE_SECONDS):
                 outcome = await carry_out(client, change)
-        except (UnreachableError, CredentialsError, ThrottledError):
+        except SERVER_ERRORS:
             raise
         except ApiError as error:
-            if isinstance(error, NameTakenError) and change.id in resources:
+            if isinstance(error, NameTakenError) and change.id in {resource.id for resource in static.resources}:
                 # The next plan has it under a name that no other node can want.
-                self._taken.add(change.id)
-                self.telling.gave_way(change, error)
+                self._names_taken.add(change.id)
+                self.log.renamed(change, error)
             else:
-                self.ledger.failed(change, error, trio.current_time(), random.random())  # noqa: S311
-        else:
-            self.ledger.sent(change, outcome.answer, outcome.stale, trio.current_time(), random.random())  # noqa: S311
-            sent.append(change)
+                self.schedule.failed(change, error, trio.current_time())
+            return False
+        self.schedule.sent(change, outcome, trio.current_time())
+        return True

@@ -1,7 +1,6 @@
-"""What the log says of mirroring: what was written, what cannot be, and what only looks like a mirror.
+"""Logs what happens to the mirrors: what was written, what fails, and what only looks like a mirror.
 
-A refusal that concerns many objects alike (403, no such kind) is told once, and again at growing distance while it
-lasts.
+A refusal that concerns many objects alike (403, no such kind) is one line, and repeated with increasing back-off.
 """
 
 from __future__ import annotations
@@ -33,111 +32,101 @@ _DONE: Final = {"create": "created", "patch": "updated", "delete": "deleted"}
 
 
 @dataclass(slots=True)
-class Telling:
-    """Remembers what was said."""
+class MirrorLog:
+    """Remembers what was logged, so that each episode is logged once."""
 
-    repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
+    _repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
     #: In how many passes each subject has failed in a row.
-    passes: Counter[str] = field(default_factory=Counter)
-    strangers: set[tuple[ResourceId, str]] = field(default_factory=set)
-    fought_over: set[ResourceId] = field(default_factory=set)
-    #: Mirrors that were seen with somebody else's proof.
-    rivals: set[ResourceId] = field(default_factory=set)
+    _passes: Counter[str] = field(default_factory=Counter)
+    _mislabelled: set[tuple[ResourceId, str]] = field(default_factory=set)
+    _fights: set[ResourceId] = field(default_factory=set)
+    #: Mirrors that carried another node's proof.
+    _foreign: set[ResourceId] = field(default_factory=set)
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Say in one line what a pass wrote."""
-        counts = {word: sum(change.verb == verb for change in changes) for verb, word in _DONE.items()}
-        shown = {word: count for word, count in counts.items() if count}
-        if shown:
+        """Log in one line what a pass wrote."""
+        counts = {done: sum(change.verb == verb for change in changes) for verb, done in _DONE.items()}
+        if changes:
+            shown = {done: count for done, count in counts.items() if count}
             log.info("updated the files' resources in the API", **shown, objects=_names(changes))
 
     def server_failed(self, error: ApiError) -> None:
-        """Say that the server takes nothing at all."""
+        """Log that the server takes nothing at all."""
         message = f"the files' resources cannot be mirrored now: {error}"
-        self.repeats.failing(_SERVER, message, message_id=message_ids.MIRROR_FAILS)
+        self._repeats.failing(_SERVER, message, message_id=message_ids.MIRROR_FAILS)
 
     def server_answered(self) -> None:
-        """Say that it does again."""
-        message = "the API server takes mirrored resources again"
-        self.repeats.recovered(_SERVER, message, message_id=message_ids.MIRROR_WORKS)
+        """Log that it does again."""
+        message = "the API server accepts mirrored resources again"
+        self._repeats.recovered(_SERVER, message, message_id=message_ids.MIRROR_WORKS)
 
     def failed(self, failures: Iterable[tuple[Change, ApiError]]) -> None:
-        """Say which changes failed in a pass, and why."""
+        """Log which changes failed in a pass, and why."""
         groups: dict[str, list[tuple[Change, ApiError]]] = {}
         for change, error in failures:
             groups.setdefault(_subject(change, error), []).append((change, error))
         for subject, group in groups.items():
-            self.passes[subject] += 1
+            self._passes[subject] += 1
             error = group[0][1]
-            if self.passes[subject] >= _patience(error):
+            if self._passes[subject] >= _patience(error):
+                forbidden = isinstance(error, ForbiddenError)
+                message_id = message_ids.API_FORBIDDEN if forbidden else message_ids.MIRROR_FAILS
                 names = _names([change for change, _ in group])
-                self.repeats.failing(subject, f"not mirrored: {error}", message_id=_event(error), objects=names)
+                self._repeats.failing(subject, f"not mirrored: {error}", message_id=message_id, objects=names)
 
     def recovered(self, still_failing: Iterable[tuple[Change, ApiError]]) -> None:
-        """Say which failures are over, given those that are not."""
+        """Log which failures are over, given those that are not."""
         left = {_subject(change, error) for change, error in still_failing}
-        for subject in sorted(self.passes.keys() - left):
-            self.repeats.recovered(subject, f"mirrored again: {subject}", message_id=message_ids.MIRROR_WORKS)
-            del self.passes[subject]
+        for subject in sorted(self._passes.keys() - left):
+            self._repeats.recovered(subject, f"mirrored again: {subject}", message_id=message_ids.MIRROR_WORKS)
+            del self._passes[subject]
 
-    def gave_way(self, change: Change, error: NameTakenError) -> None:
-        """Say that a mirror gets another name."""
-        log.warning(
-            f"not mirrored under its own name, but with a digest in it: {error}",
-            message_id=message_ids.MIRROR_NAME_TAKEN,
-            kind=change.id.kind,
-            namespace=change.id.namespace,
-            name=change.id.name,
-        )
+    def renamed(self, change: Change, error: NameTakenError) -> None:
+        """Log that a mirror gets another name."""
+        message = f"mirrored under a name with a digest, since its own name is taken: {error}"
+        log.warning(message, message_id=message_ids.MIRROR_NAME_TAKEN, **_fields(change.id))
 
-    def see_fights(self, undone: Collection[ResourceId], rivals: Collection[ResourceId] = ()) -> None:
-        """Say once of each mirror that somebody keeps undoing what is written, and when that is over."""
-        self.rivals.update(rivals)
-        for one in sorted(set(undone) - self.fought_over, key=str):
-            who = "another machine that has this node's name" if one in self.rivals else "somebody"
+    def fights(self, undone: Collection[ResourceId], foreign: Collection[ResourceId] = ()) -> None:
+        """Log once of each mirror that another client keeps changing it, and once when that is over."""
+        self._foreign.update(foreign)
+        for one in sorted(set(undone) - self._fights, key=str):
+            who = "another machine that has this node's name" if one in self._foreign else "another client"
+            message = f"{who} keeps changing the mirror; it is restored with increasing back-off"
+            log.warning(message, message_id=message_ids.MIRROR_FIGHT, **_fields(one))
+        for one in sorted(self._fights - set(undone), key=str):
+            log.info(f"no other client changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
+        self._fights = set(undone)
+        self._foreign &= self._fights | set(foreign)
+
+    def mislabelled(self, objects: Iterable[ApiObject]) -> None:
+        """Log once of each object that it is labelled as a mirror but is none."""
+        found = {(one.id, one.uid) for one in objects}
+        for resource, _ in sorted(found - self._mislabelled, key=str):
             log.warning(
-                f"{who} keeps changing the mirror; it is put back ever more slowly",
-                message_id=message_ids.MIRROR_FIGHT,
-                kind=one.kind,
-                namespace=one.namespace,
-                name=one.name,
-            )
-        for one in sorted(self.fought_over - set(undone), key=str):
-            log.info(f"nobody changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
-        self.fought_over = set(undone)
-        self.rivals &= self.fought_over | set(rivals)
-
-    def see_strangers(self, strangers: Iterable[ApiObject]) -> None:
-        """Say once of each object that its label claims what is not so."""
-        found = {(stranger.id, stranger.uid): stranger for stranger in strangers}
-        for key in found.keys() - self.strangers:
-            log.warning(
-                "labelled as a mirror of this node's files, but this node did not write it: it counts as any other "
-                "object and is never deleted from here; remove the label, or the object if it is a leftover",
+                "labelled as a mirror of this node's files, but this node did not write it: it is treated like any "
+                "other object and never deleted from here; remove the label, or the object if it is a leftover",
                 message_id=message_ids.MIRROR_STRANGER,
-                kind=key[0].kind,
-                namespace=key[0].namespace,
-                name=key[0].name,
+                **_fields(resource),
             )
-        self.strangers = set(found)
+        self._mislabelled = found
 
 
 def _subject(change: Change, error: ApiError) -> str:
-    """Return what is failing: an object by itself, or all of a kind for one reason."""
+    """Return what fails: an object by itself, or all of a kind for one reason."""
     if isinstance(error, InvalidError | ConflictError):
         return str(change.id)
     return f"{change.verb} {change.id.kind}: {type(error).__name__}"
 
 
-def _event(error: ApiError) -> str:
-    return message_ids.API_FORBIDDEN if isinstance(error, ForbiddenError) else message_ids.MIRROR_FAILS
-
-
 def _patience(error: ApiError) -> int:
-    """Return in how many passes in a row something must fail to be worth a word."""
+    """Return in how many passes in a row something must fail before it is logged."""
     if isinstance(error, ConflictError):
         return PATIENCE_WITH_CONFLICTS
     return PATIENCE_WITH_REFUSALS if isinstance(error, ForbiddenError) else 1
+
+
+def _fields(resource: ResourceId) -> dict[str, str]:
+    return {"kind": resource.kind, "namespace": resource.namespace, "name": resource.name}
 
 
 def _names(changes: Sequence[Change]) -> str:

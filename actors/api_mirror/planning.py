@@ -1,9 +1,11 @@
 """What has to change in the API for it to show the files, as a pure function of both.
 
+In: the files' resources and the API's objects. Out: the changes, in an order in which they can be made.
+
 Three promises. An object that this node cannot prove to have written is never deleted, and only written to when it has
-the identity of a file's resource and is no other node's: then it is the mirror, whoever stripped it. A mirror whose
-file says nothing usable now is left as it was. And what already means the same is not written again, however the
-server spells it.
+the identity of a file's resource and is no other node's: then it is the mirror, even where another client removed its
+labels and proof. A mirror whose file has no usable content now is left as it was. And a spec that means the same is not
+written again, however the server spells it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from config.problems import Kind, ResourceId
 from config.resources import UnknownContent, Unusable
 from config.sources.mirror_objects import ANNOTATIONS, canonical, file_of, mirror_of, other_name
 
-#: A resource version that says: it is not there.
+#: The resource version of an object that is not there.
 ABSENT: Final = ""
 #: The mirrors that do not have the names of their resources.
 Renamed = Mapping[ResourceId, ResourceId]
@@ -56,19 +58,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes in the order in which they can be made, and the ``strangers``: labelled like mirrors, but none.
+    """The changes in the order in which they can be made.
 
-    ``versions`` are those of all mirrors that are there; ``rivals`` those that another holder of a key has written.
+    ``mislabelled`` are objects that are labelled like mirrors, but are none. ``versions`` are those of all mirrors that
+    are there; ``foreign`` are mirrors that carry another node's proof.
     """
 
     changes: tuple[Change, ...] = ()
-    strangers: tuple[ApiObject, ...] = ()
+    mislabelled: tuple[ApiObject, ...] = ()
     versions: Mapping[ResourceId, str] = field(default_factory=dict)
-    rivals: frozenset[ResourceId] = frozenset()
+    foreign: frozenset[ResourceId] = frozenset()
 
 
 def renamed(static: StaticSnapshot, api: ApiSnapshot, taken: Collection[ResourceId]) -> Renamed:
-    """Return the mirrors that must not have their resources' names, which are ``taken``.
+    """Return the mirrors that need another name than their resource's, which is ``taken``.
 
     A mirror that is there keeps the name that it has: another node's object may come and go.
     """
@@ -91,13 +94,13 @@ def mirrors(
 def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: ApiSnapshot) -> Plan:
     """Return what has to change for ``api`` to show ``wanted``, which are the mirrors of ``static``."""
     configured = {resource.id for resource in static.resources}
-    # What has no mirror now, since it is not usable, may have one from before, under either name.
+    # A resource that is not usable has no mirror now, but may have one from before, under either name.
     usable = {resource.id for resource in static.resources if not isinstance(resource.spec, Unusable | UnknownContent)}
     kept = {name for one in configured - usable for name in (one, _other_id(one, static.node.name))} | wanted.keys()
     unproven = [observed for observed in api.objects if observed.id not in configured]
-    taken_back = {observed.id: observed for observed in api.objects if observed.id in wanted}
-    there = taken_back | {observed.id: observed for observed in api.mirrored}
-    # Deletions come first: what is to be created may use a name or number that they free.
+    unmarked = {observed.id: observed for observed in api.objects if observed.id in wanted}
+    there = unmarked | {observed.id: observed for observed in api.mirrored}
+    # Deletions come first: a new object may use a name or number that they free.
     gone = (observed for observed in api.mirrored if observed.id not in kept and not _may_be_in(static, observed))
     changes = [Change(observed, None) for observed in gone]
     changes += (Change(there.get(mirror.id), mirror) for mirror in wanted.values())
@@ -105,7 +108,7 @@ def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: Ap
         tuple(change for change in changes if not _is_made(change)),
         tuple(observed for observed in unproven if SOURCE_LABEL in observed.labels),
         {key: observed.resource_version for key, observed in there.items()},
-        frozenset(key for key, observed in taken_back.items() if PROOF_ANNOTATION in observed.annotations),
+        frozenset(key for key, observed in unmarked.items() if PROOF_ANNOTATION in observed.annotations),
     )
 
 
@@ -116,9 +119,9 @@ def is_proven(observed: ApiObject, wanted: ApiObject) -> bool:
 
 
 def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
-    """Return which other node an object says that it is of, by label or owner; empty when it says nothing of that.
+    """Return which other node an object belongs to, by its label or owner; empty when neither names another node.
 
-    A Node that was made again has another uid, and is the same node.
+    A Node that was created again has another uid, and is the same node.
     """
     label, ours = observed.labels.get(STATIC_NODE_LABEL, ""), wanted.labels.get(STATIC_NODE_LABEL)
     if label and label != ours:
@@ -130,10 +133,10 @@ def another_nodes(observed: ApiObject, wanted: ApiObject) -> str:
 
 
 def difference(observed: ApiObject, wanted: ApiObject) -> dict[str, Any]:
-    """Return the merge patch (RFC 7386) that makes ``wanted`` of ``observed``; empty when it means the same.
+    """Return the merge patch (RFC 7386) that turns ``observed`` into ``wanted``; empty when they mean the same.
 
-    Labels and annotations of others stay. The owners are exactly the wanted ones: another owner would keep the object
-    when the node is gone.
+    Labels and annotations of other clients stay. The owners are exactly the wanted ones: another owner would keep the
+    object when the node is gone.
     """
     metadata: dict[str, Any] = {}
     if labels := _merge(observed.labels, wanted.labels):
@@ -149,7 +152,7 @@ def difference(observed: ApiObject, wanted: ApiObject) -> dict[str, Any]:
 
 
 def same_content(one: ApiObject, other: ApiObject, wanted: ApiObject) -> bool:
-    """Whether two objects are the same to the letter, as far as ``wanted`` has a say in it."""
+    """Whether two objects are literally the same, in everything that ``wanted`` sets."""
     contents = (
         (
             each.owners,
@@ -171,7 +174,7 @@ def _is_made(change: Change) -> bool:
 
 
 def _may_be_in(static: StaticSnapshot, observed: ApiObject) -> bool:
-    """Whether a file, or directory, whose content is not known may be where this mirror is from."""
+    """Whether this mirror may be from a file, or directory, whose content is not known."""
     unknown = [one.origin.path for one in static.resources if isinstance(one.spec, UnknownContent)]
     path = file_of(observed)
     return any(path in ("", place) or path.startswith(f"{place}/") for place in unknown)

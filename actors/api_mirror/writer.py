@@ -1,8 +1,8 @@
 """Carries out one change against the API server.
 
-Objects are created whole and changed by a merge patch of what differs. A replacement (PUT) would take away what a
-snapshot does not know, such as finalizers; server-side apply would leave in the spec what somebody added. The patch
-names the version that it was computed from, so it never overwrites what nobody has seen.
+Objects are created whole and changed by a merge patch of what differs. A replacement (PUT) would remove what a snapshot
+does not contain, such as finalizers; server-side apply would leave in the spec what another client added. The patch
+names the version that it was computed from, so it never overwrites a change that this node has not seen.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from config.sources.mirror_objects import manifest
 
 from .planning import ABSENT, Change, another_nodes, difference, is_proven
 
-#: The name under which the API server books our changes (managedFields).
+#: The field manager of our changes (managedFields).
 MANAGER: Final = "openperouter-mirror"
 _MANAGED: Final = {"fieldManager": MANAGER}
 _UNPROCESSABLE: Final = 422
 
 
 class NameTakenError(ConflictError):
-    """What has the mirror's name is not to be touched: it is another node's, or would have to be deleted."""
+    """The object with the mirror's name must not be changed: it is another node's, or would have to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the server made of a wish, None of a deletion; ``stale``: versions that a lagging watch may still show."""
+    """``answer`` is the object as the server stored it, None after a deletion.
+
+    ``stale`` are the resource versions that a lagging watch may still show.
+    """
 
     answer: ApiObject | None
     stale: frozenset[str]
 
 
 async def carry_out(client: KubeClient, change: Change) -> Outcome:
-    """Make the change; what was done by somebody else already counts as done. Raises the errors of the client.
+    """Make the change; what another client did already counts as done. Raises the errors of the client.
 
     :class:`ConflictError` means that the change was computed from an old state; :class:`NameTakenError` that the mirror
     needs another name.
@@ -57,7 +60,7 @@ async def _delete(client: KubeClient, change: Change) -> Outcome:
 
 
 async def _remove(client: KubeClient, observed: ApiObject) -> None:
-    """Delete exactly this object as it was seen; one that is gone already is as good."""
+    """Delete exactly this object as it was seen, unless it is gone already."""
     with suppress(NotFoundError):
         await client.delete(_path(observed), uid=observed.uid, resource_version=observed.resource_version)
 
@@ -81,9 +84,9 @@ async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
 async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
     proven = is_proven(observed, wanted)
     if not proven and (other := another_nodes(observed, wanted)):
-        raise NameTakenError(f"the object {observed.id} is that of the node {other}")
+        raise NameTakenError(f"the object {observed.id} belongs to the node {other}")
     patch = difference(observed, wanted)
-    # A version is never used twice, not even by another object of that name.
+    # A version is never reused, not even by another object of that name.
     metadata = {**patch.get("metadata", {}), "resourceVersion": observed.resource_version}
     try:
         answer = await client.merge_patch(_path(wanted), {**patch, "metadata": metadata}, manager=MANAGER)
@@ -91,7 +94,7 @@ async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) ->
         if error.code != _UNPROCESSABLE or not await _would_be_created(client, wanted):
             raise
         if not proven:
-            # It may be a user's, and only what this node wrote is this node's to delete.
+            # It may be a user's, and this node only deletes what it wrote.
             why = f"the object {observed.id}, which this node did not write, cannot be changed into the mirror"
             raise NameTakenError(f"{why}: {error}") from None
         return await _recreate(client, observed, wanted)
@@ -103,7 +106,7 @@ async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
     try:
         await client.create(_collection(wanted), manifest(wanted), {**_MANAGED, "dryRun": "All"})
     except ConflictError:
-        # Valid, and only the name is taken: by the object that is to go.
+        # Valid: only the name is taken, by the object that will be deleted.
         return True
     except InvalidError:
         return False
@@ -111,7 +114,7 @@ async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
 
 
 async def _recreate(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
-    """Replace an object some fields of which must not change."""
+    """Delete an object that has immutable fields, and create it again."""
     await _remove(client, observed)
     answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
     return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))

@@ -143,7 +143,7 @@ async def _follow(cache: Cache, credentials: ApiCredentials, connect: Connect, c
         server = Availability(client, cache, random.random)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
-            nursery.start_soon(cache.crowd.count, client, server, cache.status_path, server.chance)
+            nursery.start_soon(cache.cluster_size.keep_polling, client, cache.namespace, server.wait)
             for reflector in cache.reflectors:
                 nursery.start_soon(reflector.run, server)
             await _follow_secrets(cache, server, changes)

@@ -23,13 +23,13 @@ from typing import Any, Final
 import trio
 
 from actors.lib.kube.client import Json
+from actors.lib.kube.cluster_size import ClusterSize
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 
-from .cluster_size import Crowd
 from .decoding import api_node, is_behind, password, whole
 from .reflector import Reflector
 from .saved_labels import SavedLabels
@@ -65,7 +65,8 @@ class Cache:
         self.edits = 0
         #: What is wrong with the connection, in one line.
         self.trouble = ""
-        self.crowd = Crowd()
+        #: As long as the size is not known the waits are those of a small cluster, and grow with refusals.
+        self.cluster_size = ClusterSize(nodes=1)
         #: When the last event came (Unix seconds).
         self.last_event: float | None = None
         #: Set when it is known which labels the node has, or that there is no Node.

@@ -212,11 +212,15 @@ class Reflector:
         finally:
             self._down()
 
+    def _row(self) -> float:
+        """Return over how many seconds the nodes' lists of one kind are spread."""
+        return self._cache.cluster_size.row(RELIST_SECONDS)
+
     async def _list_and_watch(self, server: Availability) -> None:
         if self.needs_list:
             if self._failures == 0 and self._all_nodes_list():
                 # With one place for all kinds of a node their changes are published together.
-                await self._wait_for_turn(self._cache.crowd.place * self._cache.crowd.spread_seconds)
+                await self._wait_for_turn(self._cache.cluster_size.place * self._row())
             await self._list(server.client)
         if not self.needs_list:
             await self._watch(server.client)
@@ -321,7 +325,7 @@ class Reflector:
             server.lost()
         if isinstance(error, GoneError) and self is not self._cache.node:
             # All nodes get it within a moment.
-            await self._wait_for_turn(max(retry.seconds, server.chance() * self._cache.crowd.spread_seconds))
+            await self._wait_for_turn(max(retry.seconds, server.chance() * self._row()))
         else:
             await trio.sleep(retry.seconds)
 

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
-from config.models.selector import selects
 from pydantic import ValidationError
 
 from actors.lib.kube.mirror_signature import is_ours
 from config.api import ApiObject
-from config.models.selector import LabelSelector
+from config.models.selector import LabelSelector, selects
 from config.problems import Kind
 
 from .decoding import api_object, metadata

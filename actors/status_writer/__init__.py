@@ -1,1 +1,1 @@
-"""What the cluster gets to see of this node: its status object, conditions on what it was given, Events, its index."""
+"""What the cluster sees of this node: its status object, Events about its Node, its index."""

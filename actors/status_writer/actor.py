@@ -1,20 +1,23 @@
-"""Tells the cluster what became of it on this node: a status object, conditions, Events, and the node's index.
+"""Reports to the cluster what became of the configuration on this node.
 
-Acts only while the API's state is known to be current and this node has a Node object; what it says is compared with
-what is there, so a quiet node sends nothing. Its duties fail alone. It reads what others publish and publishes nothing.
+In: the configuration, what FRR, the kernel and the health checks made of it, and what the API server has. Out, to the
+API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else; there
+is no central aggregator yet that would sum up an object's state on all nodes.
 
-What it asks of the API server, for RBAC:
+:class:`_Reporter` joins the inputs into a :class:`NodeState` and hands each new one to the writers. A writer compares
+it with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what
+RBAC forbids one of them does not stop another. Nothing is sent unless the API's state is known to be current and this
+node has a Node object.
+
+What it needs of the API server, for RBAC:
 
     routernodeconfigurationstatuses (network.openperouter.io/v1alpha1, in the program's namespace)
         patch   PATCH .../NODE            server-side apply: makes the object and its owner,
         create                            which needs this right as well (there is no POST)
-        get     GET   .../NODE            another node's, when its claim on an object is old
-        list    GET   .../?limit=1        how many nodes there are; refused: assumes many
+        list    GET   .../?limit=1        how many nodes there are; refused: assumes a large cluster
     routernodeconfigurationstatuses/status
-        patch   PATCH .../NODE/status     server-side apply, and a merge patch when somebody added fields to it
-    underlays/status, l3vnis/status, l2vnis/status, l3passthroughs/status, rawfrrconfigs/status (in all namespaces)
-        patch   PATCH .../NAME/status     server-side apply with the object's resourceVersion
-    events (events.k8s.io/v1, in all namespaces)
+        patch   PATCH .../NODE/status     server-side apply, and a merge patch when another client added fields to it
+    events (events.k8s.io/v1, in the namespace default)
         create  POST  .../events
         patch   PATCH .../events/NAME     a merge patch of the series
         get     GET   .../events/NAME     only when an Event of that name is there
@@ -29,64 +32,48 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final, Protocol
 
 import trio
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.cluster_size import Crowd
-from actors.lib.kube.errors import ApiError, CredentialsError, ThrottledError, UnreachableError
-from config.api import ApiAccess, ApiCredentials, ApiObject, ApiSnapshot
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.errors import SERVER_ERRORS, ApiError
+from config.api import ApiAccess, ApiCredentials, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
+from supervisor.logs.throttle import RepeatLimiter
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader, wait_any
 
-from .cluster_size import CrowdDuty
-from .condition_codec import Claim
-from .conditions import ConditionsDuty
-from .error_log import Telling
-from .events import EventsDuty
-from .feedback_suppression import Suppressor
-from .inputs import Inputs
-from .lazy_client import Line
-from .node_events import claimed
-from .node_index import NodeIndexDuty
-from .node_status import NodeStatusDuty
-from .object_status import Judge
-from .rate_limit import Pause
-from .writer import Duty, Scene
+from .events import EventWriter
+from .node_index import NodeIndexWriter
+from .node_state import ChannelValues, NodeState
+from .node_status import NodeStatusWriter
+from .rate_limit import Retry, log
 
-#: Seconds for one duty's turn: at most four requests, each with the client's own deadline.
+#: Seconds for one turn of a writer: at most four requests, each with the client's own deadline.
 TURN_SECONDS: Final = 180.0
-#: Errors that concern all duties alike; an internal error may be one object's, whose webhook does not answer.
-_SERVER_ERRORS: Final = (UnreachableError, CredentialsError, ThrottledError)
-_SERVER: Final = "the API server"
+#: Most characters of the fact about what fails, which is one line among others.
+_MAX_FACT: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """The reading ends of everything that is told to this actor."""
+class Writer(Protocol):
+    """One part of what is reported. Times are seconds of one clock."""
 
-    access: LatestReader[ApiAccess]
-    api: LatestReader[ApiSnapshot]
-    desired: LatestReader[DesiredState]
-    frr: LatestReader[FrrOutcome]
-    kernel: LatestReader[KernelOutcome]
-    health: LatestReader[HealthReport]
+    name: str
 
-    def take(self, before: Inputs) -> Inputs:
-        """Return the newest inputs; the same object when there is nothing new."""
-        names = ("access", "api", "desired", "frr", "kernel", "health")
-        fresh = {name: value for name in names if (value := getattr(self, name).take()) is not None}
-        return replace(before, **fresh) if fresh else before
+    def update(self, state: NodeState, now: float) -> None:
+        """Take in the state of the node; called for every change, and when something is due."""
 
-    async def wait(self) -> None:
-        """Wait for something new."""
-        await wait_any(self.access, self.api, self.desired, self.frr, self.kernel, self.health)
+    def due(self, now: float) -> float:
+        """Return when to call :meth:`update` and, if it is due then as well, :meth:`write`; infinity is never."""
+
+    async def write(self, client: KubeClient, now: float) -> None:
+        """Send one thing, if one is due. Raises the errors of the client."""
 
 
 async def run(
@@ -103,149 +90,160 @@ async def run(
     wall: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> None:
-    """Tell indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
-    readers = Readers(access, api, desired, frr, kernel, health)
-    announcer = _Announcer(ctx, settings.namespace, readers, connect, wall, chance)
+    """Report indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
+    readers: dict[str, LatestReader[Any]]
+    readers = {"access": access, "api": api, "desired": desired, "frr": frr, "kernel": kernel, "health": health}
+    reporter = _Reporter(ctx, settings.namespace, readers, connect, wall, chance)
     ctx.started()
     while True:
-        wait = await announcer.work()
+        wait = await reporter.work()
         ctx.progress()
         with ctx.idle(), trio.move_on_after(wait):
-            await readers.wait()
+            await wait_any(*readers.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The next thing to do: ``due`` is when, in seconds of the clock."""
+
+    due: float
+    writer: Writer
+    retry: Retry
+    credentials: ApiCredentials
 
 
 @dataclass(slots=True)
-class _Announcer:
-    """One incarnation: the newest inputs, the duties, and how the server answers to each."""
+class _Reporter:
+    """One incarnation: the newest values, the writers, and when each of them may try."""
 
     ctx: ActorContext
     namespace: str
-    readers: Readers
+    readers: Mapping[str, LatestReader[Any]]
     connect: Callable[[ApiCredentials], KubeClient]
     wall: Callable[[], float]
     chance: Callable[[], float]
-    inputs: Inputs = field(default_factory=Inputs)
-    telling: Telling = field(default_factory=Telling)
-    _judge: Judge = field(init=False)
-    _duties: _Duties | None = None
-    _scene: Scene | None = None
-    _judged_until: float = -math.inf
-    _server: Pause = field(init=False)
+    _values: ChannelValues = field(default_factory=ChannelValues)
+    _state: NodeState | str = ""
+    _writers: _Writers | None = None
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
+    _server: Retry = field(init=False)
 
     def __post_init__(self) -> None:
-        self._judge = Judge(self.namespace)
-        self._server = Pause(self.chance)
+        self._server = Retry("the API server", self.chance, self._limiter)
 
     async def work(self) -> float:
-        """Send what is due; return after how many seconds something more will be."""
-        line = Line(self.connect)
-        try:
-            return await self._work(line)
-        finally:
-            await line.close()
+        """Send what is due; return after how many seconds something more will be.
 
-    async def _work(self, line: Line) -> float:
+        A connection lasts as long as something is due: thousands of idle ones would be a load of their own.
+        """
         while True:
-            scene = self._look()
-            if isinstance(scene, str):
-                self.ctx.note(waiting=scene)
+            turn = self._next_turn()
+            if turn is None:
                 return math.inf
-            now = trio.current_time()
-            duties = self._duties_of(scene.basis.node.name)
-            for one in duties.all():
-                one.see(scene, now)
-            due, duty = duties.next(now)
-            due = max(due, self._server.until)
-            self._note(duties)
-            if due > now:
-                return max(0.0, min(due, self._judged_until) - now)
-            await self._turn(duty, duties.pauses[duty.name], line, scene.basis.credentials)
+            if (wait := turn.due - trio.current_time()) > 0:
+                return wait
+            try:
+                async with self.connect(turn.credentials) as client:
+                    await self._write_while_due(turn, client)
+            except SERVER_ERRORS as error:
+                self._server.failed(error, trio.current_time())
+                self._note()
 
-    def _look(self) -> Scene | str:
-        """Take in what is new and judge it; return what there is to speak of, or what is waited for."""
-        now = trio.current_time()
-        before, self.inputs = self.inputs, self.readers.take(self.inputs)
-        if _credentials(before) != _credentials(self.inputs):
-            self._server.over()
-        basis = self.inputs.basis()
-        if isinstance(basis, str):
-            self._scene = None
-            return basis
-        if self._scene is None or self.inputs is not before or now >= self._judged_until:
-            self._scene = Scene(basis, self._judge.judge(basis, now), self.namespace)
-            self._judged_until = self._judge.due(now)
-        return self._scene
+    async def _write_while_due(self, turn: _Turn | None, client: KubeClient) -> None:
+        while turn and turn.credentials == client.credentials and turn.due <= trio.current_time():
+            try:
+                with self.ctx.working(f"writing to the API server: {turn.writer.name}", TURN_SECONDS):
+                    await turn.writer.write(client, trio.current_time())
+            except SERVER_ERRORS:
+                raise
+            except ApiError as error:
+                turn.retry.failed(error, trio.current_time())
+            else:
+                turn.retry.succeeded()
+                self._server.succeeded()
+            turn = self._next_turn()
 
-    def _duties_of(self, node: str) -> _Duties:
-        if self._duties is None or self._duties.node != node:
-            self._duties = _Duties.make(node, self.wall, self.chance, self.telling)
-        return self._duties
+    def _next_turn(self) -> _Turn | None:
+        """Take in what is new; return the next turn, None while something is missing."""
+        self._take_values()
+        state = self._state
+        if isinstance(state, str):
+            self.ctx.note(waiting=state)
+            return None
+        now, server = trio.current_time(), self._server.backoff.until
+        if self._writers is None or self._writers.node != state.node.name:
+            self._writers = _Writers.make(state, self.wall, self.chance, self._limiter)
+        for writer, _ in self._writers.retries:
+            writer.update(state, now)
+        self._note()
+        turns = [
+            _Turn(max(writer.due(now), retry.backoff.until, server), writer, retry, state.credentials)
+            for writer, retry in self._writers.retries
+        ]
+        return min(turns, key=lambda turn: turn.due)
 
-    async def _turn(self, duty: Duty, pause: Pause, line: Line, credentials: ApiCredentials) -> None:
-        """Let a duty send one thing."""
-        try:
-            with self.ctx.working(f"telling the API server: {duty.name}", TURN_SECONDS):
-                await duty.act(await line.client(credentials), trio.current_time())
-        except _SERVER_ERRORS as error:
-            self._server.failed(error, trio.current_time())
-            self.telling.failing(_SERVER, error)
-        except ApiError as error:
-            pause.failed(error, trio.current_time())
-            self.telling.failing(duty.name, error)
-        else:
-            self._server.over()
-            pause.over()
-            self.telling.working(_SERVER)
-            self.telling.working(duty.name)
+    def _take_values(self) -> None:
+        new = {name: value for name, reader in self.readers.items() if (value := reader.take()) is not None}
+        if not new and self._state:
+            return
+        before, self._values = self._values, replace(self._values, **new)
+        if before.credentials != self._values.credentials:
+            self._server.backoff.reset()
+        self._state = self._values.node_state(self.namespace)
 
-    def _note(self, duties: _Duties) -> None:
+    def _note(self) -> None:
+        writers = self._writers
+        if writers is None:
+            return
+        retries = [self._server, *(retry for _, retry in writers.retries)]
+        failing = [f"{retry.subject}: {retry.error}" for retry in retries if retry.error]
+        more = f" (and {len(failing) - 1} more)" if failing[1:] else ""
         self.ctx.note(
             waiting=None,
-            failing=self.telling.fact(),
-            status_writes=duties.node_status.writes,
-            condition_writes=duties.conditions.writes,
-            events_dropped=duties.events.dropped or None,
+            failing=failing[0][:_MAX_FACT] + more if failing else None,
+            status_writes=writers.status.writes,
+            events_dropped=writers.events.dropped or None,
         )
 
 
-@dataclass(slots=True)
-class _Duties:
-    """The duties of one node; another name of the node is another node."""
+@dataclass(frozen=True, slots=True)
+class _Writers:
+    """The writers of one node, and when each may try again; another name of the node is another node."""
 
     node: str
-    node_status: NodeStatusDuty
-    conditions: ConditionsDuty
-    events: EventsDuty
-    others: tuple[Duty, ...]
-    pauses: dict[str, Pause]
+    status: NodeStatusWriter
+    events: EventWriter
+    retries: tuple[tuple[Writer, Retry], ...]
 
     @classmethod
-    def make(cls, node: str, wall: Callable[[], float], chance: Callable[[], float], telling: Telling) -> _Duties:
-        crowd = Crowd()
-        events = EventsDuty(wall, crowd, chance, telling)
-        suppressor = Suppressor(node, crowd, chance)
-
-        def witness(one: ApiObject, claim: Claim) -> None:
-            events.tell(claimed(one, claim))
-
-        conditions = ConditionsDuty(suppressor, crowd, wall=wall, chance=chance, telling=telling, witness=witness)
-        others = (NodeIndexDuty(events.tell, crowd, chance), CrowdDuty(crowd, chance))
-        made = cls(node, NodeStatusDuty(wall, crowd, chance), conditions, events, others, {})
-        made.pauses = {duty.name: Pause(chance) for duty in made.all()}
-        return made
-
-    def all(self) -> tuple[Duty, ...]:
-        """Return them, those first that say most."""
-        return (self.node_status, self.conditions, self.events, *self.others)
-
-    def next(self, now: float) -> tuple[float, Duty]:
-        """Return when the next turn is, and whose."""
-        return min(((max(one.due(now), self.pauses[one.name].until), one) for one in self.all()), key=_when)
+    def make(
+        cls, state: NodeState, wall: Callable[[], float], chance: Callable[[], float], limiter: RepeatLimiter
+    ) -> _Writers:
+        size = ClusterSize(chance=chance)
+        status, events = NodeStatusWriter(wall, size), EventWriter(wall, size)
+        all_: tuple[Writer, ...] = (
+            status,
+            events,
+            NodeIndexWriter(events.report, size),
+            _SizePoll(size, state.namespace),
+        )
+        retries = tuple((writer, Retry(writer.name, chance, limiter)) for writer in all_)
+        return cls(state.node.name, status, events, retries)
 
 
-def _when(turn: tuple[float, Duty]) -> float:
-    return turn[0]
+@dataclass(slots=True)
+class _SizePoll:
+    """Learns how many nodes there are, which is how long the others wait for their turn."""
 
+    size: ClusterSize
+    namespace: str
+    name: str = "number of nodes"
 
-def _credentials(inputs: Inputs) -> ApiCredentials | None:
-    return inputs.access.credentials if inputs.access else None
+    def update(self, state: NodeState, now: float) -> None:
+        self.size.poll_soon(now)
+
+    def due(self, now: float) -> float:
+        return self.size.poll_at
+
+    async def write(self, client: KubeClient, now: float) -> None:
+        await self.size.poll(client, self.namespace, now)

@@ -1,6 +1,9 @@
-"""What an admin must hear of this node, as Events: the router, its underlay, and what comes from its files.
+"""What this node reports as Events, all of them about its own Node: ``kubectl describe node`` shows them.
 
-Objects of the API are not among them: who claims that one fails makes an Event of the object itself.
+In: the state of the node. Out: the failures that last, each with the Event that begins it and the Event that ends it.
+
+An Event about an object that thousands of nodes share would come from each of them. So the API objects that fail on
+this node are one Event about the Node together; the node's status lists them one by one.
 """
 
 from __future__ import annotations
@@ -10,136 +13,116 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from config.api import API_VERSION, ApiNode, ApiObject
-from config.crd.conditions import SUCCESSFUL, UNDERLAY_FAILED, legal_reason, legal_text
-from config.desired import DesiredState
-from config.problems import Kind, Reason
+from config.api import ApiNode
+from config.crd.conditions import FAILED, SUCCESSFUL, UNDERLAY_FAILED, legal_reason, legal_text
+from config.problems import Reason
 
-from .condition_codec import Claim
-from .failures import Blame, blames, router_faults
-from .writer import Scene
+from .node_state import Failure, NodeState, resource_failures, router_failures
 
-#: Most of what comes from files; the rest is in the node's status.
+#: Most Events about what comes from files; the rest is in the node's status.
 MAX_FROM_FILES: Final = 20
 INDEX_REPLACED: Final = "NodeIndexReplaced"
+#: Where Events about objects without a namespace belong, and where ``kubectl describe`` looks for them.
+NAMESPACE: Final = "default"
 #: Lengths of events.k8s.io/v1. The server counts bytes of these (pkg/apis/core/validation/events.go), while it counts
 #: characters of what a custom resource's schema limits.
 MAX_NOTE: Final = 1024
 _MAX_REASON: Final = 128
-_MORE: Final = "…"
-#: An Event's name is its subject's, cut, and a digest: a DNS subdomain has 253 characters.
+_MAX_INSTANCE: Final = 128
+_ELLIPSIS: Final = "…"
+#: An Event's name is the Node's, cut, and a digest: a DNS subdomain has 253 characters.
 _MAX_NAME: Final = 200
 _DIGEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
-    """One thing to tell. Equal ``name`` and ``namespace``: the same thing, told again."""
+class NodeEvent:
+    """One thing to report. Equal ``identity`` is the same thing, reported again."""
 
-    name: str
-    namespace: str
-    regarding: tuple[tuple[str, str], ...]
+    identity: tuple[str, ...]
     warning: bool
     reason: str
     note: str
 
+    def name(self, node: ApiNode) -> str:
+        """Return the Event's name. A restarted daemon finds its own Events by it."""
+        text = "\n".join((node.uid, *self.identity)).encode("utf-8", "surrogateescape")
+        return f"{node.name[:_MAX_NAME].rstrip('-.')}.{hashlib.sha256(text).hexdigest()[:_DIGEST]}"
+
+    def body(self, node: ApiNode, moment: str) -> dict[str, Any]:
+        """Return the Event to create; ``moment`` is RFC 3339 with microseconds."""
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": self.name(node), "namespace": NAMESPACE},
+            "eventTime": moment,
+            "reportingController": "openperouter",
+            "reportingInstance": node.name[:_MAX_INSTANCE],
+            "action": "Configure",
+            "type": "Warning" if self.warning else "Normal",
+            "reason": legal_reason(self.reason)[:_MAX_REASON],
+            "note": _cut(legal_text(self.note, MAX_NOTE, self.reason)),
+            "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A state of affairs that lasts: ``occurrence`` begins it; it is over when no state with this ``key`` is left."""
+class LastingFailure:
+    """A failure that lasts: ``begin`` reports it; it is over when no failure with this ``key`` is left."""
 
     key: str
-    occurrence: Occurrence
-    end: Occurrence
+    begin: NodeEvent
+    end: NodeEvent
 
 
-def standing(scene: Scene) -> Iterator[Standing]:
+def lasting_failures(state: NodeState) -> Iterator[LastingFailure]:
     """Yield what is wrong with this node now."""
-    node, blamed = scene.basis.node, blames(scene.basis, scene.namespace)
-    for reason, message in router_faults(scene.basis):
-        yield _standing(node, reason.value, "the router", message)
-    if underlays := [blame for blame in blamed if blame.resource and blame.resource.kind is Kind.UNDERLAY]:
-        yield _standing(node, UNDERLAY_FAILED, "the underlay", "; ".join(blame.message for blame in underlays))
-    files = [blame for blame in blamed if blame.from_file and blame not in underlays]
-    for blame in files[:MAX_FROM_FILES]:
-        yield _standing(node, _reason(blame), _subject(blame), blame.message)
+    failures = resource_failures(state)
+    for reason, message in router_failures(state):
+        yield _lasting(reason.value, "the router", message)
+    if underlays := [failure for failure in failures if failure.of_underlay]:
+        yield _lasting(UNDERLAY_FAILED, "the underlay", "; ".join(failure.message for failure in underlays))
+    others = [failure for failure in failures if not failure.of_underlay]
+    for failure in [failure for failure in others if failure.origin.path][:MAX_FROM_FILES]:
+        subject = str(failure.resource) if failure.resource else failure.origin.path
+        yield _lasting(_reason(failure), subject, failure.message)
+    if objects := [failure for failure in others if not failure.origin.path]:
+        yield _lasting(FAILED, "objects of the API", _summary(objects))
 
 
-def claimed(one: ApiObject, claim: Claim) -> Occurrence:
-    """Return what is to be told of a claim: the same whichever node makes it, so that it is told once."""
-    regarding = {
-        "apiVersion": API_VERSION,
-        "kind": one.kind.value,
-        "namespace": one.namespace,
-        "name": one.name,
-        "uid": one.uid,
-    }
-    why = claim.why if claim.failing else "in force again"
-    note = f"node {claim.node}: {why}"
-    return _occurrence(regarding, claim.failing, claim.reason, note, (one.uid, str(one.generation), claim.reason))
+def index_replaced(old: str, index: int) -> NodeEvent:
+    """Return that another index on the Node was replaced by the one that is in force."""
+    note = f"the annotation had {old!r}, but this node's index is {index}: its own configuration decides"
+    return NodeEvent((INDEX_REPLACED, note), True, INDEX_REPLACED, note)
 
 
-def index_replaced(node: ApiNode, old: str, desired: DesiredState) -> Occurrence:
-    """Return that somebody's index on the Node was replaced by the one that is in force."""
-    note = f"the annotation said {old!r}, but this node's index is {desired.node_index}: its own configuration decides"
-    return _occurrence(_node(node), True, INDEX_REPLACED, note, (node.uid, INDEX_REPLACED, note))
-
-
-def _standing(node: ApiNode, reason: str, subject: str, message: str) -> Standing:
+def _lasting(reason: str, subject: str, message: str) -> LastingFailure:
     note = message if message.startswith(subject) else f"{subject}: {message}"
-    begin = _occurrence(_node(node), True, reason, note, (node.uid, reason, subject, note))
-    end = _occurrence(_node(node), False, SUCCESSFUL, f"{subject}: in force again", (node.uid, SUCCESSFUL, subject))
-    return Standing(f"{reason} {subject}", begin, end)
+    begin = NodeEvent((reason, subject, note), True, reason, note)
+    end = NodeEvent((SUCCESSFUL, subject), False, SUCCESSFUL, f"{subject}: in force again")
+    return LastingFailure(f"{reason} {subject}", begin, end)
 
 
-def _occurrence(
-    regarding: dict[str, str], warning: bool, reason: str, note: str, identity: tuple[str, ...]
-) -> Occurrence:
-    digest = hashlib.sha256("\n".join(identity).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST]
-    return Occurrence(
-        name=f"{regarding['name'][:_MAX_NAME].rstrip('-.')}.{digest}",
-        # Where kubectl describe looks for those about objects without a namespace.
-        namespace=regarding.get("namespace") or "default",
-        regarding=tuple(regarding.items()),
-        warning=warning,
-        reason=legal_reason(reason)[:_MAX_REASON],
-        note=_fitting(legal_text(note, MAX_NOTE, reason)),
-    )
+def _summary(failures: list[Failure]) -> str:
+    """Return which objects are not in force, sorted by name; the first one with its message."""
+    messages: dict[str, str] = {}
+    for failure in failures:
+        if failure.resource is not None:
+            one = failure.resource
+            messages.setdefault(f"{one.kind} {one.namespace}/{one.name}", failure.message)
+    names = sorted(messages)
+    others = f"; also not in force: {', '.join(names[1:])}" if names[1:] else ""
+    return f"{names[0]}: {messages[names[0]]}{others}" if names else failures[0].message
 
 
-def _fitting(note: str) -> str:
+def _reason(failure: Failure) -> str:
+    return (Reason.VALIDATION_FAILED if failure.reason is Reason.FILE_INVALID else failure.reason).value
+
+
+def _cut(note: str) -> str:
     """Return a note, cut between two characters if it has too many bytes."""
     text = note.encode()
     if len(text) <= MAX_NOTE:
         return note
-    kept = text[: MAX_NOTE - len(_MORE.encode())].decode(errors="ignore")
-    return kept.rstrip() + _MORE
-
-
-def _node(node: ApiNode) -> dict[str, str]:
-    return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-
-
-def _reason(blame: Blame) -> str:
-    return (Reason.VALIDATION_FAILED if blame.reason is Reason.FILE_INVALID else blame.reason).value
-
-
-def _subject(blame: Blame) -> str:
-    return str(blame.resource) if blame.resource else blame.origin.path
-
-
-def body(occurrence: Occurrence, instance: str, moment: str) -> dict[str, Any]:
-    """Return the Event to create; ``instance`` is the node's name, ``moment`` RFC 3339 with microseconds."""
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": occurrence.name, "namespace": occurrence.namespace},
-        "eventTime": moment,
-        "reportingController": "openperouter",
-        "reportingInstance": instance[:128],
-        "action": "Configure",
-        "type": "Warning" if occurrence.warning else "Normal",
-        "reason": occurrence.reason,
-        "note": occurrence.note,
-        "regarding": dict(occurrence.regarding),
-    }
+    kept = text[: MAX_NOTE - len(_ELLIPSIS.encode())].decode(errors="ignore")
+    return kept.rstrip() + _ELLIPSIS

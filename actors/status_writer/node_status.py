@@ -1,8 +1,10 @@
-"""Keeps this node's RouterNodeConfigurationStatus as it should be: written when it differs, and only then.
+"""Writes this node's RouterNodeConfigurationStatus when it differs from what it should be, and only then.
 
-News is collected for a moment, and a state that is on its way is given one to arrive: most changes cost one write. What
-somebody else does to the object is undone. What the server makes of our words, where its schema is another version's,
-is taken as it is, or two versions would argue indefinitely.
+In: each new state of the node, with the object as the watch shows it. News is collected for a moment, and a
+configuration that is on its way is given one to arrive, so that most changes cost one write. Out: a server-side apply
+of the object, where it or its owner is missing, and of its status. What another client changed is written again. What
+the server makes of a write, where its schema is another version's, is taken as it is: otherwise two versions would
+correct each other indefinitely.
 """
 
 from __future__ import annotations
@@ -12,37 +14,41 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from actors.lib.kube.client import Json, KubeClient
-from actors.lib.kube.cluster_size import Crowd
+from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.errors import NotFoundError
 from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
 from config.crd.node_status import NodeStatus
+from config.problems import ResourceId
 
-from .node_status_builder import compose, is_pending
+from .node_state import NodeState
+from .node_status_builder import build_status, is_pending
+from .object_status import ObjectStatus, ObjectTracker
 from .rate_limit import TokenBucket
-from .writer import Scene
 
 MANAGER: Final = "openperouter"
 #: How long nothing new must have come, and how long news waits at the longest, seconds.
 QUIET: Final = 1.0
 LONGEST: Final = 5.0
-#: Writes at once, and then one in so many seconds: sessions that flap must not flap here as fast.
+#: Writes at once, and then one in so many seconds: flapping sessions must not make the status flap as fast.
 BURST: Final = 10
 PERIOD: Final = 30.0
-#: How long a watch may lag behind what we were answered, seconds.
+#: How long a watch may lag behind the server's answer, seconds.
 LAG: Final = 10.0
 _KEYS: Final = frozenset(field.alias or name for name, field in NodeStatus.model_fields.items())
 
 
-class NodeStatusDuty:
-    """``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
+class NodeStatusWriter:
+    """``wall`` is the clock in Unix seconds."""
 
     name = "node status"
 
-    def __init__(self, wall: Callable[[], float], crowd: Crowd, chance: Callable[[], float]) -> None:
-        self._wall, self._crowd, self._chance = wall, crowd, chance
+    def __init__(self, wall: Callable[[], float], size: ClusterSize) -> None:
+        self._wall, self._size = wall, size
         self._bucket = TokenBucket(BURST, PERIOD)
-        self._scene: Scene | None = None
+        self._state: NodeState | None = None
+        self._tracker = ObjectTracker()
+        self._objects: Mapping[ResourceId, ObjectStatus] = {}
         self._first_news = self._last_news = math.inf
         self._conditions: tuple[Condition, ...] = ()
         self._wanted: Json = {}
@@ -52,27 +58,27 @@ class NodeStatusDuty:
         self._answer = _Answer()
         self.writes = 0
 
-    def see(self, scene: Scene, now: float) -> None:
-        """Compare what there is to say with what the server has, when it is time to."""
-        if scene is not self._scene:
-            self._scene = scene
+    def update(self, state: NodeState, now: float) -> None:
+        """Compare what there is to report with what the server has, when it is time to."""
+        if state is not self._state:
+            self._state, self._objects = state, self._tracker.update(state)
             self._first_news, self._last_news = min(self._first_news, now), now
-            self._answer.believed(scene.basis.api.node_status, now)
-        if now >= min(self._ripe_at(scene), self._answer.until):
-            self._compare(scene, now)
+            self._answer.current(state.api.node_status, now)
+        if now >= min(self._ripe_at(state), self._answer.until):
+            self._compare(state, now)
 
     def due(self, now: float) -> float:
-        """Return when to look or to write."""
-        ripe = self._ripe_at(self._scene) if self._scene else math.inf
+        """Return when to compare or to write."""
+        ripe = self._ripe_at(self._state) if self._state else math.inf
         return min(ripe, self._write_at(now), self._answer.until)
 
-    async def act(self, client: KubeClient, now: float) -> None:
+    async def write(self, client: KubeClient, now: float) -> None:
         """Write the object."""
-        scene = self._scene
-        if scene is None or now < self._write_at(now):
+        state = self._state
+        if state is None or now < self._write_at(now):
             return
-        shown = scene.basis.api.node_status
-        answer, passed = await _write(client, scene, self._answer.believed(shown, now), self._wanted)
+        shown = state.api.node_status
+        answer, passed = await _write(client, state, self._answer.current(shown, now), self._wanted)
         stale = {_version(shown), *passed} - {_version(answer)}
         self._answer = _Answer(self._wanted, answer, stale, now + LAG)
         self._bucket.take(now)
@@ -81,36 +87,29 @@ class NodeStatusDuty:
         self.writes += 1
 
     def _write_at(self, now: float) -> float:
-        """Return when to write: a change that concerns all nodes is written by one after the other, in each round."""
+        """Return when to write: what all nodes have to write they write one after the other, once in each row."""
         if self._differs_at == math.inf:
             return math.inf
-        turn = self._differs_at + self._crowd.spread(self._place)
-        again = self._written_at + max(LONGEST, self._crowd.spread(1.0))
+        turn = self._differs_at + self._place * self._size.row()
+        again = self._written_at + self._size.row(LONGEST)
         return max(turn, self._bucket.due(now), again)
 
-    def _ripe_at(self, scene: Scene | None) -> float:
-        """Return when the news so far is to be looked at; a state on its way may take the whole time."""
+    def _ripe_at(self, state: NodeState) -> float:
+        """Return when to compare: the news has ended, or, for a configuration on its way, at the latest."""
         longest = self._first_news + LONGEST
-        on_its_way = scene is not None and is_pending(scene.basis, scene.namespace)
-        return longest if on_its_way else min(longest, self._last_news + QUIET)
+        return longest if is_pending(state) else min(longest, self._last_news + QUIET)
 
-    def _compare(self, scene: Scene, now: float) -> None:
+    def _compare(self, state: NodeState, now: float) -> None:
         self._first_news = self._last_news = math.inf
-        server = self._answer.believed(scene.basis.api.node_status, now)
+        server = self._answer.current(state.api.node_status, now)
         known = read_conditions((server or {}).get("status", {}).get("conditions", ()))
-        status = compose(
-            scene.basis,
-            scene.verdicts,
-            namespace=scene.namespace,
-            now=self._wall(),
-            previous=(*self._conditions, *known),
-        )
+        previous = (*self._conditions, *known)
+        status = build_status(state, self._objects, now=self._wall(), previous=previous)
         self._conditions, self._wanted = status.conditions, status.to_data()
-        if not self._is_shown(server, scene.basis.node):
-            if self._differs_at == math.inf:
-                self._differs_at, self._place = now, self._chance()
-        else:
+        if self._is_shown(server, state.node):
             self._differs_at = math.inf
+        elif self._differs_at == math.inf:
+            self._differs_at, self._place = now, self._size.chance()
 
     def _is_shown(self, server: Mapping[str, Any] | None, node: ApiNode) -> bool:
         if server is None or not owned(server, node):
@@ -123,27 +122,27 @@ class _Answer:
 
     def __init__(
         self,
-        said: Json | None = None,
+        sent: Json | None = None,
         answer: Json | None = None,
         stale: set[str] | None = None,
         until: float = math.inf,
     ) -> None:
-        self._said, self._answer, self._stale = said, answer, stale or set()
+        self._sent, self._answer, self._stale = sent, answer, stale or set()
         self.until = until
 
-    def believed(self, shown: Mapping[str, Any] | None, now: float) -> Mapping[str, Any] | None:
-        """Return the object as the server has it, given what the watch shows; tell it all that is shown."""
+    def current(self, shown: Mapping[str, Any] | None, now: float) -> Mapping[str, Any] | None:
+        """Return the object as the server has it. Call it for everything that the watch shows."""
         if now >= self.until or _version(shown) not in self._stale:
             self._stale, self.until = set(), math.inf
         return self._answer if self._stale else shown
 
     def explains(self, wanted: Json, server: Mapping[str, Any]) -> bool:
-        """Whether the server has what it made of these very words."""
-        return self._answer is not None and wanted == self._said and server.get("status") == self._answer.get("status")
+        """Whether the server has what it made of exactly this status."""
+        return self._answer is not None and wanted == self._sent and server.get("status") == self._answer.get("status")
 
 
 def differs(wanted: Mapping[str, Any], server: Mapping[str, Any]) -> bool:
-    """Whether a server's object says something else; conditions that others added are theirs."""
+    """Whether a server's object has another status; conditions that other clients added are theirs."""
     there = server.get("status") or {}
     ours = {one["type"]: one for one in wanted.get("conditions", ())}
     theirs = {one.get("type"): one for one in there.get("conditions") or ()}
@@ -164,41 +163,40 @@ def path_of(namespace: str, node: str) -> str:
 
 
 async def _write(
-    client: KubeClient, scene: Scene, server: Mapping[str, Any] | None, wanted: Json
+    client: KubeClient, state: NodeState, server: Mapping[str, Any] | None, wanted: Json
 ) -> tuple[Json, set[str]]:
-    """Make the server say what is wanted; return the object, and its versions on the way to that."""
-    path = path_of(scene.namespace, scene.basis.node.name)
+    """Write the wanted status; return the object, and its versions on the way to that."""
+    path = path_of(state.namespace, state.node.name)
     passed = set()
-    if server is None or not owned(server, scene.basis.node):
-        passed.add(_version(await _apply_object(client, path, scene)))
+    if server is None or not owned(server, state.node):
+        passed.add(_version(await _apply_object(client, path, state)))
     try:
-        answer = await _apply_status(client, path, scene, wanted)
+        answer = await _apply_status(client, path, state, wanted)
     except NotFoundError:
         # Deleted a moment ago, which the watch has yet to show.
-        passed.add(_version(await _apply_object(client, path, scene)))
-        answer = await _apply_status(client, path, scene, wanted)
+        passed.add(_version(await _apply_object(client, path, state)))
+        answer = await _apply_status(client, path, state, wanted)
     if added := [key for key in _KEYS if key in (answer.get("status") or {}) and key not in wanted]:
-        # Whoever wrote these owns them now, so leaving them out does not remove them.
+        # Another client wrote these and owns them, so leaving them out does not remove them.
         passed.add(_version(answer))
         answer = await client.merge_patch(f"{path}/status", {"status": dict.fromkeys(added)}, manager=MANAGER)
     return answer, passed
 
 
-async def _apply_object(client: KubeClient, path: str, scene: Scene) -> Json:
-    node = scene.basis.node
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-    return await client.apply(path, {**_head(scene, ownerReferences=[owner])}, manager=MANAGER)
+async def _apply_object(client: KubeClient, path: str, state: NodeState) -> Json:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": state.node.name, "uid": state.node.uid}
+    return await client.apply(path, _head(state, ownerReferences=[owner]), manager=MANAGER)
 
 
-async def _apply_status(client: KubeClient, path: str, scene: Scene, wanted: Json) -> Json:
-    return await client.apply(f"{path}/status", {**_head(scene), "status": wanted}, manager=MANAGER)
+async def _apply_status(client: KubeClient, path: str, state: NodeState, wanted: Json) -> Json:
+    return await client.apply(f"{path}/status", {**_head(state), "status": wanted}, manager=MANAGER)
 
 
-def _head(scene: Scene, **metadata: Any) -> Json:
+def _head(state: NodeState, **metadata: Any) -> Json:
     return {
         "apiVersion": API_VERSION,
         "kind": NODE_STATUS_KIND,
-        "metadata": {"name": scene.basis.node.name, "namespace": scene.namespace, **metadata},
+        "metadata": {"name": state.node.name, "namespace": state.namespace, **metadata},
     }
 
 

@@ -1,7 +1,7 @@
-"""This node's status object: from what is known to what it says, a pure function.
+"""Builds this node's status object from its state: a pure function.
 
-Upstream's rules (reference 7.4) with its defects mended: Ready is never True while the newest configuration is not
-verified, and every text is legal. Nothing in it changes by itself, so that the status of a quiet node is written once.
+Upstream's rules (reference 7.4) without its defects: Ready is never True while the newest configuration is not
+verified, and every text is legal. Nothing in the status changes by itself, so a quiet node writes it once.
 """
 
 from __future__ import annotations
@@ -27,115 +27,110 @@ from config.crd.node_status import (
 from config.outcomes import vni_health
 from config.problems import Kind, Reason, ResourceId, errors
 
-from .failures import Blame, blames, router_faults
-from .inputs import Basis
-from .object_status import Verdict
+from .node_state import Failure, NodeState, resource_failures, router_failures
+from .object_status import ObjectStatus
 
-#: Our reason for neither ready nor degraded; upstream has no such moment, it says that it is ready.
+#: Our reason for neither ready nor degraded; upstream is ready in that moment.
 PENDING: Final = "ConfigurationPending"
 _KIND_ORDER: Final[Mapping[Kind | None, int]] = {kind: number for number, kind in enumerate((None, *Kind))}
 
 
-def compose(
-    basis: Basis, verdicts: Mapping[ResourceId, Verdict], *, namespace: str, now: float, previous: Iterable[Condition]
+def build_status(
+    state: NodeState, objects: Mapping[ResourceId, ObjectStatus], *, now: float, previous: Iterable[Condition]
 ) -> NodeStatus:
     """Return the status at ``now``, in Unix seconds; ``previous`` are conditions whose transition times are kept."""
-    blamed = _in_order(blames(basis, namespace))
-    faults = tuple(router_faults(basis))
+    failures = _in_order(resource_failures(state))
+    router = tuple(router_failures(state))
     return node_status(
-        _conditions(basis, blamed, [message for _, message in faults], now, tuple(previous)),
-        failed=(*_failed(blamed), *_frr_failed(basis)),
-        resources=_resources((*basis.api.objects, *basis.api.mirrored), verdicts, router_works=not faults),
-        sessions=_sessions(basis),
-        vnis=_vnis(basis, blamed),
+        _conditions(state, failures, [message for _, message in router], now, tuple(previous)),
+        failed=(*_failed(failures), *_frr_failed(state)),
+        resources=_resources((*state.api.objects, *state.api.mirrored), objects, router_works=not router),
+        sessions=_sessions(state),
+        vnis=_vnis(state, failures),
     )
 
 
-def is_pending(basis: Basis, namespace: str) -> bool:
-    """Whether the newest state is still on its way, with nothing wrong so far."""
-    return not (basis.verified or blames(basis, namespace) or any(router_faults(basis)))
+def is_pending(state: NodeState) -> bool:
+    """Whether the newest configuration is still on its way, with nothing wrong so far."""
+    return not (state.verified or resource_failures(state) or any(router_failures(state)))
 
 
 def _conditions(
-    basis: Basis, blamed: tuple[Blame, ...], faults: list[str], now: float, previous: tuple[Condition, ...]
+    state: NodeState, failures: tuple[Failure, ...], router: list[str], now: float, previous: tuple[Condition, ...]
 ) -> tuple[Condition, ...]:
-    degraded = bool(blamed or faults)
-    reason, message = _reason_and_message(basis, blamed, faults)
-    ready = basis.verified and not degraded
+    degraded = bool(failures or router)
+    reason, message = _reason_and_message(state, failures, router)
+    ready = state.verified and not degraded
     return (
         condition(READY, ready, reason, message, now=now, previous=previous),
         condition(DEGRADED, degraded, reason, message, now=now, previous=previous),
     )
 
 
-def _reason_and_message(basis: Basis, blamed: tuple[Blame, ...], faults: list[str]) -> tuple[str, str]:
-    underlay = next((blame for blame in blamed if _is_underlay(blame)), None)
+def _reason_and_message(state: NodeState, failures: tuple[Failure, ...], router: list[str]) -> tuple[str, str]:
+    underlay = next((one for one in failures if one.of_underlay or one.reason is Reason.UNDERLAY_FAILED), None)
     if underlay is not None:
-        refused = any(problem.kind is Kind.UNDERLAY for problem in errors(basis.desired.problems))
+        refused = any(problem.kind is Kind.UNDERLAY for problem in errors(state.desired.problems))
         kept = "; what was in force is left as it is" if refused else ""
         return UNDERLAY_FAILED, f"{underlay.message}{kept}"
-    if faults:
-        return FAILED, "; ".join(faults)
-    if blamed:
-        count = len({(blame.resource, blame.origin.path) for blame in blamed})
+    if router:
+        return FAILED, "; ".join(router)
+    if failures:
+        count = len({(failure.resource, failure.origin.path) for failure in failures})
         noun = "resource is" if count == 1 else "resources are"
         return FAILED, f"{count} {noun} not in force, see failedResources"
-    if basis.verified:
+    if state.verified:
         return SUCCESSFUL, "the newest configuration is in force, verified"
     return PENDING, "the newest configuration is not yet verified"
 
 
-def _is_underlay(blame: Blame) -> bool:
-    return blame.reason is Reason.UNDERLAY_FAILED or (
-        blame.resource is not None and blame.resource.kind is Kind.UNDERLAY
-    )
+def _frr_failed(state: NodeState) -> Iterator[FailedResource]:
+    if state.frr is not None and not state.frr.applied:
+        yield frr_failure(state.frr.error)
 
 
-def _frr_failed(basis: Basis) -> Iterator[FailedResource]:
-    if basis.frr is not None and not basis.frr.applied:
-        yield frr_failure(basis.frr.error)
-
-
-def _in_order(blamed: Iterable[Blame]) -> tuple[Blame, ...]:
+def _in_order(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     """Return the same order for the same failures, whichever was found first: files, the underlay, the rest by name."""
 
-    def place(blame: Blame) -> tuple[int, str, str]:
-        resource = blame.resource
+    def place(failure: Failure) -> tuple[int, str, str]:
+        resource = failure.resource
         if resource is None:
-            return _KIND_ORDER[None], "", blame.origin.path
+            return _KIND_ORDER[None], "", failure.origin.path
         return _KIND_ORDER[resource.kind], resource.namespace, resource.name
 
-    return tuple(sorted(blamed, key=place))
+    return tuple(sorted(failures, key=place))
 
 
-def _failed(blamed: Iterable[Blame]) -> Iterator[FailedResource]:
+def _failed(failures: Iterable[Failure]) -> Iterator[FailedResource]:
     """Yield one entry for each resource and reason."""
     messages: dict[tuple[Kind | None, str, str, Reason], list[str]] = {}
-    for blame in blamed:
-        resource = blame.resource
+    for failure in failures:
+        resource = failure.resource
         key = (
-            (resource.kind, resource.namespace, resource.name, blame.reason)
+            (resource.kind, resource.namespace, resource.name, failure.reason)
             if resource
-            else (None, "", blame.origin.path, blame.reason)
+            else (None, "", failure.origin.path, failure.reason)
         )
-        messages.setdefault(key, []).append(blame.message)
+        messages.setdefault(key, []).append(failure.message)
     for (kind, namespace, name, reason), texts in messages.items():
         yield failed_resource(kind, name, reason, "; ".join(texts), namespace=namespace)
 
 
 def _resources(
-    objects: Iterable[ApiObject], verdicts: Mapping[ResourceId, Verdict], *, router_works: bool
+    shown: Iterable[ApiObject], objects: Mapping[ResourceId, ObjectStatus], *, router_works: bool
 ) -> Iterator[ObservedResource]:
-    for one in objects:
-        if verdict := verdicts.get(one.id):
-            in_force = bool(verdict.good) and router_works
-            yield observed_resource(one.kind, one.name, verdict.generation, in_force=in_force, namespace=one.namespace)
+    for one in shown:
+        if status := objects.get(one.id):
+            in_force = status.in_force and router_works
+            yield observed_resource(one.kind, one.name, status.generation, in_force=in_force, namespace=one.namespace)
 
 
-def _sessions(basis: Basis) -> Iterator[SessionState]:
-    return map(session_state, basis.health.sessions if basis.health else ())
+def _sessions(state: NodeState) -> Iterator[SessionState]:
+    return map(session_state, state.health.sessions if state.health else ())
 
 
-def _vnis(basis: Basis, blamed: Iterable[Blame]) -> Iterator[VniState]:
-    faults = {blame.resource: blame.message for blame in reversed(tuple(blamed)) if blame.resource is not None}
-    return map(vni_state, vni_health(basis.desired, basis.health, faults))
+def _vnis(state: NodeState, failures: Iterable[Failure]) -> Iterator[VniState]:
+    messages = {
+        failure.resource: failure.message for failure in reversed(tuple(failures)) if failure.resource is not None
+    }
+    return map(vni_state, vni_health(state.desired, state.health, messages))

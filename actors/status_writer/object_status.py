@@ -1,146 +1,111 @@
-"""What this node makes of each object of the API that selects it: in force, not in force and why, or not known yet.
+"""Which generation of each API object this node has dealt with, and whether that generation is in force.
 
-An object's generation is good once everything on this node has taken it up, and stays good until something is wrong
-with that very object: that FRR restarts is the router's trouble, told in the node's own status, and no verdict on two
-hundred objects. Resources fail alone, so another one's failure does not count either.
+An object's generation is in force once FRR and the kernel are verified to have it, and stays so until something fails
+that concerns that very object. A restart of FRR is a failure of the router, which the node's status reports as such;
+it does not make two hundred objects fail. Nor does the failure of another resource.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from config.api import ApiObject
-from config.crd.conditions import FAILED, SUCCESSFUL
-from config.problems import Kind, Origin, Reason, ResourceId
+from config.problems import Kind, Origin, ResourceId
 from config.sources.mirror_objects import plain_name
 
-from .failures import Blame, blames, router_faults
-from .inputs import Basis, origins_of
-
-#: A generation that was taken in and is neither in force nor refused for so many seconds counts as failed: FRR and the
-#: kernel need seconds for the largest change, and a minute when they are restarted meanwhile.
-PATIENCE: Final = 60.0
+from .node_state import NodeState, resource_failures
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """``good`` None: not known yet. ``generation`` is the newest one of the object that this node has dealt with."""
+class ObjectStatus:
+    """``generation`` is the newest one of the object that this node has dealt with."""
 
     generation: int
-    good: bool | None
-    reason: str = SUCCESSFUL
-    message: str = ""
+    in_force: bool
+
+
+#: One generation of one object: its resource, uid and generation.
+_Key = tuple[ResourceId, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    resource: ResourceId
-    uid: str
-    generation: int
+class _Resources:
+    """The node's resources: where each was written, which generations failed, and which are verified."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """One look at the inputs, arranged for questions about single objects."""
-
-    origins: Mapping[ResourceId, Origin]
-    blamed: Mapping[ResourceId, list[Blame]]
-    underlay: str
-    router: tuple[str, str]
-    standing: frozenset[ResourceId]
     node: str
+    origins: Mapping[ResourceId, Origin]
+    failed: Mapping[ResourceId, set[int]]
+    verified: frozenset[ResourceId]
+
+    @property
+    def underlay_failed(self) -> bool:
+        """Whether the underlay is unusable, so that nothing on this node changes."""
+        return any(resource.kind is Kind.UNDERLAY for resource in self.failed)
 
 
-class Judge:
-    """Remembers which generations were good, and since when others are on their way."""
+class ObjectTracker:
+    """Remembers which generations were in force."""
 
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
-        self._proved: set[_Key] = set()
-        self._since: dict[_Key, float] = {}
+    def __init__(self) -> None:
+        self._verified: set[_Key] = set()
 
-    def judge(self, basis: Basis, now: float) -> dict[ResourceId, Verdict]:
-        """Return a verdict on each object, mirrors of files included; those not taken in at all have none."""
-        facts = _facts(basis, self._namespace)
-        self._forget((*basis.api.objects, *basis.api.mirrored))
-        verdicts = {one.id: self._verdict(one, facts, now, mirror=False) for one in basis.api.objects}
-        verdicts |= {one.id: self._verdict(one, facts, now, mirror=True) for one in basis.api.mirrored}
-        return {resource: verdict for resource, verdict in verdicts.items() if verdict is not None}
+    def update(self, state: NodeState) -> dict[ResourceId, ObjectStatus]:
+        """Return the status of each object that this node has dealt with, mirrors of files included."""
+        resources = _resources(state)
+        self._verified &= {_key(one) for one in (*state.api.objects, *state.api.mirrored)}
+        found = {one.id: self._status(one, resources, mirror=False) for one in state.api.objects}
+        found |= {one.id: self._status(one, resources, mirror=True) for one in state.api.mirrored}
+        return {resource: status for resource, status in found.items() if status is not None}
 
-    def due(self, now: float) -> float:
-        """Return when a verdict will change by the passing of time alone."""
-        ends = (since + PATIENCE for since in self._since.values())
-        return min((end for end in ends if end > now), default=math.inf)
-
-    def _verdict(self, one: ApiObject, facts: _Facts, now: float, *, mirror: bool) -> Verdict | None:
-        resource = replace(one.id, name=plain_name(one.name, facts.node)) if mirror else one.id
-        origin = facts.origins.get(resource)
-        generation = one.generation if mirror else origin.generation if origin and not origin.path else None
-        known = facts.blamed.get(resource, ())
-        if blamed := [blame for blame in known if mirror or blame.origin.generation == one.generation]:
-            return Verdict(one.generation, False, blamed[0].reason.value, "; ".join(blame.message for blame in blamed))
-        if generation == one.generation and origin is not None:
-            return self._of_newest(one, resource in facts.standing, facts, now)
-        if facts.underlay:
-            told = f"the underlay is not usable, so that nothing changes on this node: {facts.underlay}"
-            return Verdict(one.generation, False, Reason.DEPENDENCY_FAILED.value, told)
-        return Verdict(generation, None) if generation is not None and not mirror else None
-
-    def _of_newest(self, one: ApiObject, stands: bool, facts: _Facts, now: float) -> Verdict:
-        """Judge what takes part in the newest state and is not to blame for anything."""
-        key = _Key(one.id, one.uid, one.generation)
-        if stands:
-            self._proved.add(key)
-        if key in self._proved:
-            self._since.pop(key, None)
-            return Verdict(one.generation, True)
-        if now - self._since.setdefault(key, now) < PATIENCE:
-            return Verdict(one.generation, None)
-        return Verdict(one.generation, False, *facts.router)
-
-    def _forget(self, objects: Iterable[ApiObject]) -> None:
-        present = {_Key(one.id, one.uid, one.generation) for one in objects}
-        self._proved &= present
-        self._since = {key: since for key, since in self._since.items() if key in present}
+    def _status(self, one: ApiObject, resources: _Resources, *, mirror: bool) -> ObjectStatus | None:
+        resource = replace(one.id, name=plain_name(one.name, resources.node)) if mirror else one.id
+        failed = resources.failed.get(resource, set())
+        if one.generation in failed or (mirror and failed):
+            return ObjectStatus(one.generation, in_force=False)
+        applied = _applied_generation(one, resources.origins.get(resource), mirror=mirror)
+        if applied == one.generation:
+            if resource in resources.verified:
+                self._verified.add(_key(one))
+            return ObjectStatus(one.generation, in_force=_key(one) in self._verified)
+        if resources.underlay_failed:
+            return ObjectStatus(one.generation, in_force=False)
+        return None if applied is None else ObjectStatus(applied, in_force=False)
 
 
-def _facts(basis: Basis, namespace: str) -> _Facts:
-    blamed: dict[ResourceId, list[Blame]] = {}
-    for blame in blames(basis, namespace):
-        if blame.resource is not None:
-            blamed.setdefault(blame.resource, []).append(blame)
-    underlay = next((one[0].message for resource, one in blamed.items() if resource.kind is Kind.UNDERLAY), "")
-    origins = origins_of(basis.desired)
-    standing = frozenset(_standing(basis, origins)) - blamed.keys()
-    return _Facts(origins, blamed, underlay, _trouble(basis), standing, basis.desired.node_name)
+def _applied_generation(one: ApiObject, origin: Origin | None, *, mirror: bool) -> int | None:
+    """Return the generation of the object in the newest configuration, None for an object that is not part of it."""
+    if origin is None:
+        return None
+    if mirror:
+        return one.generation
+    return None if origin.path else origin.generation
 
 
-def _standing(basis: Basis, origins: Iterable[ResourceId]) -> Iterator[ResourceId]:
-    """Yield the resources that are in force, judging by the health of the newest state.
+def _key(one: ApiObject) -> _Key:
+    return one.id, one.uid, one.generation
 
-    While another resource fails the state as a whole is never verified. Then health names whom it blames, but only once
-    everything else had its time.
+
+def _resources(state: NodeState) -> _Resources:
+    failed: dict[ResourceId, set[int]] = {}
+    for failure in resource_failures(state):
+        if failure.resource is not None:
+            failed.setdefault(failure.resource, set()).add(failure.origin.generation)
+    verified = frozenset(_verified(state)) - failed.keys()
+    return _Resources(state.desired.node_name, state.origins, failed, verified)
+
+
+def _verified(state: NodeState) -> Iterator[ResourceId]:
+    """Yield the resources that the health of the newest configuration shows to be in force.
+
+    While another resource fails the configuration as a whole is never verified. Then health lists the failures, but
+    only after everything else has had its time.
     """
-    health = basis.health
-    if health is None or health.generation != basis.desired.generation:
+    health = state.health
+    if health is None or health.generation != state.desired.generation:
         return
     if health.verified:
-        yield from origins
+        yield from state.origins
     elif health.failures:
         broken = {vni.resource for vni in health.vnis if not vni.ok}
-        yield from (resource for resource in origins if resource not in broken)
-
-
-def _trouble(basis: Basis) -> tuple[str, str]:
-    """Return reason and message for what is not in force though nobody blames it."""
-    for reason, message in router_faults(basis):
-        return reason.value, message
-    # Without the number of the state, which changes by itself.
-    summary = (
-        re.sub(r"^verifying generation \d+: ", "", basis.health.summary) if basis.health else "health not known yet"
-    )
-    return FAILED, f"not in force after {PATIENCE:g} s: {summary}"
+        yield from (resource for resource in state.origins if resource not in broken)

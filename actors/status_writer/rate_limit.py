@@ -1,23 +1,18 @@
-"""How often something may be sent: a token bucket for what repeats, a growing pause for what fails.
-
-Five thousand nodes that each send once too often are a storm, and the server that they would hit is the one that
-everything else on them needs.
-"""
+"""How often this node writes: a token bucket for what repeats, a growing pause and a log line for what fails."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
-from actors.lib.kube.errors import ApiError, ForbiddenError, NotFoundError
-from supervisor.runtime.restart_policy import Backoff
+from actors.lib.kube.errors import ApiError, ForbiddenError
+from actors.lib.kube.request_backoff import RequestBackoff
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.logs.throttle import RepeatLimiter
 
-#: After an error that may pass by itself.
-PASSING: Final = Backoff(first=2.0, longest=120.0)
-#: After a refusal that an admin has to mend (RBAC, a missing CRD or namespace), or that only other content mends.
-REFUSED: Final = Backoff(first=30.0, longest=600.0)
+log = get_logger("announce")
 
 
 @dataclass(slots=True)
@@ -32,37 +27,33 @@ class TokenBucket:
         """Return when the next one may go, ``now`` at the earliest."""
         return max(now, self._full_at - (self.burst - 1) * self.period)
 
-    def pace(self, period: float, now: float) -> None:
-        """Go on with another period: as many as before are left of the burst."""
-        self._full_at = now + max(0.0, self._full_at - now) / self.period * period
-        self.period = period
-
     def take(self, now: float) -> None:
-        """Note that one went."""
+        """Take one token."""
         self._full_at = max(self._full_at, now) + self.period
 
 
-@dataclass(slots=True)
-class Pause:
-    """The wait after failures; ``chance`` returns a random number in [0, 1)."""
+class Retry:
+    """One thing that may fail by itself: when to try it again, and its lines in the log."""
 
-    chance: Callable[[], float]
-    failures: int = 0
-    until: float = field(default=-math.inf)
+    def __init__(self, subject: str, chance: Callable[[], float], limiter: RepeatLimiter) -> None:
+        self.subject = subject
+        self.backoff = RequestBackoff(chance)
+        #: Why it fails, the server's reason if it gave one; None while it works.
+        self.error: str | None = None
+        self._limiter = limiter
 
     def failed(self, error: ApiError, now: float) -> None:
-        """Note one more failure in a row."""
-        if isinstance(error, ForbiddenError | NotFoundError) or not error.retry:
-            self.refused(now)
-            return
-        self.failures += 1
-        self.until = now + max(PASSING.delay(self.failures, self.chance()), error.retry_after or 0.0)
+        """Wait, and log the failure unless it repeats the one before."""
+        self.backoff.failed(error, now)
+        self.error = error.reason or str(error)
+        message_id = message_ids.API_FORBIDDEN if isinstance(error, ForbiddenError) else message_ids.CLUSTER_NOT_TOLD
+        self._limiter.failing(
+            self.subject, f"reporting to the cluster fails: {self.subject}: {error}", message_id=message_id
+        )
 
-    def refused(self, now: float) -> None:
-        """Note one more failure in a row, of a kind that does not pass by itself."""
-        self.failures += 1
-        self.until = now + REFUSED.delay(self.failures, self.chance())
-
-    def over(self) -> None:
-        """Note that it works, or that there is a reason to try at once."""
-        self.failures, self.until = 0, -math.inf
+    def succeeded(self) -> None:
+        """Try the next one at once, and log that it works if it failed before."""
+        self.backoff.reset()
+        self.error = None
+        message = f"reporting to the cluster works again: {self.subject}"
+        self._limiter.recovered(self.subject, message, message_id=message_ids.CLUSTER_TOLD)

@@ -1,10 +1,10 @@
-"""Many simulated nodes against one real API server: what each asks of it when idle, and when it restarts.
+"""Many simulated nodes and one real API server: how many requests each sends when idle, and over a restart.
 
     make bench-nodes [NODES=200]
 
-Every node is the program's own watch, report and mirror, with an identity of its own, in one process. Counted are the
-requests that the server's audit log has. The figures are requests a node, so they do not depend on the machine; the
-time until the last node watches again is given as a multiple of the server's own start.
+Every node runs the program's own crd_watch, status_writer and api_mirror, with an identity of its own, in one process.
+The requests are counted in the server's audit log. The figures are requests a node, so they do not depend on the
+machine; the time until the last node watches again is given as a multiple of the server's own start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import trio
 
 from actors.api_mirror import actor as mirror
 from actors.crd_watch import actor as crd_watch
-from actors.status_writer import actor as announce
+from actors.status_writer import actor as status_writer
 from config.api import API_VERSION, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, NodeIdentity, StaticSnapshot
@@ -50,7 +50,7 @@ _USER = "bench:"
 
 @dataclass
 class SimulatedNode:
-    """One node's channels; everything below FRR is said to be well."""
+    """One node's channels; FRR and the kernel are reported as healthy."""
 
     name: str
     index: int
@@ -70,7 +70,7 @@ class SimulatedNode:
         return snapshot is not None and snapshot.live
 
     def begin(self, credentials: ApiCredentials) -> None:
-        """Say what the actors upstream would."""
+        """Publish what the actors upstream would."""
         identity = NodeIdentity(self.name, self.index)
         files = read_directory(self.settings.configs_dir, self.name, LastGood())
         self.static.set(StaticSnapshot(identity, files.resources, files.problems))
@@ -79,7 +79,7 @@ class SimulatedNode:
         self.desired.set(state)
         self.frr.set(FrrOutcome(state, applied=True))
         self.kernel.set(KernelOutcome(state, applied=True))
-        self.health.set(HealthReport(1, 0, verified=True, summary="well"))
+        self.health.set(HealthReport(1, 0, verified=True, summary="healthy"))
         self.access.set(ApiAccess(ApiReach.REACHABLE, credentials))
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -97,7 +97,7 @@ class SimulatedNode:
             )
 
         async def report() -> None:
-            await announce.run(
+            await status_writer.run(
                 ActorContext("announce"),
                 settings=settings,
                 access=self.access.reader(),
@@ -123,7 +123,7 @@ class SimulatedNode:
 
 
 async def prepare(server: ClusterServer, nodes: list[SimulatedNode]) -> None:
-    """Make what the nodes will find."""
+    """Create the objects that the nodes will find."""
     async with kube(server.admin) as client:
         await install_crds(client)
         await make_namespace(client, NAMESPACE)
@@ -151,14 +151,14 @@ async def all_live(nodes: list[SimulatedNode], seconds: float) -> float:
 
 def per_node(server: ClusterServer, since: int, nodes: int) -> tuple[int, str]:
     """Return how many requests of the nodes there are by now, and a table of those since then, a node."""
-    requests = [what for event in server.audit() if (what := _asked(event))]
+    requests = [what for event in server.audit() if (what := _request_of(event))]
     counts = Counter(requests[since:])
     lines = [f"    {count / nodes:6.2f}  {what}" for what, count in counts.most_common()]
     return len(requests), "\n".join([f"    {sum(counts.values()) / nodes:6.2f}  in all", *lines])
 
 
-def _asked(event: Mapping[str, Any]) -> str:
-    """Return what a node asked, "" for the end of a watch and for what somebody else asked."""
+def _request_of(event: Mapping[str, Any]) -> str:
+    """Return the request of a node, "" for the end of a watch and for another client's request."""
     stage = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
     if not event["user"]["username"].startswith(_USER) or event["stage"] != stage:
         return ""
@@ -198,12 +198,12 @@ async def measure(server: ClusterServer, nodes: list[SimulatedNode], idle_second
 
 
 def main() -> None:
-    """Measure with the nodes that the command line asks for."""
+    """Measure with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of quiet")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)  # every node says that its server is away
+    logging.disable(logging.WARNING)  # every node logs that its server is unreachable
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         root = Path(name)
         configs = root / "configs"

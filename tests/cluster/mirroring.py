@@ -1,6 +1,6 @@
 """A mirror that runs against the real API server: files on one side, the actor that follows the server on the other.
 
-The mirror asks with a service account that may do what its docstring lists and nothing else.
+The mirror uses a service account that may do what its docstring lists and nothing else.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def mirror_account(client: KubeClient, namespace: str, verbs: Sequence[str
 
 @dataclass
 class Bench:
-    """Files, a Node, a mirror, and an administrator who looks and meddles."""
+    """Files, a Node, a mirror, and an administrator who reads and edits."""
 
     admin: KubeClient
     namespace: str
@@ -97,12 +97,12 @@ class Bench:
         )
 
     def write(self, name: str, text: str) -> None:
-        """Write a configuration file and publish what all of them say."""
+        """Write a configuration file and publish the resources of all of them."""
         (self.settings.configs_dir / name).write_text(text)
         self.read()
 
     def read(self) -> None:
-        """Publish what the files say."""
+        """Publish the resources of the files."""
         found = read_directory(self.settings.configs_dir, self.node.name, LastGood(), namespace=self.namespace)
         self.static.set(StaticSnapshot(NodeIdentity(self.node.name, 0), found.resources, found.problems))
 

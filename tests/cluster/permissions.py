@@ -44,7 +44,7 @@ class Permission:
     verb: str
 
     def __str__(self) -> str:
-        where = "own namespace" if self.namespace else "everywhere"
+        where = f"in {self.namespace}" if self.namespace else "everywhere"
         return f"{self.verb} {self.resource} {where}"
 
 
@@ -82,7 +82,7 @@ async def install(client: KubeClient, without: Sequence[Permission] = ()) -> Non
 
 
 async def allowed(client: KubeClient, permission: Permission, namespace: str = "anywhere") -> bool:
-    """Ask the server whether the shipped ServiceAccount may do something, in ``namespace`` if it may everywhere."""
+    """Return whether the server allows the shipped ServiceAccount something; ``namespace`` is any other one."""
     resource, _, subresource = permission.resource.partition("/")
     attributes = {
         "verb": permission.verb,

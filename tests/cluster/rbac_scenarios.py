@@ -21,18 +21,13 @@ from actors.api_mirror.writer import carry_out
 from actors.crd_watch import actor as crd_watch
 from actors.crd_watch.decoding import api_node, api_object
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.cluster_size import Crowd
-from actors.status_writer.condition_codec import MANAGER as CONDITIONS_MANAGER
-from actors.status_writer.condition_codec import failing, manifest
-from actors.status_writer.conditions import ConditionsDuty
-from actors.status_writer.error_log import Telling
-from actors.status_writer.events import AGAIN_SECONDS, EventsDuty
-from actors.status_writer.feedback_suppression import Suppressor
-from actors.status_writer.node_events import claimed
-from actors.status_writer.node_index import NodeIndexDuty
-from actors.status_writer.node_status import NodeStatusDuty
-from actors.status_writer.object_status import Verdict
-from actors.status_writer.writer import Duty, Scene
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.status_writer.actor import Writer
+from actors.status_writer.events import AGAIN_SECONDS, EventWriter
+from actors.status_writer.node_events import index_replaced
+from actors.status_writer.node_index import NodeIndexWriter
+from actors.status_writer.node_state import NodeState
+from actors.status_writer.node_status import NodeStatusWriter
 from config.api import (
     API_VERSION,
     GROUP,
@@ -51,12 +46,12 @@ from config.problems import Kind
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
-from tests.actors.status_writer.examples import basis, state
+from tests.actors.status_writer.examples import node_state, state
 from tests.cluster.corpus import GOOD
 from tests.cluster.harness import MANAGER, ClusterServer, Json, Request, kube, make_namespace, make_node
 from tests.cluster.permissions import NAMESPACE, USER, Permission
 
-#: What the announcing duties take for the time of day.
+#: What the writers take for the time of day.
 LATER: Final = 100_000.0
 _WAIT_SECONDS: Final = 20.0
 #: After a refusal: in it, everything that does not need what was refused has long been done.
@@ -87,12 +82,10 @@ class Stage:
         """Return what the account was refused on this stage."""
         return [one for one in self.server.requests(USER)[self.begin :] if one.code == 403]
 
-    def scene(self, *objects: ApiObject, **verdicts: Verdict) -> Scene:
-        """Return a node where everything is in force; ``verdicts`` are on objects, by name."""
+    def state(self) -> NodeState:
+        """Return a node where everything is in force."""
         desired = replace(state(), node_name=self.node.name)
-        seen = ApiSnapshot(self.node, objects, live=True)
-        judged = {one.id: verdicts.get(one.name, Verdict(one.generation, good=True)) for one in objects}
-        return Scene(replace(basis(desired=desired, api=seen), node=self.node), judged, NAMESPACE)
+        return replace(node_state(desired=desired, api=ApiSnapshot(self.node, live=True)), node=self.node)
 
 
 @asynccontextmanager
@@ -117,11 +110,6 @@ async def put(stage: Stage, kind: Kind, namespace: str, name: str, spec: Json | 
     body["spec"] = spec or GOOD[kind][0]
     made = await stage.admin.apply(f"{collection(namespace, PLURALS[kind])}/{name}", body, manager=MANAGER)
     return api_object(kind, made)
-
-
-async def stored(stage: Stage, one: ApiObject) -> ApiObject:
-    path = f"{collection(one.namespace, PLURALS[one.kind])}/{one.name}"
-    return api_object(one.kind, await stage.admin.get(path))
 
 
 # What the mirror does: actors.api_mirror.writer.carry_out
@@ -155,103 +143,69 @@ async def mirror_takes_a_name_back(stage: Stage, *, kind: Kind) -> None:
     await carries_out(stage, Change(None, mirrored(kind, f"taken-{stage.users}")))
 
 
-# What announce does: the duties of actors.status_writer
+# What the writers of actors.status_writer do
 
 
-def middling() -> float:
-    """Return what stands for chance."""
-    return 0.5
+def size() -> ClusterSize:
+    return ClusterSize(1, lambda: 0.5)
 
 
-async def let(stage: Stage, duty: Duty, *objects: ApiObject, turns: int = 3, since: float = 0.0) -> None:
-    """Let a duty do what it has to, at the times that it asks for: nobody waits for them."""
-    scene, now = stage.scene(*objects), since
+async def let(stage: Stage, writer: Writer, *, turns: int = 3, since: float = 0.0) -> None:
+    """Let a writer do what it has to, at the times that it returns, without waiting for them."""
+    state, now = stage.state(), since
     async with kube(stage.account) as client:
         for _ in range(turns):
-            duty.see(scene, now)
-            now = duty.due(now)
+            writer.update(state, now)
+            now = writer.due(now)
             if now == math.inf:
                 return
-            duty.see(scene, now)
-            await duty.act(client, now)
+            writer.update(state, now)
+            await writer.write(client, now)
 
 
-async def node_status_is_made(stage: Stage) -> None:
-    """NodeStatusDuty: there is no object yet."""
+async def node_status_is_created(stage: Stage) -> None:
+    """NodeStatusWriter: there is no object yet."""
     await stage.admin.delete(collection(NAMESPACE, NODE_STATUS_PLURAL))
-    await node_status_is_told(stage)
+    await node_status_is_written(stage)
 
 
-async def node_status_is_told(stage: Stage) -> None:
-    """NodeStatusDuty: server-side apply to the object, then to its status."""
-    duty = NodeStatusDuty(lambda: LATER, Crowd(1), middling)
-    await let(stage, duty)
-    assert duty.writes
+async def node_status_is_written(stage: Stage) -> None:
+    """NodeStatusWriter: server-side apply to the object, then to its status."""
+    writer = NodeStatusWriter(lambda: LATER, size())
+    await let(stage, writer)
+    assert writer.writes
 
 
 async def index_is_shown(stage: Stage) -> None:
-    """NodeIndexDuty: an annotation on the Node."""
-    await let(stage, NodeIndexDuty(lambda _: None, Crowd(1), middling), turns=1)
+    """NodeIndexWriter: an annotation on the Node."""
+    await let(stage, NodeIndexWriter(lambda _: None, size()), turns=1)
 
 
-async def conditions_are_told(stage: Stage, *, kind: Kind) -> None:
-    """ConditionsDuty: an object is in force."""
-    there = await put(stage, kind, stage.users, "told")
-    await tell_conditions(stage, there)
-    assert [one["type"] for one in (await stored(stage, there)).conditions] == ["Ready", "Degraded"]
+def event_writer() -> EventWriter:
+    return EventWriter(lambda: LATER, size())
 
 
-async def claims_are_checked(stage: Stage) -> None:
-    """ConditionsDuty: another node has said that an object fails, and does not stand for that any more."""
-    there = await put(stage, Kind.L3VNI, stage.users, "checked")
-    claim = manifest(there, failing("another-node", "ValidationFailed", "it was so"), 0.0)
-    path = f"{collection(there.namespace, PLURALS[there.kind])}/{there.name}/status"
-    await stage.admin.apply(path, claim, manager=CONDITIONS_MANAGER)
-    await tell_conditions(stage, await stored(stage, there))
-    ready, _ = (await stored(stage, there)).conditions
-    assert ready["status"] == "True"
+async def send_event(stage: Stage, writer: EventWriter, now: float) -> None:
+    writer.report(index_replaced("7", 3))
+    await let(stage, writer, turns=1, since=now)
 
 
-async def tell_conditions(stage: Stage, there: ApiObject) -> None:
-    crowd = Crowd(1)
-    duty = ConditionsDuty(
-        Suppressor(stage.node.name, crowd, middling),
-        crowd,
-        wall=lambda: LATER,
-        chance=middling,
-        telling=Telling(),
-        witness=lambda *_: None,
-    )
-    await let(stage, duty, there)
-
-
-async def tell_events(stage: Stage, duty: EventsDuty, now: float) -> None:
-    there = await put(stage, Kind.L3VNI, stage.users, "failing")
-    duty.see(stage.scene(there), now)
-    duty.tell(claimed(there, failing(stage.node.name, "ValidationFailed", "it is so")))
-    await let(stage, duty, there, turns=1, since=now)
-
-
-def events_duty() -> EventsDuty:
-    return EventsDuty(lambda: LATER, Crowd(1), middling)
-
-
-async def event_is_told(stage: Stage) -> None:
-    """EventsDuty: something happens for the first time."""
-    await tell_events(stage, events_duty(), 0.0)
+async def event_is_created(stage: Stage) -> None:
+    """EventWriter: something happens for the first time."""
+    await send_event(stage, event_writer(), 0.0)
 
 
 async def event_is_counted(stage: Stage) -> None:
-    """EventsDuty: it happens again."""
-    duty = events_duty()
-    await tell_events(stage, duty, 0.0)
-    await tell_events(stage, duty, 2 * AGAIN_SECONDS)
+    """EventWriter: it happens again."""
+    writer = event_writer()
+    await send_event(stage, writer, 0.0)
+    await send_event(stage, writer, 2 * AGAIN_SECONDS)
 
 
-async def event_is_known_again(stage: Stage) -> None:
-    """EventsDuty: it happens again, to a daemon that has been restarted."""
-    await tell_events(stage, events_duty(), 0.0)
-    await tell_events(stage, events_duty(), 0.0)
+async def event_is_found_again(stage: Stage) -> None:
+    """EventWriter: it happens again, after a restart of the daemon."""
+    await send_event(stage, event_writer(), 0.0)
+    await send_event(stage, event_writer(), 0.0)
 
 
 # What crd_watch does: actors.crd_watch.actor.run
@@ -354,7 +308,6 @@ def _needs_of(kind: Kind) -> dict[Permission, Need]:
     return {
         Permission("", GROUP, plural, "list"): followed,
         Permission("", GROUP, plural, "watch"): followed,
-        Permission("", GROUP, f"{plural}/status", "patch"): partial(conditions_are_told, kind=kind),
         Permission(NAMESPACE, GROUP, plural, "create"): partial(mirror_is_created, kind=kind),
         Permission(NAMESPACE, GROUP, plural, "patch"): partial(mirror_is_changed, kind=kind),
         Permission(NAMESPACE, GROUP, plural, "delete"): partial(mirror_is_removed, kind=kind),
@@ -367,15 +320,14 @@ NEEDS: Final[dict[Permission, Need]] = {
     Permission("", "", "nodes", "list"): node_is_followed,
     Permission("", "", "nodes", "watch"): node_is_followed,
     Permission("", "", "nodes", "patch"): index_is_shown,
-    Permission("", "events.k8s.io", "events", "create"): event_is_told,
-    Permission("", "events.k8s.io", "events", "patch"): event_is_counted,
-    Permission("", "events.k8s.io", "events", "get"): event_is_known_again,
-    Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "create"): node_status_is_made,
-    Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "patch"): node_status_is_told,
-    Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "get"): claims_are_checked,
+    Permission("default", "events.k8s.io", "events", "create"): event_is_created,
+    Permission("default", "events.k8s.io", "events", "patch"): event_is_counted,
+    Permission("default", "events.k8s.io", "events", "get"): event_is_found_again,
+    Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "create"): node_status_is_created,
+    Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "patch"): node_status_is_written,
     Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "list"): node_status_is_followed,
     Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "watch"): node_status_is_followed,
-    Permission(NAMESPACE, GROUP, f"{NODE_STATUS_PLURAL}/status", "patch"): node_status_is_told,
+    Permission(NAMESPACE, GROUP, f"{NODE_STATUS_PLURAL}/status", "patch"): node_status_is_written,
     Permission(NAMESPACE, "", "secrets", "list"): passwords_are_followed,
     Permission(NAMESPACE, "", "secrets", "watch"): passwords_are_followed,
 }

@@ -1,6 +1,6 @@
-"""Nodes that tell the real API server about themselves: the real watch before the actor, a stand-in for the router.
+"""Nodes that report to the real API server: the real watch before the actor, a stand-in for the router.
 
-Each node asks with a service account that may do what the actor's docstring lists, and nothing else. The stand-in puts
+Each node uses a service account that may do what the actor's docstring lists, and nothing else. The stand-in puts
 every object of its namespace that the watch shows in force at once, but for those that a test names.
 """
 
@@ -42,17 +42,13 @@ Rules = list[dict[str, Any]]
 T = TypeVar("T")
 _WAIT_SECONDS: Final = 40.0
 
-#: What the actor's docstring lists; the key is the duty that needs it.
+#: What the actor's docstring lists; the key is the writer that needs it.
 RULES: Final[dict[str, Rules]] = {
     "node status": [
         {"apiGroups": [GROUP], "resources": [NODE_STATUS_PLURAL], "verbs": ["patch", "create"]},
         {"apiGroups": [GROUP], "resources": [f"{NODE_STATUS_PLURAL}/status"], "verbs": ["patch"]},
     ],
-    "checks": [{"apiGroups": [GROUP], "resources": [NODE_STATUS_PLURAL], "verbs": ["get"]}],
     "number of nodes": [{"apiGroups": [GROUP], "resources": [NODE_STATUS_PLURAL], "verbs": ["list"]}],
-    "conditions": [
-        {"apiGroups": [GROUP], "resources": [f"{plural}/status" for plural in PLURALS.values()], "verbs": ["patch"]}
-    ],
     "events": [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "get"]}],
     "node index": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}],
 }
@@ -82,14 +78,14 @@ async def account(admin: KubeClient, namespace: str, name: str, rules: Iterable[
 
 
 @dataclass
-class AnnouncingNode:
-    """One node. ``bad`` are names of objects that it refuses; ``reading`` and ``telling`` are who it asks as."""
+class ReportingNode:
+    """One node. ``bad`` are names of objects that it refuses; ``reading`` and ``writing`` are its credentials."""
 
     name: str
     namespace: str
     settings: Settings
     reading: ApiCredentials
-    telling: ApiCredentials
+    writing: ApiCredentials
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     bad: dict[str, str] = field(default_factory=dict)
     index: int = 3
@@ -105,9 +101,9 @@ class AnnouncingNode:
     _generation: int = 0
 
     async def run(self) -> None:
-        """Follow the server, stand in for the router, and announce."""
+        """Follow the server, stand in for the router, and report."""
         own: Latest[ApiAccess] = Latest("own access")
-        self.access.set(ApiAccess(ApiReach.REACHABLE, self.telling))
+        self.access.set(ApiAccess(ApiReach.REACHABLE, self.writing))
         own.set(ApiAccess(ApiReach.REACHABLE, self.reading))
         self.static.set(StaticSnapshot(NodeIdentity(self.name, self.index), ()))
         with self.scope:
@@ -117,7 +113,7 @@ class AnnouncingNode:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, own)
             nursery.start_soon(self._route)
-            nursery.start_soon(self._announce)
+            nursery.start_soon(self._report)
 
     async def _watch(self, access: Latest[ApiAccess]) -> None:
         await crd_watch.run(
@@ -128,7 +124,7 @@ class AnnouncingNode:
             out=self.api,
         )
 
-    async def _announce(self) -> None:
+    async def _report(self) -> None:
         await actor.run(
             self.ctx,
             settings=self.settings,
@@ -150,7 +146,7 @@ class AnnouncingNode:
         """Put in force what the watch shows, but for what is bad."""
         snapshot = self.api.peek()
         shown = snapshot.objects if snapshot else ()
-        # Objects of all namespaces select all nodes: those that other tests left are not in force here.
+        # Objects of all namespaces select all nodes: what other tests left is not in force here.
         objects = [one for one in shown if one.kind is Kind.L3VNI and one.namespace == self.namespace]
         good = [one for one in objects if one.name not in self.bad]
         problems = tuple(self._problem(one) for one in objects if one.name in self.bad)
@@ -178,11 +174,11 @@ class AnnouncingNode:
 
 @dataclass
 class Cluster:
-    """The nodes, and an administrator who looks and meddles."""
+    """The nodes, and an administrator who reads and edits."""
 
     admin: KubeClient
     namespace: str
-    nodes: dict[str, AnnouncingNode]
+    nodes: dict[str, ReportingNode]
 
     async def status(self, node: str) -> Json:
         """Return a node's status object."""
@@ -203,16 +199,13 @@ class Cluster:
         """Return where the L3VNIs are."""
         return f"/apis/{API_VERSION}/namespaces/{self.namespace}/l3vnis"
 
-    async def conditions(self, name: str) -> dict[str, Json]:
-        """Return the conditions of an L3VNI by type."""
-        found = await self.admin.get(f"{self.collection}/{name}")
-        return {one["type"]: one for one in found.get("status", {}).get("conditions", ())}
-
-    async def events(self, namespace: str, **regarding: str) -> list[Json]:
-        """Return the Events of a namespace that are ours, of an object with these fields."""
-        listed = await self.admin.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
-        ours = (one for one in listed["items"] if one.get("reportingController") == "openperouter")
-        return [one for one in ours if all(one["regarding"].get(key) == value for key, value in regarding.items())]
+    async def events(self, node: str) -> list[Json]:
+        """Return the Events that ``kubectl describe`` shows of a Node: it uses the old group and these fields."""
+        uid = (await self.admin.get(f"/api/v1/nodes/{node}"))["metadata"]["uid"]
+        fields = {"name": node, "namespace": "", "kind": "Node", "uid": uid}
+        selector = ",".join(f"involvedObject.{key}={value}" for key, value in fields.items())
+        found = await self.admin.get("/api/v1/events", {"fieldSelector": selector})
+        return list(found["items"])
 
 
 @asynccontextmanager
@@ -225,17 +218,17 @@ async def cluster(
     without: Sequence[str] = (),
     bad: dict[str, dict[str, str]] | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Run nodes; ``without`` are the duties that RBAC forbids, ``bad`` what each node refuses, by object."""
+    """Run nodes; ``without`` are the writers that RBAC forbids, ``bad`` what each node refuses, by object."""
     reading = await account(admin, namespace, "watch", WATCHING)
-    rules = [rule for duty, needed in RULES.items() if duty not in without for rule in needed]
-    telling = await account(admin, namespace, "announce", rules)
+    rules = [rule for writer, needed in RULES.items() if writer not in without for rule in needed]
+    writing = await account(admin, namespace, "announce", rules)
     nodes = {}
     for name in names:
         await make_node(admin, name)
         settings = Settings(namespace=namespace, state_dir=directory / name, run_dir=directory / name)
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         refused = (bad or {}).get(name, {})
-        nodes[name] = AnnouncingNode(name, namespace, settings, reading, telling, bad=refused)
+        nodes[name] = ReportingNode(name, namespace, settings, reading, writing, bad=refused)
     async with trio.open_nursery() as nursery:
         for node in nodes.values():
             nursery.start_soon(node.run)
@@ -244,7 +237,7 @@ async def cluster(
 
 
 async def until(what: str, check: Callable[[], Awaitable[T]], seconds: float = _WAIT_SECONDS) -> T:
-    """Wait until a question to the server has an answer that is true, and return that."""
+    """Wait until a check returns something true, and return that."""
     with trio.move_on_after(seconds):
         while True:
             if found := await check():

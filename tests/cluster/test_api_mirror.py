@@ -66,7 +66,7 @@ async def edit(bench: Bench, name: str, patch: Json) -> None:
 
 
 def requests(server: ClusterServer, bench: Bench) -> list[str]:
-    """Return what the mirror asked, but for how many nodes there are."""
+    """Return the requests of the mirror, but for the polls of the cluster's size."""
     user = f"system:serviceaccount:{bench.namespace}:mirror"
     return [f"{one.verb} {one.resource}" for one in server.requests(user) if one.verb != "list"]
 
@@ -140,7 +140,7 @@ async def test_the_owner_is_the_node_and_blocks_nothing(
         {"metadata": {"labels": None, "annotations": None, "ownerReferences": None}, "spec": {"vni": 7}},
     ],
 )
-async def test_an_edit_by_hand_is_reverted(
+async def test_a_manual_edit_is_reverted(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path, patch: dict[str, Any]
 ) -> None:
     assert crds
@@ -157,7 +157,7 @@ def same(one: Json, other: Json) -> bool:
     return one["spec"] == other["spec"] and all(one["metadata"].get(key) == other["metadata"][key] for key in keys)
 
 
-async def test_what_others_note_on_a_mirror_stays(
+async def test_labels_and_annotations_of_other_clients_stay(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
 ) -> None:
     assert crds
@@ -240,7 +240,7 @@ async def test_a_users_object_is_not_deleted_for_a_field_that_must_not_change(
 
 
 @both_versions
-async def test_what_must_not_change_is_deleted_and_created_anew(
+async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_again(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
 ) -> None:
     assert crds
@@ -277,7 +277,7 @@ async def test_a_file_that_is_gone_takes_its_mirrors_along_and_a_broken_one_does
 
 
 @both_versions
-async def test_files_that_change_while_the_server_is_away_show_when_it_is_back(
+async def test_files_that_change_while_the_server_is_unreachable_are_mirrored_when_it_is_back(
     server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
 ) -> None:
     assert crds
@@ -304,7 +304,7 @@ async def test_a_namespace_that_appears_later_is_filled_then(
         content = parse_router_file((RED % POOL).encode(), Path("openpe_a.yaml"), node.name, namespace=later)
         bench.access.set(ApiAccess(ApiReach.REACHABLE, server.admin))
         bench.static.set(StaticSnapshot(node, content.resources))
-        await eventually("the missing namespace is told", lambda: "not mirrored" in caplog.text)
+        await eventually("the missing namespace is logged", lambda: "not mirrored" in caplog.text)
         await make_namespace(admin, later)
         path = f"{collection(later, Kind.L3VNI)}/static-{namespace}-red"
         await eventually("the mirror tries again", lambda: "failing" not in bench.ctx.facts)
@@ -346,7 +346,7 @@ async def taken(bench: Bench, name: str, labels: dict[str, str] | None = None, *
 
 
 @both_versions
-async def test_whatever_files_say_the_server_keeps_it_as_it_is_compared(
+async def test_the_server_stores_every_mirror_as_it_is_compared(
     server: ClusterServer, crds: list[str], namespace: str
 ) -> None:
     """No default of the server, and nothing that it prunes, makes a mirror look different from what was sent."""

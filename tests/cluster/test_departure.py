@@ -53,7 +53,7 @@ async def test_the_status_goes_with_its_node(
     async with kube(server.admin) as admin, cluster(admin, namespace, tmp_path) as nodes:
         path = path_of(namespace, "node-a")
 
-        async def told() -> bool:
+        async def written() -> bool:
             return await exists() and "status" in await admin.get(path)
 
         async def exists() -> bool:
@@ -66,7 +66,7 @@ async def test_the_status_goes_with_its_node(
         async def gone() -> bool:
             return not await exists()
 
-        await until("there is a status", told)
+        await until("there is a status", written)
         await admin.delete("/api/v1/nodes/node-a")
         await until("no status is left", gone, seconds=SECONDS)
         # Nor does the node that still runs make another one.

@@ -1,4 +1,4 @@
-"""The real API server keeps the contract that the one in memory is held to (tests/actors/mirror)."""
+"""The real API server keeps the contract that the one in memory is held to (tests/actors/api_mirror)."""
 
 from __future__ import annotations
 

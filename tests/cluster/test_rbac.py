@@ -1,6 +1,6 @@
-"""RBAC as shipped: all that the daemon needs, nothing that it does not, shown verb by verb on a real API server.
+"""RBAC as shipped: all that the daemon needs and nothing else, verb by verb on a real API server.
 
-The verbs come from packaging/kubernetes/rbac.yaml itself; :mod:`tests.cluster.rbac_scenarios` says what each is for.
+The verbs come from packaging/kubernetes/rbac.yaml itself; :mod:`tests.cluster.rbac_scenarios` has what each is for.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from actors.api_mirror import actor as mirror
 from actors.api_wait.probe import probe
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import ApiError, ForbiddenError, InvalidError
-from actors.status_writer import actor as announce
-from config.api import INDEX_ANNOTATION, NODE_STATUS_PLURAL, ApiCredentials, ApiObject, ApiReach
+from actors.status_writer import actor as status_writer
+from config.api import INDEX_ANNOTATION, NODE_STATUS_PLURAL, SOURCE_LABEL, ApiCredentials, ApiReach
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind
 from config.settings import Settings
@@ -29,20 +29,20 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.faults import leaves
 from tests.cluster.harness import MANAGER, ClusterServer, Json, both_versions, kube, service_account
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, SHIPPED, USER, Permission, install
-from tests.cluster.rbac_scenarios import NEEDS, Need, Stage, collection, index_is_shown, put, stage, stored
-from tests.cluster.status_writing import AnnouncingNode, until
+from tests.cluster.rbac_scenarios import NEEDS, Need, Stage, collection, index_is_shown, put, stage
+from tests.cluster.status_writing import ReportingNode, until
 
 
 @pytest.fixture
 async def account(server: ClusterServer, system: str) -> AsyncIterator[ApiCredentials]:
-    """Yield the shipped ServiceAccount's credentials; what is taken from it is given back."""
+    """Yield the shipped ServiceAccount's credentials; a permission that a test removes is restored."""
     async with kube(server.admin) as admin:
         await install(admin)
         yield await service_account(admin, NAMESPACE, ACCOUNT)
         await install(admin)
 
 
-def test_what_is_shipped_is_what_there_is_a_need_for() -> None:
+def test_each_shipped_permission_has_a_need() -> None:
     assert set(SHIPPED) == set(NEEDS)
 
 
@@ -58,16 +58,16 @@ async def test_the_daemon_needs(
     async with stage(server, account, f"{namespace}-without", tmp_path) as lacking:
         error = await failure(NEEDS[permission], lacking)
         refused = {f"{one.verb} {one.resource}" for one in lacking.refusals()}
-    told = f'cannot {permission.verb} resource "{permission.resource}"'
+    reason = f'cannot {permission.verb} resource "{permission.resource}"'
     assert isinstance(error, ForbiddenError | AssertionError)
-    assert told in str(error) or refused == {f"{permission.verb} {permission.resource}"}
+    assert reason in str(error) or refused == {f"{permission.verb} {permission.resource}"}
 
 
-class PromptNode(AnnouncingNode):
+class PromptNode(ReportingNode):
     """A node that waits as little as chance allows."""
 
-    async def _announce(self) -> None:
-        await announce.run(
+    async def _report(self) -> None:
+        await status_writer.run(
             self.ctx,
             settings=self.settings,
             access=self.access.reader(),
@@ -89,7 +89,7 @@ async def test_the_daemon_as_a_whole_is_refused_nothing(
     (tmp_path / "openpe_a.yaml").write_text("l3vnis: [{vrf: blue, vni: 200}]\n")
     async with stage(server, account, namespace, tmp_path) as complete, trio.open_nursery() as nursery:
         node = PromptNode(complete.node.name, NAMESPACE, settings, account, account)
-        red = await put(complete, Kind.L3VNI, NAMESPACE, "red")
+        await put(complete, Kind.L3VNI, NAMESPACE, "red")
         nursery.start_soon(node.run)
         await trio.testing.wait_all_tasks_blocked()
         files = read_directory(tmp_path, node.name, LastGood(), namespace=NAMESPACE)
@@ -102,22 +102,21 @@ async def test_the_daemon_as_a_whole_is_refused_nothing(
             api=node.api.reader(),
         )
         nursery.start_soon(mirroring, ActorContext("mirror"))
-        told = partial(all_is_told, complete, red)
-        await until("everything is told", told)
+        await until("everything is written", partial(all_is_written, complete))
         nursery.cancel_scope.cancel()
         assert complete.refusals() == []
         used = {f"{one.verb} {one.resource}" for one in server.requests(USER) if one.resource}
         assert used <= {f"{one.verb} {one.resource}" for one in SHIPPED}
 
 
-async def all_is_told(complete: Stage, red: ApiObject) -> bool:
-    """Whether conditions, status object, index and mirror are there."""
-    conditions = (await stored(complete, red)).conditions
-    statuses, mirrors = [
+async def all_is_written(complete: Stage) -> bool:
+    """Whether status object, index and mirror are there."""
+    statuses, objects = [
         (await complete.admin.get(collection(NAMESPACE, plural)))["items"] for plural in (NODE_STATUS_PLURAL, "l3vnis")
     ]
     annotations = (await complete.admin.get(f"/api/v1/nodes/{complete.node.name}"))["metadata"].get("annotations", {})
-    return bool(conditions and statuses and statuses[0].get("status") and mirrors and INDEX_ANNOTATION in annotations)
+    mirrors = [one for one in objects if SOURCE_LABEL in one["metadata"].get("labels", {})]
+    return bool(statuses and statuses[0].get("status") and mirrors and INDEX_ANNOTATION in annotations)
 
 
 CHANGES: dict[str, Json] = {
@@ -144,7 +143,7 @@ async def test_of_a_node_the_daemon_may_change_its_index_only(
         assert allowed == []
         await index_is_shown(complete)
         assert await may_change(client, path, {"metadata": {"annotations": {INDEX_ANNOTATION: None}}})
-        # Others are not concerned.
+        # Other clients are not limited.
         assert all([await may_change(complete.admin, path, change) for change in CHANGES.values()])
 
 

@@ -1,37 +1,64 @@
-"""How many nodes there are, roughly, and when each of them may write what all of them have to write.
+"""How many nodes the cluster has, roughly, and when each of them sends what all of them have to send.
 
-The rows are made for thousands of nodes; in a small cluster nobody notices them. Where nobody can say how many nodes
-there are they are many.
+What all nodes have to send at the same moment they send in a row: each waits for a random place in it, and the row is
+as long as keeps all of them together below a rate. In a small cluster the row is too short to notice.
+
+The size comes from the API server: a list of the nodes' status objects that is limited to one item has in
+``remainingItemCount`` how many more there are. It is polled soon after the start, after a minute (nodes may all start
+at the same time), and then ever more rarely, down to a few times a day. Until an answer comes, or where RBAC forbids
+the list, the size is what the caller assumes.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
+import trio
+
 from config.api import API_VERSION, NODE_STATUS_PLURAL
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.restart_policy import Backoff
 
 from .client import KubeClient
+from .errors import SERVER_ERRORS, ApiError
 
-#: Assumed where nobody can say how many nodes there are: what the design is made for.
-MANY: Final = 5000
-#: Writes per second of all nodes together, when each has something to say of the same change. The nodes' leases alone
-#: are five times as many in a cluster of 5 000.
+log = get_logger("api")
+
+#: What the design is made for, and what a writer assumes until it knows better.
+LARGE: Final = 5000
+#: Requests per second of all nodes together, when each of them has one to send. The nodes' leases alone are five times
+#: as many in a cluster of 5 000.
 RATE: Final = 100.0
 #: Events per second that the API server sends to all watchers together, where each write goes to all nodes: those of a
 #: node's own objects, which are of kinds that all watch. With 5 000 nodes that is 20 writes a second, or 150 MB/s where
 #: an object has 1.5 kB; up to 1 000 nodes the rate above is the lower one.
 MESSAGES: Final = 100_000.0
-#: Sizes of a cluster that are told apart: by this in the logarithm.
+#: By how much a new size must differ to be taken in, in its natural logarithm.
 _OTHER_SIZE: Final = 0.5
+#: The first poll comes within this many seconds: not from all nodes at once when a server comes back.
+FIRST_POLL_SECONDS: Final = 2.0
+POLL: Final = Backoff(first=60.0, factor=6.0, longest=6 * 3600.0, jitter=0.5)
 
 
 @dataclass(slots=True)
-class Crowd:
-    """``nodes`` is their number; ``chance`` is random in [0, 1) wherever it is asked for."""
+class ClusterSize:
+    """``nodes`` is their number; ``chance`` returns a random number in [0, 1). ``place`` is this node's in any row.
 
-    nodes: int = MANY
+    ``poll_at`` is when the next poll is due, in seconds of the caller's clock.
+    """
+
+    nodes: int = LARGE
+    chance: Callable[[], float] = random.random
+    place: float = field(init=False)
+    poll_at: float = math.inf
+    _polls: int = 0
+
+    def __post_init__(self) -> None:
+        self.place = self.chance()
 
     def learn(self, nodes: int) -> None:
         """Take in a count; one of about the same size changes nothing."""
@@ -39,24 +66,55 @@ class Crowd:
         if abs(math.log(nodes / self.nodes)) >= _OTHER_SIZE:
             self.nodes = nodes
 
-    def pace(self, longest: float) -> float:
-        """Return the seconds between two writes of one node: all together keep to the rate, or each to ``longest``."""
-        return min(longest, self.nodes / RATE)
+    def row(self, shortest: float = 0.0) -> float:
+        """Return the length of a row of all nodes, in seconds."""
+        return max(shortest, (self.nodes - 1) / RATE)
 
-    def spread(self, chance: float) -> float:
-        """Return this node's place in a row of all of them, in seconds."""
-        return chance * (self.nodes - 1) / RATE
+    def watched_row(self, writes: int) -> float:
+        """Return the length of a row of all nodes' ``writes``, in seconds, when each write is sent to all nodes."""
+        return (self.nodes - 1) * writes / min(RATE, MESSAGES / self.nodes)
 
-    def spread_watched(self, chance: float, writes: int) -> float:
-        """Return the place of one of a node's ``writes``, in seconds, when each of them is sent to all nodes."""
-        return chance * (self.nodes - 1) * writes / min(RATE, MESSAGES / self.nodes)
+    def poll_soon(self, now: float) -> None:
+        """Schedule the first poll, unless it is scheduled."""
+        if self.poll_at == math.inf:
+            self.poll_at = now + FIRST_POLL_SECONDS * self.chance()
 
+    def poll_later(self, now: float) -> None:
+        """Schedule the next poll, further away than the one before."""
+        self._polls += 1
+        self.poll_at = now + POLL.delay(self._polls, self.chance())
 
-async def count_nodes(client: KubeClient, namespace: str) -> int:
-    """Ask how many nodes have a status object in the program's namespace: for one of them, and how many more there are.
+    async def poll(self, client: KubeClient, namespace: str, now: float) -> None:
+        """Count the status objects in the program's namespace.
 
-    Raises the errors of the client.
-    """
-    page = await client.get(f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}", {"limit": 1})
-    more = page.get("metadata", {}).get("remainingItemCount")
-    return len(page.get("items") or ()) + (more if isinstance(more, int) else 0)
+        Raises the errors of the client. After one that concerns the whole server the poll stays due.
+        """
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
+        try:
+            page = await client.get(path, {"limit": 1})
+        except SERVER_ERRORS:
+            raise
+        except ApiError:
+            self.poll_later(now)
+            raise
+        self.poll_later(now)
+        more = page.get("metadata", {}).get("remainingItemCount")
+        self.learn(len(page.get("items") or ()) + (more if isinstance(more, int) else 0))
+
+    async def keep_polling(self, client: KubeClient, namespace: str, ready: Callable[[], Awaitable[object]]) -> None:
+        """Poll until cancelled, the first time after a minute; before each poll wait for ``ready``.
+
+        A failure leaves the size as it was. Called again, it continues the schedule: credentials may change more often
+        than a poll is due.
+        """
+        while True:
+            if self.poll_at == math.inf:
+                self.poll_later(trio.current_time())
+            await trio.sleep_until(self.poll_at)
+            await ready()
+            try:
+                await self.poll(client, namespace, trio.current_time())
+            except ApiError as error:
+                log.debug("cannot count the nodes", error=str(error))
+                if isinstance(error, SERVER_ERRORS):
+                    self.poll_later(trio.current_time())

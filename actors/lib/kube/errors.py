@@ -59,6 +59,10 @@ class ServerError(ApiError):
     """Any other 5xx."""
 
 
+#: Errors that concern every request alike. An internal error is none: it may concern one object, whose webhook fails.
+SERVER_ERRORS: Final = (UnreachableError, CredentialsError, ThrottledError)
+
+
 def error_for(code: int, reason: str, message: str, retry_after: float | None = None) -> ApiError:
     """Return the error for a status code."""
     kinds: dict[int, type[ApiError]] = {

@@ -56,7 +56,7 @@ async def a_name_is_taken_once(client: KubeClient, namespace: str) -> None:
         await created(client, namespace)
 
 
-async def a_dry_run_tells_a_taken_name_from_an_invalid_object(client: KubeClient, namespace: str) -> None:
+async def a_dry_run_distinguishes_a_taken_name_from_an_invalid_object(client: KubeClient, namespace: str) -> None:
     await created(client, namespace)
     with pytest.raises(ConflictError):
         await client.create(collection(namespace), body(namespace), {"dryRun": "All"})
@@ -127,7 +127,7 @@ async def a_deletion_is_of_that_object_and_version(client: KubeClient, namespace
 PROMISES: tuple[Promise, ...] = (
     it_sets_defaults_and_keeps_the_rest,
     a_name_is_taken_once,
-    a_dry_run_tells_a_taken_name_from_an_invalid_object,
+    a_dry_run_distinguishes_a_taken_name_from_an_invalid_object,
     a_dry_run_creates_nothing,
     a_patch_changes_what_it_names,
     a_patch_that_changes_nothing_makes_no_version,

@@ -17,8 +17,8 @@ from config.problems import Kind
 
 KINDS = {plural: kind for kind, plural in PLURALS.items()}
 NODE = ApiNode("node", "node-uid", {"kubernetes.io/hostname": "node"})
-#: What a test may make go wrong: gets verb, plural and name of a request, returns its error.
-Trouble = Callable[[str, str, str], ApiError | None]
+#: The fault that a test injects: gets verb, plural and name of a request, returns its error.
+Fault = Callable[[str, str, str], ApiError | None]
 
 
 @dataclass
@@ -27,7 +27,7 @@ class FakeServer:
 
     objects: dict[str, Json] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
-    trouble: Trouble = lambda verb, plural, name: None
+    fault: Fault = lambda verb, plural, name: None
     #: Fields that this server's schema sets where they are absent, by plural.
     defaults: dict[str, Json] = field(default_factory=lambda: {"l3vnis": {"vxlanPort": 4789}})
     changed: Callable[[], None] = lambda: None
@@ -101,15 +101,15 @@ class FakeClient(KubeClient):
 
     async def get(self, path: str, params: Params | None = None) -> Json:
         if params and "limit" in params:
-            await self._asked("list", path)
+            await self._requested("list", path)
             return {"items": [{}], "metadata": {"remainingItemCount": self.server.nodes - 1}}
-        await self._asked("get", path)
+        await self._requested("get", path)
         return copy.deepcopy(self._there(path))
 
     async def create(self, path: str, body: Json, params: Params | None = None) -> Json:
         dry = (params or {}).get("dryRun") == "All"
         place = f"{path}/{body['metadata']['name']}"
-        await self._asked("dry-run" if dry else "create", place)
+        await self._requested("dry-run" if dry else "create", place)
         _check(body["spec"])
         if place in self.server.objects:
             raise error_for(409, "AlreadyExists", f"{body['metadata']['name']} already exists")
@@ -119,7 +119,7 @@ class FakeClient(KubeClient):
         return copy.deepcopy(self.server.objects[place])
 
     async def merge_patch(self, path: str, body: Json, *, manager: str) -> Json:
-        await self._asked("patch", path)
+        await self._requested("patch", path)
         there = self._there(path)
         for key, value in body.get("metadata", {}).items():
             if key in ("uid", "resourceVersion") and there["metadata"][key] != value:
@@ -130,18 +130,18 @@ class FakeClient(KubeClient):
         return self.server.store(path, lambda one: one.update(after))
 
     async def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
-        await self._asked("delete", path)
+        await self._requested("delete", path)
         metadata = self._there(path)["metadata"]
         if uid not in ("", metadata["uid"]) or resource_version not in ("", metadata["resourceVersion"]):
             raise error_for(409, "Conflict", "the precondition does not hold")
         del self.server.objects[path]
         self.server.changed()
 
-    async def _asked(self, verb: str, path: str) -> None:
+    async def _requested(self, verb: str, path: str) -> None:
         await trio.lowlevel.checkpoint()
         plural, name = path.split("/")[-2:]
         self.server.requests.append((verb, f"{plural}/{name}"))
-        error = self.server.trouble(verb, plural, name)
+        error = self.server.fault(verb, plural, name)
         if error is not None:
             raise error
 

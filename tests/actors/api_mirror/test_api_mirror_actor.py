@@ -1,4 +1,4 @@
-"""The mirror actor: what files say is shown in the API, once, and stays shown as it should."""
+"""The mirror actor: the files' resources are shown in the API, and mirrors that were changed are restored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors.api_mirror.attempts import FORGET_SECONDS, LAG_SECONDS
+from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS
 from actors.lib.kube.client import Json
 from actors.lib.kube.errors import ApiError, error_for
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiCredentials, ApiNode, ApiReach
@@ -76,21 +76,21 @@ async def test_a_changed_file_changes_its_mirror_only(bench: Bench) -> None:
     assert bench.server.requests[2:] == [("patch", f"l3vnis/{NAME}")]
 
 
-async def test_what_is_removed_from_the_files_is_removed_from_the_api(bench: Bench) -> None:
+async def test_a_resource_that_is_removed_from_the_files_is_removed_from_the_api(bench: Bench) -> None:
     await bench.files(red(), blue())
     await bench.files(blue())
     assert bench.names() == ["static-node-blue"]
     assert bench.server.requests[2:] == [("delete", f"l3vnis/{NAME}")]
 
 
-async def test_an_edit_by_hand_is_reverted(bench: Bench) -> None:
+async def test_a_manual_edit_is_reverted(bench: Bench) -> None:
     await bench.files(red())
     before = bench.spec()
     await bench.edit(NAME, vni=7, underlayAddressFamily="IPv6")
     assert bench.spec() == before
 
 
-async def test_a_mirror_deleted_by_hand_comes_back(bench: Bench) -> None:
+async def test_a_manually_deleted_mirror_comes_back(bench: Bench) -> None:
     await bench.files(red())
     bench.server.remove(NAME)
     await bench.settle()
@@ -123,7 +123,7 @@ async def test_a_mirror_stripped_of_everything_and_sent_elsewhere_is_taken_back(
     ]  # fmt: skip
 
 
-async def test_a_spoofed_label_is_told_once_and_the_object_left_alone(
+async def test_a_spoofed_label_is_logged_once_and_the_object_left_alone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata = {"name": "mine", "namespace": "ns", "labels": {SOURCE_LABEL: "static", STATIC_NODE_LABEL: "node"}}
@@ -138,7 +138,7 @@ async def test_a_spoofed_label_is_told_once_and_the_object_left_alone(
     assert explained(record for record in caplog.records if "labelled" in record.getMessage()) == ["MIRROR_STRANGER"]
 
 
-async def test_what_must_not_change_is_deleted_and_created_anew(bench: Bench) -> None:
+async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_again(bench: Bench) -> None:
     await bench.files(red())
     [before] = bench.server.of(Kind.L3VNI)
     await bench.files(red(pool="198.51.100.0/24"))
@@ -147,17 +147,17 @@ async def test_what_must_not_change_is_deleted_and_created_anew(bench: Bench) ->
     assert [verb for verb, _ in bench.server.requests[1:]] == ["patch", "dry-run", "delete", "create"]
 
 
-async def test_what_the_server_would_not_create_is_not_deleted(bench: Bench) -> None:
+async def test_a_mirror_that_the_server_would_not_create_again_is_not_deleted(bench: Bench) -> None:
     await bench.files(red())
     refused = error_for(422, "Invalid", "this schema is older than the file")
-    bench.server.trouble = lambda verb, plural, name: refused if verb in ("patch", "dry-run") else None
+    bench.server.fault = lambda verb, plural, name: refused if verb in ("patch", "dry-run") else None
     await bench.files(red(vni=101))
     assert bench.spec()["vni"] == 100
     assert [verb for verb, _ in bench.server.requests[1:]] == ["patch", "dry-run"]
     assert bench.ctx.facts["failing"] == 1
 
 
-async def test_a_deletion_that_comes_too_late_harms_nobody(bench: Bench, mock_clock: MockClock) -> None:
+async def test_a_deletion_that_comes_too_late_deletes_nothing(bench: Bench, mock_clock: MockClock) -> None:
     """The snapshot is a moment old: meanwhile a user has made the object theirs."""
     await bench.files(red())
     bench.watching = False
@@ -220,22 +220,22 @@ async def test_such_a_field_costs_a_restarted_actor_one_write(bench: Bench, mock
 
 async def test_one_that_fails_does_not_stop_the_others(bench: Bench, mock_clock: MockClock) -> None:
     broken_one = error_for(500, "InternalError", "etcd had a moment")
-    bench.server.trouble = lambda verb, plural, name: broken_one if name == NAME else None
+    bench.server.fault = lambda verb, plural, name: broken_one if name == NAME else None
     await bench.files(red(), blue())
     assert bench.names() == ["static-node-blue"]
     assert bench.ctx.facts == {"mirrors": 2, "failing": 1}
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     await bench.later(2)
     assert bench.names() == ["static-node-blue", NAME]
     assert bench.ctx.facts == {"mirrors": 2}
 
 
-async def test_a_refusal_by_rbac_is_told_once_for_all_of_a_kind_and_asked_seldom(
+async def test_a_refusal_by_rbac_is_logged_once_for_all_of_a_kind_and_rarely_retried(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     forbidden = error_for(403, "Forbidden", 'User "n" cannot create resource "l3vnis"')
-    bench.server.trouble = lambda verb, plural, name: forbidden if plural == "l3vnis" else None
+    bench.server.fault = lambda verb, plural, name: forbidden if plural == "l3vnis" else None
     many = [replace(blue(number), name=f"static-node-{number}") for number in range(1, 41)]
     await bench.files(*many, raw("text"))
     assert bench.names() == ["text"]
@@ -243,16 +243,16 @@ async def test_a_refusal_by_rbac_is_told_once_for_all_of_a_kind_and_asked_seldom
         await bench.later(2)
     assert caplog.text.count("cannot create resource") == 1
     assert len(bench.server.requests) < 30
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     await bench.later(600)
     assert len(bench.names()) == 41
     assert caplog.text.count("mirrored again: create L3VNI: ForbiddenError") == 1
-    told = [record for record in caplog.records if "mirrored" in record.getMessage()]
-    assert explained(told) == ["API_FORBIDDEN", "MIRROR_WORKS"]
+    records = [record for record in caplog.records if "mirrored" in record.getMessage()]
+    assert explained(records) == ["API_FORBIDDEN", "MIRROR_WORKS"]
 
 
 @pytest.mark.parametrize("code", [0, 401, 429])
-async def test_a_server_that_takes_nothing_is_asked_at_a_growing_distance(
+async def test_a_server_that_takes_nothing_is_tried_with_increasing_back_off(
     bench: Bench, mock_clock: MockClock, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = error_for(code, "", "no")
@@ -260,7 +260,7 @@ async def test_a_server_that_takes_nothing_is_asked_at_a_growing_distance(
         from actors.lib.kube.errors import UnreachableError
 
         gone = UnreachableError("no")
-    bench.server.trouble = lambda verb, plural, name: gone
+    bench.server.fault = lambda verb, plural, name: gone
     await bench.files(red(), blue())
     assert len(bench.server.requests) == 1
     for _ in range(100):
@@ -268,22 +268,22 @@ async def test_a_server_that_takes_nothing_is_asked_at_a_growing_distance(
     assert 5 <= len(bench.server.requests) <= 9
     assert caplog.text.count("cannot be mirrored now") <= 2
     caplog.set_level("INFO")
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     await bench.later(100)
-    told = explained(record for record in caplog.records if "updated" not in record.getMessage())
-    assert (set(told[:-1]), told[-1]) == ({"MIRROR_FAILS"}, "MIRROR_WORKS")
+    events = explained(record for record in caplog.records if "updated" not in record.getMessage())
+    assert (set(events[:-1]), events[-1]) == ({"MIRROR_FAILS"}, "MIRROR_WORKS")
     assert bench.names() == ["static-node-blue", NAME]
 
 
 async def test_failures_before_an_answer_do_not_slow_later_ones_down(bench: Bench, mock_clock: MockClock) -> None:
     throttled = error_for(429, "TooManyRequests", "slow down")
-    bench.server.trouble = lambda verb, plural, name: throttled
+    bench.server.fault = lambda verb, plural, name: throttled
     await bench.files(red())
     for _ in range(20):
         await bench.later(100)
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     await bench.later(100)
-    bench.server.trouble = lambda verb, plural, name: throttled
+    bench.server.fault = lambda verb, plural, name: throttled
     await bench.files(red(), blue())
     sent = len(bench.server.requests)
     await bench.later(2)
@@ -292,7 +292,7 @@ async def test_failures_before_an_answer_do_not_slow_later_ones_down(bench: Benc
 
 async def test_those_that_fail_do_not_starve_others_of_their_kind(bench: Bench, mock_clock: MockClock) -> None:
     broken_one = error_for(500, "InternalError", "this one never")
-    bench.server.trouble = lambda verb, plural, name: broken_one if "bad" in name else None
+    bench.server.fault = lambda verb, plural, name: broken_one if "bad" in name else None
     await bench.files(*(replace(blue(number), name=f"bad-{number}") for number in range(1, 6)), blue())
     assert bench.names() == []
     for _ in range(3):
@@ -300,7 +300,7 @@ async def test_those_that_fail_do_not_starve_others_of_their_kind(bench: Bench, 
     assert bench.names() == ["static-node-blue"]
 
 
-async def test_what_nobody_has_seen_is_not_overwritten(
+async def test_a_change_that_the_watch_has_not_shown_is_not_overwritten(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.files(red())
@@ -317,24 +317,24 @@ async def test_a_server_that_has_not_read_its_roles_yet_is_no_news(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = error_for(403, "Forbidden", 'User "n" cannot create resource "l3vnis"')
-    bench.server.trouble = lambda verb, plural, name: forbidden
+    bench.server.fault = lambda verb, plural, name: forbidden
     await bench.files(red())
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     await bench.later(2)
     assert (bench.names(), caplog.text) == ([NAME], "")
 
 
-async def test_a_conflict_that_does_not_end_is_told(
+async def test_a_conflict_that_does_not_end_is_logged(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.files(red())
-    conflict = error_for(409, "Conflict", "somebody was quicker")
-    bench.server.trouble = lambda verb, plural, name: conflict if verb == "patch" else None
+    conflict = error_for(409, "Conflict", "the object has been modified")
+    bench.server.fault = lambda verb, plural, name: conflict if verb == "patch" else None
     await bench.files(red(vni=101))
     assert caplog.text == ""
     for _ in range(10):
         await bench.later(10)
-    assert caplog.text.count("somebody was quicker") == 1
+    assert caplog.text.count("the object has been modified") == 1
 
 
 async def test_a_mirror_that_is_gone_already_is_deleted_well(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -346,7 +346,7 @@ async def test_a_mirror_that_is_gone_already_is_deleted_well(bench: Bench, caplo
     assert ("failing" in bench.ctx.facts, caplog.text) == (False, "")
 
 
-async def test_what_is_created_anew_is_not_created_twice_while_the_watch_lags(
+async def test_an_object_that_is_created_again_is_not_created_twice_while_the_watch_lags(
     bench: Bench, mock_clock: MockClock
 ) -> None:
     await bench.files(red())
@@ -361,7 +361,7 @@ async def test_what_is_created_anew_is_not_created_twice_while_the_watch_lags(
 
 async def test_retry_after_is_respected(bench: Bench, mock_clock: MockClock) -> None:
     throttled = error_for(429, "TooManyRequests", "slow down", 200.0)
-    bench.server.trouble = lambda verb, plural, name: throttled
+    bench.server.fault = lambda verb, plural, name: throttled
     await bench.files(red())
     await bench.later(199)
     assert len(bench.server.requests) == 1
@@ -371,15 +371,15 @@ async def test_retry_after_is_respected(bench: Bench, mock_clock: MockClock) -> 
 
 async def test_other_credentials_are_worth_an_attempt_at_once(bench: Bench) -> None:
     refused = error_for(401, "Unauthorized", "no")
-    bench.server.trouble = lambda verb, plural, name: refused
+    bench.server.fault = lambda verb, plural, name: refused
     await bench.files(red())
-    bench.server.trouble = lambda verb, plural, name: None
+    bench.server.fault = lambda verb, plural, name: None
     bench.access.set(replace(ACCESS, credentials=ApiCredentials("https://fake", token=Secret("token-2"))))
     await bench.settle()
     assert bench.names() == [NAME]
 
 
-async def test_who_fights_over_a_mirror_is_answered_seldom_and_named(
+async def test_a_client_that_fights_over_a_mirror_is_answered_rarely_and_logged(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -388,8 +388,8 @@ async def test_who_fights_over_a_mirror_is_answered_seldom_and_named(
         await bench.edit(NAME, vni=7)
         await bench.later(1)
     assert len(bench.server.requests) < 10
-    told = [record for record in caplog.records if "keeps changing" in record.getMessage()]
-    assert explained(told) == ["MIRROR_FIGHT"]
+    warnings = [record for record in caplog.records if "keeps changing" in record.getMessage()]
+    assert explained(warnings) == ["MIRROR_FIGHT"]
     # Longer than the pause that the fight has come to, whatever its jitter.
     await bench.later(150)
     caplog.clear()
@@ -401,7 +401,7 @@ async def test_who_fights_over_a_mirror_is_answered_seldom_and_named(
     assert explained(caplog.records) == ["MIRROR_WORKS"]
 
 
-async def test_a_person_who_tries_twice_fights_with_nobody(
+async def test_a_person_who_tries_twice_is_no_fight(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.files(red())
@@ -411,17 +411,17 @@ async def test_a_person_who_tries_twice_fights_with_nobody(
     assert (bench.spec()["vni"], caplog.text) == (100, "")
 
 
-async def test_a_server_that_is_slow_to_take_a_write_fights_with_nobody(
+async def test_a_server_that_is_slow_to_take_a_write_is_no_fight(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A watch that lags, and failures before the write, look like much work, but nobody has undone anything."""
+    """A watch that lags, and failures before the write, look like a fight, but no other client has undone anything."""
     await bench.files(red())
-    conflict = error_for(409, "Conflict", "somebody was quicker")
+    conflict = error_for(409, "Conflict", "the object has been modified")
     for number in range(6):
-        bench.server.trouble = lambda verb, plural, name: conflict if verb == "patch" else None
+        bench.server.fault = lambda verb, plural, name: conflict if verb == "patch" else None
         await bench.files(red(vni=200))
         await bench.later(100)
-        bench.server.trouble = lambda verb, plural, name: None
+        bench.server.fault = lambda verb, plural, name: None
         bench.watching = number > 4
         await bench.later(LAG_SECONDS)
     assert "keeps changing" not in caplog.text
@@ -431,7 +431,7 @@ async def no_access(bench: Bench) -> None:
     bench.access.set(ApiAccess(ApiReach.UNCONFIGURED))
 
 
-async def away(bench: Bench) -> None:
+async def unreachable(bench: Bench) -> None:
     bench.watch(live=False)
 
 
@@ -444,27 +444,27 @@ async def another_node(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("obstacle", "told"),
+    ("obstacle", "waiting"),
     [
         (no_access, "for an API server"),
-        (away, "for the API's state"),
+        (unreachable, "for the API's state"),
         (no_node, "for the Node node"),
         (another_node, "for the Node node"),
     ],
 )
-async def test_it_waits_for_what_it_needs(bench: Bench, mock_clock: MockClock, obstacle: Any, told: str) -> None:
+async def test_it_waits_for_what_it_needs(bench: Bench, mock_clock: MockClock, obstacle: Any, waiting: str) -> None:
     await obstacle(bench)
     await bench.settle()
     bench.static.set(files(red()))
     await bench.later(3600)
-    assert (bench.server.requests, bench.ctx.facts) == ([], {"waiting": told})
+    assert (bench.server.requests, bench.ctx.facts) == ([], {"waiting": waiting})
 
 
 async def test_before_the_files_are_read_it_deletes_nothing(bench: Bench) -> None:
     assert (bench.server.requests, bench.ctx.facts) == ([], {"waiting": "for the files"})
 
 
-async def test_an_api_that_goes_away_is_left_alone_until_it_is_back(bench: Bench) -> None:
+async def test_an_api_that_becomes_unreachable_is_left_alone_until_it_is_back(bench: Bench) -> None:
     await bench.files(red())
     bench.watch(live=False)
     await bench.files(blue())
@@ -474,7 +474,7 @@ async def test_an_api_that_goes_away_is_left_alone_until_it_is_back(bench: Bench
     assert bench.names() == ["static-node-blue"]
 
 
-async def test_a_node_that_was_made_anew_owns_its_mirrors_again(bench: Bench) -> None:
+async def test_a_node_that_was_created_again_owns_its_mirrors(bench: Bench) -> None:
     await bench.files(red())
     bench.node = replace(NODE, uid="second")
     bench.watch()
@@ -495,7 +495,7 @@ async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:
     bench.settings = bench.settings.model_copy(update={"state_dir": bench.settings.state_dir / "absent" / "file"})
     bench.static.set(files(red()))
     bench.ctx = ActorContext("mirror", 2)
-    with pytest.raises(DependencyFault, match="cannot be had"), trio.fail_after(5):
+    with pytest.raises(DependencyFault, match="is unavailable"), trio.fail_after(5):
         await bench.start()
 
 
@@ -510,7 +510,7 @@ async def test_an_error_that_is_none_of_the_servers_is_not_swallowed(bench: Benc
 
     async with trio.open_nursery() as nursery:
         scope = nursery.cancel_scope
-        bench.server.trouble = mistake
+        bench.server.fault = mistake
         bench.ctx = ActorContext("mirror", 2)
         bench.static = Latest("static")
         bench.static.set(files(red()))

@@ -38,7 +38,7 @@ STEPS = st.one_of(
     st.tuples(st.just("files"), st.sampled_from(READINGS)),
     st.tuples(st.just("edit"), st.sampled_from(EDITS)),
     st.tuples(st.just("remove"), st.none()),
-    st.tuples(st.just("trouble"), st.sampled_from([None, *ERRORS])),
+    st.tuples(st.just("fault"), st.sampled_from([None, *ERRORS])),
     st.tuples(st.just("watching"), st.booleans()),
     st.tuples(st.just("wait"), st.sampled_from([1, 20, 400])),
 )
@@ -58,7 +58,7 @@ async def scenario(state: Path, steps: list[tuple[str, Any]], last: tuple[Any, .
         nursery.start_soon(bench.start)
         for name, argument in steps:
             await take(bench, name, argument)
-        await take(bench, "trouble", None)
+        await take(bench, "fault", None)
         await take(bench, "watching", True)
         await bench.files(*last)
         for _ in range(12):
@@ -79,8 +79,8 @@ async def take(bench: Bench, name: str, argument: Any) -> None:
             bench.server.edit(others[0], argument)
         case "remove" if others:
             bench.server.remove(others[0])
-        case "trouble":
-            bench.server.trouble = lambda verb, plural, name: argument
+        case "fault":
+            bench.server.fault = lambda verb, plural, name: argument
         case "watching":
             bench.watching = argument
             bench.watch()

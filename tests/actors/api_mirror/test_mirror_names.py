@@ -94,7 +94,7 @@ async def test_two_nodes_whose_names_run_together_do_not_fight(
     assert owners == {"node-uid": 100, "uid-1": 7}
 
 
-async def test_a_users_object_is_not_deleted_for_what_must_not_change(
+async def test_a_users_object_is_not_deleted_for_an_immutable_field(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = elsewhere(labels={})
@@ -109,7 +109,7 @@ async def test_a_users_object_is_not_deleted_for_what_must_not_change(
     assert "did not write" in caplog.text
 
 
-async def test_when_both_names_are_taken_it_is_told_and_nothing_is_touched(
+async def test_when_both_names_are_taken_it_is_logged_and_nothing_is_changed(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.server.put(elsewhere())
@@ -135,5 +135,5 @@ async def test_a_machine_of_the_same_name_is_suspected(
     for _ in range(60):
         bench.server.edit(NAME, theirs)
         await bench.later(1)
-    [told] = [record for record in caplog.records if "keeps changing" in record.getMessage()]
-    assert told.getMessage().startswith("another machine that has this node's name keeps changing the mirror")
+    [warning] = [record for record in caplog.records if "keeps changing" in record.getMessage()]
+    assert warning.getMessage().startswith("another machine that has this node's name keeps changing the mirror")

@@ -26,18 +26,18 @@ def planned(static: StaticSnapshot, *mirrored: ApiObject, objects: tuple[ApiObje
 
 
 def quiet(result: Plan) -> bool:
-    return not result.changes and not result.strangers
+    return not result.changes and not result.mislabelled
 
 
 def verbs(result: Plan) -> list[tuple[str, str]]:
     return [(change.verb, change.id.name) for change in result.changes]
 
 
-def test_what_is_missing_is_created() -> None:
+def test_a_missing_mirror_is_created() -> None:
     assert verbs(planned(files(red(), blue()))) == [("create", "static-node-red"), ("create", "static-node-blue")]
 
 
-def test_what_is_there_needs_nothing() -> None:
+def test_a_mirror_that_is_there_needs_no_change() -> None:
     assert quiet(planned(files(red()), stored(MIRROR)))
 
 
@@ -46,7 +46,7 @@ def test_the_servers_own_defaults_are_no_difference() -> None:
     assert quiet(planned(files(red()), stored(MIRROR, spec=spec)))
 
 
-def test_what_no_file_has_is_deleted_first() -> None:
+def test_mirrors_that_no_file_has_are_deleted_first() -> None:
     assert verbs(planned(files(blue()), stored(MIRROR))) == [
         ("delete", "static-node-red"),
         ("create", "static-node-blue"),
@@ -70,7 +70,7 @@ def test_what_no_file_has_is_deleted_first() -> None:
         {"annotations": {**MIRROR.annotations, "openperouter.github.io/withheld": "nothing"}},
     ],
 )
-def test_an_edit_by_hand_is_reverted(edited: dict[str, Any]) -> None:
+def test_a_manual_edit_is_reverted(edited: dict[str, Any]) -> None:
     observed = stored(MIRROR, **edited)
     assert planned(files(red()), observed).changes == (Change(observed, MIRROR),)
 
@@ -83,7 +83,7 @@ def test_labels_and_annotations_of_others_are_left_alone() -> None:
 def test_an_object_of_a_files_resource_is_its_mirror_even_without_proof() -> None:
     stripped = stored(MIRROR, labels={}, annotations={})
     result = planned(files(red()), objects=(stripped,))
-    assert (result.changes, result.strangers) == ((Change(stripped, MIRROR),), ())
+    assert (result.changes, result.mislabelled) == ((Change(stripped, MIRROR),), ())
 
 
 OTHER_LABEL = {"labels": LABELS | {STATIC_NODE_LABEL: "no"}}
@@ -91,7 +91,7 @@ OTHER_OWNER = {"labels": {}, "owners": ({"apiVersion": "v1", "kind": "Node", "na
 
 
 @pytest.mark.parametrize("changes", [OTHER_LABEL, OTHER_OWNER])
-def test_who_else_an_object_belongs_to_is_said_by_its_label_or_owner(changes: dict[str, Any]) -> None:
+def test_the_label_or_owner_names_another_node(changes: dict[str, Any]) -> None:
     assert another_nodes(stored(MIRROR, **changes), MIRROR) == "no"
 
 
@@ -104,7 +104,7 @@ def test_who_else_an_object_belongs_to_is_said_by_its_label_or_owner(changes: di
         {"owners": ({"apiVersion": "v1", "kind": "ConfigMap", "name": "no", "uid": "u"},)},
     ],
 )
-def test_what_is_no_other_nodes(changes: dict[str, Any]) -> None:
+def test_neither_names_another_node(changes: dict[str, Any]) -> None:
     assert another_nodes(stored(MIRROR, **changes), MIRROR) == ""
 
 
@@ -123,7 +123,7 @@ def test_a_mirror_whose_name_is_taken_has_another_and_its_own_proof() -> None:
     assert (mirror.spec, mirror.labels) == (MIRROR.spec, MIRROR.labels)
 
 
-def test_a_name_that_a_mirror_has_stays_its_name() -> None:
+def test_a_mirror_keeps_the_name_that_it_has() -> None:
     wanted, _ = named_otherwise(red())
     [mirror] = wanted.values()
     there = snapshot(stored(mirror))
@@ -151,19 +151,19 @@ def test_a_mirror_under_another_name_goes_with_its_resource() -> None:
     assert verbs(planned(files(), *(stored(one) for one in wanted.values()))) == [("delete", next(iter(wanted)).name)]
 
 
-def test_what_somebody_else_has_proven_is_a_rivals() -> None:
-    rivals = stored(MIRROR, annotations={PROOF_ANNOTATION: "another key's"})
-    assert planned(files(red()), objects=(rivals,)).rivals == {red().id}
-    assert planned(files(red()), objects=(stored(MIRROR, annotations={}),)).rivals == frozenset()
+def test_a_mirror_with_another_nodes_proof_is_foreign() -> None:
+    foreign = stored(MIRROR, annotations={PROOF_ANNOTATION: "another key's"})
+    assert planned(files(red()), objects=(foreign,)).foreign == {red().id}
+    assert planned(files(red()), objects=(stored(MIRROR, annotations={}),)).foreign == frozenset()
 
 
 def test_a_label_alone_makes_no_mirror() -> None:
     spoof = ApiObject(MIRROR.kind, "ns", "mine", uid="u2", labels=LABELS)
     result = planned(files(), objects=(spoof,))
-    assert (result.changes, result.strangers) == ((), (spoof,))
+    assert (result.changes, result.mislabelled) == ((), (spoof,))
 
 
-def test_a_users_object_is_nobodys_business() -> None:
+def test_an_object_of_a_user_needs_no_change() -> None:
     assert quiet(planned(files(), objects=(ApiObject(MIRROR.kind, "ns", "mine"),)))
 
 
@@ -188,7 +188,7 @@ def test_other_files_unknown_content_keeps_nothing(place: str) -> None:
     assert verbs(planned(files(unknown(place)), stored(MIRROR))) == [("delete", "static-node-red")]
 
 
-def test_what_cannot_be_read_has_no_mirror() -> None:
+def test_a_resource_that_cannot_be_read_has_no_mirror() -> None:
     assert mirrors(files(unknown("/c/openpe_a.yaml"), broken(red())), NODE, prove) == {}
 
 
@@ -196,7 +196,7 @@ def test_the_proof_is_that_of_the_objects_own_identity() -> None:
     assert MIRROR.annotations[PROOF_ANNOTATION] == prove(red().id) != prove(blue().id)
 
 
-def test_a_patch_says_only_what_differs() -> None:
+def test_a_patch_has_only_what_differs() -> None:
     observed = stored(
         MIRROR,
         labels={**LABELS, SOURCE_LABEL: "x", "team": "x"},
@@ -232,7 +232,7 @@ def test_a_patch_makes_any_spec_the_wanted_one(spec: Any) -> None:
 @pytest.mark.parametrize(
     "other", [{}, {"labels": {**LABELS, "a": "b"}}, {"annotations": {**MIRROR.annotations, "a": "b"}}]
 )
-def test_content_is_the_same_whatever_the_version_and_whatever_others_note(other: dict[str, Any]) -> None:
+def test_content_is_the_same_whatever_the_version_and_other_clients_labels(other: dict[str, Any]) -> None:
     assert same_content(stored(MIRROR, **other), MIRROR, MIRROR)
 
 

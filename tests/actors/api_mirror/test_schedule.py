@@ -1,131 +1,203 @@
-"""A change that comes to thousands of nodes at once, and to three."""
+"""When a change may be sent again."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
 from dataclasses import replace
 
 import pytest
-from trio.testing import MockClock
 
-from actors.api_mirror.planning import Change, mirrors
-from actors.api_mirror.schedule import FIRST_SECONDS, Turns
-from actors.lib.kube.cluster_size import MANY, Crowd
-from actors.lib.kube.errors import UnreachableError, error_for
+from actors.api_mirror.planning import ABSENT, Change, Plan, mirrors
+from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS, Schedule
+from actors.api_mirror.writer import Outcome
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, ServerError
+from config.api import ApiObject
+from config.problems import ResourceId
 
-from .bench import NAME, Bench
-from .examples import blue, files, prove, red
+from .examples import blue, files, prove, red, stored
 from .fake import NODE
 
-FIVE = [replace(blue(number), name=f"static-node-{number}") for number in range(1, 6)]
-CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove).values()]
+MIRROR = mirrors(files(red()), NODE, prove)[red().id]
+OTHER = mirrors(files(blue()), NODE, prove)[blue().id]
+CREATE = Change(None, MIRROR)
+EDITED = stored(MIRROR, labels={}, resource_version="9")
 
 
-def test_thousands_of_nodes_write_one_after_the_other() -> None:
-    dice, seconds = random.Random(1), Counter[int]()  # noqa: S311 - simulated
-    for _ in range(5000):
-        turns = Turns(dice.random, Crowd(5000))
-        left = list(CHANGES)
-        while left:
-            # Each pass sends what is due, and the next has fewer changes.
-            turns.begin(left, 0.0)
-            first = min(left, key=turns.due_at)
-            seconds[int(turns.due_at(first)) // 10] += 1
-            left.remove(first)
-    assert seconds.total() == 25_000
-    assert max(seconds.values()) < 10 * 20 * 1.3
-    assert max(seconds) * 10 <= 1250
+def one_node(chance: float = 0.5) -> Schedule:
+    """Return the schedule of a node whose turn it always is."""
+    return Schedule(ClusterSize(1, lambda: chance))
 
 
-@pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.0), (3, 0.1), (100, 5.0), (1000, 50.0)])
-def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -> None:
-    turns = Turns(lambda: 0.999, Crowd(nodes))
-    turns.begin(CHANGES, 100.0)
-    assert max(turns.due_at(change) for change in CHANGES) <= 100.0 + seconds
+def sent(schedule: Schedule, change: Change, now: float, answer: ApiObject | None = None) -> None:
+    schedule.sent(change, Outcome(answer, frozenset({change.seen})), now)
 
 
-def test_a_turn_that_came_is_not_waited_for_again() -> None:
-    turns = Turns(lambda: 0.5, Crowd(5000))
-    turns.begin(CHANGES[:1], 100.0)
-    due = turns.due_at(CHANGES[0])
-    newer = Change(None, replace(CHANGES[0].wanted, spec={})) if CHANGES[0].wanted else CHANGES[0]
-    turns.begin([newer, *CHANGES[1:]], due + 50.0)
-    assert turns.due_at(newer) == due
-    turns.begin([], due + 60.0)
-    turns.begin(CHANGES[:1], due + 70.0)
-    assert turns.due_at(CHANGES[0]) > due + 70.0
+def test_a_change_that_was_never_sent_is_due() -> None:
+    assert one_node().due_at(CREATE) == -math.inf
 
 
-def test_how_many_there_are_is_asked_while_something_waits_and_ever_more_rarely() -> None:
-    turns, now, gaps = Turns(lambda: 0.5), 100.0, []
-    assert turns.ask_at([], now) == math.inf
-    turns.begin(CHANGES, now)
-    for _ in range(6):
-        gaps.append(turns.ask_at(CHANGES, now) - now)
-        now += gaps[-1]
-        turns.asked(None, now)
-        turns.begin([], now)
-        turns.begin(CHANGES, now)
-    assert gaps[0] <= FIRST_SECONDS
-    assert gaps == sorted(gaps)
-    assert gaps[-1] >= 3 * 3600
-    assert turns.crowd.nodes == MANY
-    turns.asked(1, now)
-    assert turns.ask_at(CHANGES, now) == math.inf
+def test_a_change_is_not_sent_again_before_the_watch_had_time_to_show_it() -> None:
+    schedule = one_node()
+    sent(schedule, CREATE, 100)
+    assert schedule.due_at(CREATE) == 100 + LAG_SECONDS
 
 
-async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClock) -> None:
-    bench.chance, bench.server.nodes = 0.999, 5
-    await bench.files(*FIVE)
-    await bench.later(FIRST_SECONDS)
-    await bench.later(0.5)
-    assert len(bench.names()) == 5
-    assert [verb for verb, _ in bench.server.requests] == ["list"] + 5 * ["create"]
-    # Its size is known now.
-    await bench.edit("static-node-1", vni=7)
-    await bench.later(0.5)
-    assert bench.server.requests[6:] == [("patch", "l3vnis/static-node-1")]
+def test_an_edit_after_our_write_is_reverted_at_once() -> None:
+    schedule = one_node()
+    sent(schedule, CREATE, 100)
+    assert schedule.due_at(Change(EDITED, MIRROR)) == 100
 
 
-async def test_in_a_large_one_a_node_waits_for_its_turn(bench: Bench, mock_clock: MockClock) -> None:
-    bench.chance, bench.server.nodes = 0.5, 5000
-    await bench.files(red())
-    for _ in range(12):
-        await bench.later(10)
-    assert bench.names() == []
-    await bench.later(10)
-    assert bench.names() == [NAME]
-    assert len(bench.server.writes()) == 1
+def test_an_object_that_was_deleted_after_the_watch_had_shown_it_is_created_at_once() -> None:
+    schedule = one_node()
+    sent(schedule, CREATE, 100)
+    schedule.begin(Plan(), 101)
+    assert schedule.due_at(CREATE) == 100 + LAG_SECONDS
+    schedule.begin(Plan(versions={MIRROR.id: "8"}), 102)
+    assert schedule.due_at(CREATE) == 100
 
 
-async def test_a_node_with_nothing_to_write_asks_nothing(bench: Bench, mock_clock: MockClock) -> None:
-    await bench.files(red())
-    bench.chance = 0.5
-    await bench.files(red())
-    await bench.later(3600)
-    assert len(bench.server.requests) == 1
+def test_a_new_change_does_not_wait_for_the_old_one() -> None:
+    schedule = one_node()
+    sent(schedule, CREATE, 100)
+    assert schedule.due_at(Change(None, replace(MIRROR, spec={}))) == -math.inf
 
 
-async def test_who_may_not_ask_waits_as_in_a_large_cluster(bench: Bench, mock_clock: MockClock) -> None:
-    refused = error_for(403, "Forbidden", "no")
-    bench.server.trouble = lambda verb, plural, name: refused if verb == "list" else None
-    bench.chance = 0.5
-    await bench.files(red())
-    for _ in range(12):
-        await bench.later(10)
-    assert bench.names() == []
-    await bench.later(10)
-    assert bench.names() == [NAME]
+def test_between_deletion_and_creation_nothing_is_created_again() -> None:
+    schedule = one_node()
+    schedule.sent(Change(EDITED, MIRROR), Outcome(MIRROR, frozenset({"9", ABSENT})), 100)
+    assert schedule.due_at(CREATE) == 100 + LAG_SECONDS
 
 
-async def test_a_server_that_does_not_answer_is_asked_again_soon(bench: Bench, mock_clock: MockClock) -> None:
-    bench.server.trouble = lambda verb, plural, name: UnreachableError("no")
-    bench.chance = 0.999
-    await bench.files(red())
-    await bench.later(FIRST_SECONDS)
-    assert [verb for verb, _ in bench.server.requests] == ["list"]
-    bench.server.trouble = lambda verb, plural, name: None
-    await bench.later(5)
-    assert bench.names() == [NAME]
+def test_an_object_that_is_what_the_server_made_of_it_is_left_alone() -> None:
+    schedule = one_node()
+    made = stored(MIRROR, spec=MIRROR.spec | {"unheard": 1}, resource_version="10")
+    sent(schedule, Change(EDITED, MIRROR), 100, made)
+    assert schedule.due_at(Change(replace(made, resource_version="11"), MIRROR)) == math.inf
+    assert schedule.due_at(Change(stored(made, labels={}), MIRROR)) == 100
+
+
+def test_a_client_that_keeps_undoing_writes_is_answered_with_increasing_back_off() -> None:
+    schedule, now, last, pauses = one_node(), 0.0, 0.0, list[float]()
+    for version in range(12):
+        change = Change(replace(EDITED, resource_version=str(version)), MIRROR)
+        now = max(now, schedule.due_at(change))
+        pauses.append(now - last)
+        sent(schedule, change, now)
+        last = now
+    assert pauses == [0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
+
+
+def test_after_a_quiet_time_a_revert_counts_as_the_first() -> None:
+    schedule = one_node()
+    for version in range(6):
+        sent(schedule, Change(replace(EDITED, resource_version=str(version)), MIRROR), 0)
+    late = Change(replace(EDITED, resource_version="77"), MIRROR)
+    sent(schedule, late, FORGET_SECONDS)
+    assert schedule.attempts(late) == 1
+
+
+@pytest.mark.parametrize(("error", "first"), [(ServerError("x"), 1), (ConflictError("x"), 1), (InvalidError("x"), 600)])
+def test_a_failure_is_tried_again_after_a_pause_that_grows(error: ApiError, first: float) -> None:
+    schedule = one_node()
+    schedule.failed(CREATE, error, 100)
+    assert schedule.due_at(CREATE) == 100 + first
+    schedule.failed(CREATE, error, 200)
+    assert schedule.due_at(CREATE) == 200 + (2 if first == 1 else 600)
+
+
+def test_pauses_differ_from_node_to_node() -> None:
+    pauses = []
+    for chance in (0.0, 0.9):
+        for error in (ServerError("x"), InvalidError("x")):
+            schedule = one_node(chance)
+            schedule.failed(CREATE, error, 0)
+            pauses.append(schedule.due_at(CREATE))
+    assert pauses == pytest.approx([0.8, 480, 1.16, 696])
+
+
+def test_another_change_of_the_object_does_not_wait_for_a_failure() -> None:
+    schedule = one_node()
+    schedule.failed(CREATE, InvalidError("x"), 100)
+    assert schedule.due_at(Change(None, replace(MIRROR, spec={}))) == -math.inf
+    assert schedule.attempts(Change(None, replace(MIRROR, spec={}))) == 0
+
+
+def test_after_several_refusals_all_changes_of_the_verb_and_kind_wait() -> None:
+    schedule = one_node()
+    names = (replace(MIRROR, name=f"static-node-{number}") for number in range(3))
+    for change in (Change(None, mirror) for mirror in names):
+        assert schedule.due_at(Change(None, OTHER)) == -math.inf
+        schedule.failed(change, ForbiddenError("x"), 100)
+    assert schedule.due_at(Change(None, OTHER)) == 101
+    assert schedule.due_at(Change(stored(OTHER), None)) == -math.inf
+
+
+def test_invalid_objects_do_not_make_others_wait() -> None:
+    schedule = one_node()
+    for number in range(9):
+        schedule.failed(Change(None, replace(MIRROR, name=f"static-node-{number}")), InvalidError("x"), 100)
+    assert schedule.due_at(Change(None, OTHER)) == -math.inf
+
+
+def test_a_verb_and_kind_that_keeps_failing_waits_longer_until_one_succeeds() -> None:
+    schedule = one_node()
+    for now in (100, 200):
+        schedule.begin(Plan(), now)
+        for number in range(3):
+            schedule.failed(Change(None, replace(MIRROR, name=f"n{now}-{number}")), ForbiddenError("x"), now)
+    assert schedule.due_at(Change(None, OTHER)) == 202
+    sent(schedule, Change(None, replace(MIRROR, name="n")), 201)
+    assert schedule.due_at(Change(None, OTHER)) == -math.inf
+
+
+def test_failures_of_separate_passes_do_not_add_up() -> None:
+    schedule = one_node()
+    for now in (100, 200, 300):
+        schedule.begin(Plan(), now)
+        schedule.failed(Change(None, replace(MIRROR, name=f"n{now}")), ForbiddenError("x"), now)
+    assert schedule.due_at(Change(None, OTHER)) == -math.inf
+
+
+def test_old_entries_are_forgotten_unless_they_still_matter() -> None:
+    schedule = one_node()
+    sent(schedule, CREATE, 0)
+    sent(schedule, Change(None, OTHER), 0)
+    schedule.begin(Plan((CREATE,)), FORGET_SECONDS)
+    assert [schedule.attempts(change) for change in (CREATE, Change(None, OTHER))] == [1, 0]
+
+
+def test_failures_are_those_of_changes_that_are_still_planned() -> None:
+    schedule = one_node()
+    error = ServerError("x")
+    schedule.failed(CREATE, error, 0)
+    assert schedule.failing([CREATE, Change(None, OTHER)]) == [(CREATE, error)]
+    assert schedule.failing([Change(None, OTHER)]) == []
+    sent(schedule, CREATE, 5)
+    assert schedule.failing([CREATE]) == []
+
+
+@pytest.mark.parametrize(("catches_up", "fights"), [(True, [MIRROR.id]), (False, [])])
+def test_a_write_is_undone_only_where_the_watch_had_shown_it(catches_up: bool, fights: list[ResourceId]) -> None:
+    schedule = one_node()
+    for number in range(4):
+        sent(schedule, CREATE, 100 * number)
+        if catches_up:
+            schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), 100 * number + 1)
+    assert schedule.fights() == fights
+
+
+def test_a_fight_is_over_after_a_quiet_time_and_with_another_change() -> None:
+    schedule = one_node()
+    for number in range(4):
+        sent(schedule, CREATE, number)
+        schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+    assert schedule.fights() == [MIRROR.id]
+    schedule.begin(Plan(versions={MIRROR.id: "3"}), 3 + FORGET_SECONDS)
+    assert schedule.fights() == []
+    for number in range(4):
+        sent(schedule, CREATE, number)
+        schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+    sent(schedule, Change(EDITED, None), 5)
+    assert schedule.fights() == []

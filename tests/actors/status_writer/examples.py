@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 from typing import Any
 
-from actors.status_writer.inputs import Basis
+from actors.status_writer.node_state import NodeState
 from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
@@ -53,7 +53,7 @@ def state(*objects: ApiObject, generation: int = 5, problems: tuple[Problem, ...
 
 
 def refused(one: ApiObject, message: str = "vni 100 is taken", reason: Reason = Reason.VALIDATION_FAILED) -> Problem:
-    """Return the problem of an object that is not taken in."""
+    """Return the problem of an object that is refused."""
     return Problem(message, one.origin, "spec.vni", reason=reason, resource=one.id)
 
 
@@ -81,8 +81,8 @@ def snapshot(*objects: ApiObject, mirrored: tuple[ApiObject, ...] = (), **change
     return replace(ApiSnapshot(NODE, objects, mirrored, live=True), **changes)
 
 
-def basis(*objects: ApiObject, desired: DesiredState | None = None, **changes: Any) -> Basis:
-    """Return a node where all objects are in force, with changes."""
+def node_state(*objects: ApiObject, desired: DesiredState | None = None, **changes: Any) -> NodeState:
+    """Return the state of a node where all objects are in force, with changes."""
     desired = desired or state(*objects)
     whole: Mapping[str, Any] = {
         "frr": FrrOutcome(desired, applied=True),
@@ -90,4 +90,4 @@ def basis(*objects: ApiObject, desired: DesiredState | None = None, **changes: A
         "health": health(desired),
     }
     api = changes.pop("api", None) or snapshot(*objects)
-    return Basis(CREDENTIALS, api, NODE, desired, **{**whole, **changes})
+    return NodeState(NAMESPACE, CREDENTIALS, api, NODE, desired, **{**whole, **changes})

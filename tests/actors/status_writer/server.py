@@ -1,4 +1,4 @@
-"""An API server in memory that does what this actor relies on; the tests in tests/cluster ask the same of the real one.
+"""An API server in memory that does what this actor relies on; tests/cluster has the same tests with a real one.
 
 Server-side apply here replaces whole fields at the second level, which is what it comes to for one manager.
 """
@@ -17,12 +17,12 @@ from actors.lib.kube.client import Json, KubeClient, Params
 from actors.lib.kube.errors import ApiError, error_for
 from config.api import ApiCredentials
 
-#: What a test may make go wrong: gets verb and path of a request, returns its error.
-Trouble = Callable[[str, str], ApiError | None]
+#: The fault that a test injects: gets verb and path of a request, returns its error.
+Fault = Callable[[str, str], ApiError | None]
 
 
 def forbidden(verb: str, path: str) -> ApiError:
-    """Return what the server says to what RBAC does not allow."""
+    """Return the error for a request that RBAC does not allow."""
     return error_for(403, "Forbidden", f"{verb} {path} is forbidden")
 
 
@@ -33,7 +33,7 @@ class FakeServer:
     objects: dict[str, Json] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     connections: int = 0
-    trouble: Trouble = lambda verb, path: None
+    fault: Fault = lambda verb, path: None
     _versions: Iterator[int] = field(default_factory=lambda: itertools.count(1000))
 
     def connect(self, credentials: ApiCredentials) -> KubeClient:
@@ -49,15 +49,15 @@ class FakeServer:
         return [one for path, one in self.objects.items() if part in path]
 
     async def answer(self, verb: str, path: str, act: Callable[[], Json]) -> Json:
-        """Do what is asked, as the real one would: after a moment, and perhaps not at all."""
+        """Serve a request as the real one would: after a moment, or with an error."""
         await trio.lowlevel.checkpoint()
         self.requests.append((verb, path))
-        if error := self.trouble(verb, path):
+        if error := self.fault(verb, path):
             raise error
         return copy.deepcopy(act())
 
     def stored(self, path: str) -> Json:
-        """Return an object. Raises what the server says when there is none."""
+        """Return an object. Raises the server's error where there is none."""
         if path not in self.objects:
             raise error_for(404, "NotFound", f"{path} is not there")
         return self.objects[path]

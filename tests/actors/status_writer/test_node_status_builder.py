@@ -1,4 +1,4 @@
-"""What a node says of itself, and that it says nothing that changes by itself."""
+"""What a node reports in its status, and that nothing in it changes by itself."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.status_writer.inputs import Basis
-from actors.status_writer.node_status_builder import compose, is_pending
-from actors.status_writer.object_status import Judge
+from actors.status_writer.node_state import NodeState
+from actors.status_writer.node_status_builder import build_status, is_pending
+from actors.status_writer.object_status import ObjectTracker
 from config.crd.conditions import Condition
 from config.crd.node_status import NodeStatus
 from config.desired import ResourceFailure
 from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
 from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 
-from .examples import NAMESPACE, UNDERLAY, basis, cr, failure, file_problem, health, refused, snapshot, state
+from .examples import NAMESPACE, UNDERLAY, cr, failure, file_problem, health, node_state, refused, snapshot, state
 
 RED = cr("red")
 BLUE = cr("blue")
 NOW = 1_800_000_000.0
 
 
-def said(of: Basis, now: float = NOW, previous: Iterable[Condition] = ()) -> NodeStatus:
-    return compose(of, Judge(NAMESPACE).judge(of, 0.0), namespace=NAMESPACE, now=now, previous=previous)
+def built(of: NodeState, now: float = NOW, previous: Iterable[Condition] = ()) -> NodeStatus:
+    return build_status(of, ObjectTracker().update(of), now=now, previous=previous)
 
 
-def words(status: NodeStatus) -> tuple[str, str, str]:
+def statuses(status: NodeStatus) -> tuple[str, str, str]:
     ready, degraded = status.conditions
     assert (ready.type, degraded.type) == ("Ready", "Degraded")
     assert ready.reason == degraded.reason
     return ready.status, degraded.status, ready.reason
 
 
-def test_all_is_well() -> None:
-    status = said(basis(RED))
-    assert words(status) == ("True", "False", "ConfigurationSuccessful")
+def test_a_healthy_node() -> None:
+    status = built(node_state(RED))
+    assert statuses(status) == ("True", "False", "ConfigurationSuccessful")
     data = status.to_data()
     assert "failedResources" not in data
     assert data["resources"] == [
@@ -62,19 +62,19 @@ def test_all_is_well() -> None:
 
 def test_the_newest_state_is_not_ready_before_it_is_verified() -> None:
     newer = state(RED, BLUE, generation=6)
-    of = basis(RED, BLUE, desired=newer, health=health(state(RED)))
-    assert words(said(of)) == ("False", "False", "ConfigurationPending")
-    assert is_pending(of, NAMESPACE)
-    assert not is_pending(basis(RED), NAMESPACE)
+    of = node_state(RED, BLUE, desired=newer, health=health(state(RED)))
+    assert statuses(built(of)) == ("False", "False", "ConfigurationPending")
+    assert is_pending(of)
+    assert not is_pending(node_state(RED))
 
 
 def test_no_health_is_not_ready() -> None:
-    assert words(said(basis(RED, health=None))) == ("False", "False", "ConfigurationPending")
+    assert statuses(built(node_state(RED, health=None))) == ("False", "False", "ConfigurationPending")
 
 
 def test_a_refused_object_is_named() -> None:
-    status = said(basis(RED, BLUE, desired=state(BLUE, problems=(refused(RED),))))
-    assert words(status) == ("False", "True", "ConfigurationFailed")
+    status = built(node_state(RED, BLUE, desired=state(BLUE, problems=(refused(RED),))))
+    assert statuses(status) == ("False", "True", "ConfigurationFailed")
     assert "1 resource is not in force, see failedResources" in status.conditions[0].message
     [entry] = status.to_data()["failedResources"]
     assert entry == {
@@ -90,34 +90,34 @@ def test_a_refused_object_is_named() -> None:
 def test_resource_versions_are_nowhere() -> None:
     """A status that had them would be written for each report on an object, by every node."""
     one = replace(RED, resource_version="987654321")
-    of = basis(one, desired=state(problems=(refused(one),)), kernel=KernelOutcome(state(), True))
-    assert "987654321" not in str(said(of).to_data())
+    of = node_state(one, desired=state(problems=(refused(one),)), kernel=KernelOutcome(state(), True))
+    assert "987654321" not in str(built(of).to_data())
 
 
-def test_a_broken_file_and_what_is_in_files_name_the_line() -> None:
+def test_failures_of_files_name_the_line() -> None:
     problems = (
         file_problem(None, "", "not YAML"),
         file_problem(Kind.L3VNI, "static-node-a-green", "vni is missing"),
     )
-    file, vni = said(basis(RED, desired=state(RED, problems=problems))).failed_resources
+    file, vni = built(node_state(RED, desired=state(RED, problems=problems))).failed_resources
     assert (file.kind, file.name) == ("File", "/etc/x/openpe_a.yaml")
     assert file.message == "/etc/x/openpe_a.yaml:3: asn: not YAML"
     assert (vni.kind, vni.namespace, vni.name) == ("L3VNI", NAMESPACE, "static-node-a-green")
 
 
-def test_an_unusable_underlay_is_said_with_upstreams_reason() -> None:
+def test_an_unusable_underlay_has_upstreams_reason() -> None:
     problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-1", "two underlays")
-    status = said(basis(RED, desired=state(RED, problems=(problem,))))
-    assert words(status) == ("False", "True", "UnderlayFailed")
+    status = built(node_state(RED, desired=state(RED, problems=(problem,))))
+    assert statuses(status) == ("False", "True", "UnderlayFailed")
     assert status.conditions[0].message.endswith("; what was in force is left as it is")
 
 
-def test_an_underlay_that_fails_in_the_kernel_is_said_so() -> None:
+def test_an_underlay_that_fails_in_the_kernel_has_it_too() -> None:
     desired = state(RED)
     fault = ResourceFailure(UNDERLAY.resource, Reason.UNDERLAY_FAILED, "interface eth1 is not there")
-    of = basis(RED, desired=desired, kernel=KernelOutcome(desired, False, error="no eth1", failures=(fault,)))
-    status = said(of)
-    assert words(status) == ("False", "True", "UnderlayFailed")
+    of = node_state(RED, desired=desired, kernel=KernelOutcome(desired, False, error="no eth1", failures=(fault,)))
+    status = built(of)
+    assert statuses(status) == ("False", "True", "UnderlayFailed")
     assert "left as it is" not in status.conditions[0].message
     [entry] = status.failed_resources
     assert (entry.kind, entry.reason) == ("Underlay", "DependencyFailed")
@@ -125,8 +125,10 @@ def test_an_underlay_that_fails_in_the_kernel_is_said_so() -> None:
 
 def test_frr_that_refuses_is_a_failed_resource_of_its_own() -> None:
     desired = state(RED)
-    status = said(basis(RED, desired=desired, frr=FrrOutcome(desired, False, error="FRR refuses the configuration: x")))
-    assert words(status) == ("False", "True", "ConfigurationFailed")
+    status = built(
+        node_state(RED, desired=desired, frr=FrrOutcome(desired, False, error="FRR refuses the configuration: x"))
+    )
+    assert statuses(status) == ("False", "True", "ConfigurationFailed")
     assert status.conditions[0].message == "FRR refuses the configuration: x"
     [entry] = status.failed_resources
     assert (entry.kind, entry.reason) == ("FrrConfiguration", "FrrConfigurationFailed")
@@ -136,14 +138,14 @@ def test_frr_that_refuses_is_a_failed_resource_of_its_own() -> None:
 def test_a_dead_daemon_degrades() -> None:
     desired = state(RED)
     report = health(desired, verified=False, problems=("bgpd is not running",))
-    status = said(basis(RED, desired=desired, health=report))
-    assert words(status) == ("False", "True", "ConfigurationFailed")
+    status = built(node_state(RED, desired=desired, health=report))
+    assert statuses(status) == ("False", "True", "ConfigurationFailed")
     assert status.conditions[0].message == "bgpd is not running"
 
 
 def test_a_warning_degrades_nothing() -> None:
     warning = Problem("odd", RED.origin, severity=Severity.WARNING, resource=RED.id)
-    assert words(said(basis(RED, desired=state(RED, problems=(warning,))))) == (
+    assert statuses(built(node_state(RED, desired=state(RED, problems=(warning,))))) == (
         "True",
         "False",
         "ConfigurationSuccessful",
@@ -154,57 +156,57 @@ def test_a_resource_is_listed_once_for_each_reason() -> None:
     desired = state(
         problems=(refused(RED, "one"), refused(RED, "two"), refused(RED, "three", Reason.DEPENDENCY_FAILED))
     )
-    entries = said(basis(RED, desired=desired)).failed_resources
+    entries = built(node_state(RED, desired=desired)).failed_resources
     assert [(entry.reason, entry.message) for entry in entries] == [
         ("ValidationFailed", "spec.vni: one; spec.vni: two"),
         ("DependencyFailed", "spec.vni: three"),
     ]
 
 
-def test_the_order_does_not_depend_on_who_found_it_first() -> None:
+def test_the_order_does_not_depend_on_which_failure_was_found_first() -> None:
     one = state(RED, BLUE, problems=())
-    first = basis(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(RED), failure(BLUE))))
-    second = basis(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(BLUE), failure(RED))))
-    assert said(first) == said(second)
+    first = node_state(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(RED), failure(BLUE))))
+    second = node_state(RED, BLUE, desired=one, kernel=KernelOutcome(one, True, failures=(failure(BLUE), failure(RED))))
+    assert built(first) == built(second)
 
 
 @pytest.mark.parametrize("states", [("Active", "Connect"), ("Idle", "OpenSent"), ("OpenConfirm", "Clearing")])
 def test_a_session_that_is_down_looks_the_same_whatever_frr_is_trying(states: tuple[str, str]) -> None:
-    def with_state(word: str) -> Basis:
-        session = SessionHealth("192.0.2.1", "default", 64512, word, 17, bfd="init" if word == "Active" else "down")
-        return basis(RED, health=health(state(RED), sessions=(session,)))
+    def with_state(name: str) -> NodeState:
+        session = SessionHealth("192.0.2.1", "default", 64512, name, 17, bfd="init" if name == "Active" else "down")
+        return node_state(RED, health=health(state(RED), sessions=(session,)))
 
-    first, second = (said(with_state(word)) for word in states)
+    first, second = (built(with_state(name)) for name in states)
     assert first == second
     assert first.sessions[0].state == "Down"
     assert not first.sessions[0].up
 
 
 def test_ages_and_counters_change_nothing() -> None:
-    def with_counters(number: int) -> Basis:
+    def with_counters(number: int) -> NodeState:
         desired = state(RED)
         session = SessionHealth("192.0.2.1", "default", 64512, "Established", number, {"ipv4Unicast": number})
         report = health(desired, sessions=(session,), summary=f"{number} sessions up")
         vnis = tuple(replace(vni, routes=number, remote_vteps=number) for vni in report.vnis)
-        return basis(RED, desired=desired, health=replace(report, vnis=vnis))
+        return node_state(RED, desired=desired, health=replace(report, vnis=vnis))
 
-    assert said(with_counters(1)) == said(with_counters(2))
+    assert built(with_counters(1)) == built(with_counters(2))
 
 
 def test_the_number_of_the_state_changes_nothing() -> None:
-    assert said(basis(RED, desired=state(RED))) == said(basis(RED, desired=state(RED, generation=9)))
+    assert built(node_state(RED, desired=state(RED))) == built(node_state(RED, desired=state(RED, generation=9)))
 
 
-def test_transition_times_stay_while_nothing_turns() -> None:
-    first = said(basis(RED))
-    later = said(basis(RED, BLUE, desired=state(RED, BLUE)), NOW + 100, first.conditions)
+def test_transition_times_stay_while_the_status_stays() -> None:
+    first = built(node_state(RED))
+    later = built(node_state(RED, BLUE, desired=state(RED, BLUE)), NOW + 100, first.conditions)
     assert later.conditions == first.conditions
-    broken = said(basis(RED, desired=state(problems=(refused(RED),))), NOW + 200, later.conditions)
+    broken = built(node_state(RED, desired=state(problems=(refused(RED),))), NOW + 200, later.conditions)
     assert {one.last_transition_time for one in broken.conditions} == {"2027-01-15T08:03:20Z"}
 
 
-def test_a_vni_that_is_not_looked_at_yet_is_not_ok() -> None:
-    [vni] = said(basis(RED, health=None)).vnis
+def test_a_vni_that_is_not_checked_yet_is_not_ok() -> None:
+    [vni] = built(node_state(RED, health=None)).vnis
     assert (vni.ok, vni.detail) == (False, "not checked yet")
 
 
@@ -224,12 +226,12 @@ def test_a_vni_that_is_not_looked_at_yet_is_not_ok() -> None:
     )
 )
 def test_whatever_goes_wrong_the_status_is_legal(problems: list[Problem]) -> None:
-    data: dict[str, Any] = said(basis(RED, desired=state(RED, problems=tuple(problems)))).to_data()
+    data: dict[str, Any] = built(node_state(RED, desired=state(RED, problems=tuple(problems)))).to_data()
     NodeStatus.model_validate(data)
     entries = data.get("failedResources", [])
     assert len(entries) <= 128
     assert all(1 <= len(entry["message"]) <= 500 and 1 <= len(entry["name"]) <= 253 for entry in entries)
 
 
-def test_objects_that_are_not_taken_in_are_not_listed() -> None:
-    assert said(basis(desired=state(), api=snapshot(RED))).resources == ()
+def test_objects_that_are_not_dealt_with_yet_are_not_listed() -> None:
+    assert built(node_state(desired=state(), api=snapshot(RED))).resources == ()

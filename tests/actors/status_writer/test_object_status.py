@@ -1,94 +1,87 @@
-"""When an object of the API counts as in force here, as failing, or as not known yet."""
+"""Which generation of an API object this node has dealt with, and when it counts as in force."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
-from actors.status_writer.inputs import Basis
-from actors.status_writer.object_status import PATIENCE, Judge, Verdict
+from actors.status_writer.node_state import NodeState
+from actors.status_writer.object_status import ObjectStatus, ObjectTracker
 from config.api import ApiObject
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
-from config.problems import Kind, Origin, Problem, Severity
+from config.problems import Kind, Origin, Problem, Reason, Severity
 from config.sources.mirror_objects import other_name
 
-from .examples import NAMESPACE, NODE, basis, cr, failure, file_problem, health, refused, snapshot, state
+from .examples import NAMESPACE, NODE, cr, failure, file_problem, health, node_state, refused, snapshot, state
 
 RED = cr("red")
 BLUE = cr("blue")
+IN_FORCE = ObjectStatus(1, in_force=True)
+NOT_IN_FORCE = ObjectStatus(1, in_force=False)
 
 
-def judged(one: ApiObject, of: Basis, now: float = 0.0) -> Verdict | None:
-    return Judge(NAMESPACE).judge(of, now).get(one.id)
+def status(one: ApiObject, of: NodeState) -> ObjectStatus | None:
+    return ObjectTracker().update(of).get(one.id)
 
 
-def test_what_is_verified_is_in_force() -> None:
-    assert judged(RED, basis(RED)) == Verdict(1, good=True)
+def test_an_object_of_the_verified_configuration_is_in_force() -> None:
+    assert status(RED, node_state(RED)) == IN_FORCE
 
 
-def test_what_was_refused_fails_at_once_with_the_reason() -> None:
-    of = basis(RED, BLUE, desired=state(BLUE, problems=(refused(RED),)))
-    assert judged(RED, of) == Verdict(1, False, "ValidationFailed", "spec.vni: vni 100 is taken")
-    assert judged(BLUE, of) == Verdict(1, good=True)
+def test_a_refused_object_is_not_in_force() -> None:
+    of = node_state(RED, BLUE, desired=state(BLUE, problems=(refused(RED),)))
+    assert (status(RED, of), status(BLUE, of)) == (NOT_IN_FORCE, IN_FORCE)
 
 
-def test_a_refused_change_fails_though_what_was_before_stays_in_force() -> None:
+def test_a_refused_change_is_not_in_force_though_the_generation_before_is() -> None:
     old, new = RED, cr("red", generation=2, version="20")
     problem = replace(refused(new), in_force="generation 1 stays in force")
-    verdict = judged(new, basis(new, desired=state(old, problems=(problem,))))
-    assert verdict is not None
-    assert (verdict.generation, verdict.good) == (2, False)
-    assert verdict.message.endswith("(generation 1 stays in force)")
+    of = node_state(new, desired=state(old, problems=(problem,)))
+    assert status(new, of) == ObjectStatus(2, in_force=False)
 
 
-def test_an_old_generations_problem_is_none_of_the_new_ones() -> None:
-    mended = cr("red", generation=2, version="20")
-    of = basis(mended, desired=state(problems=(refused(RED),)))
-    assert judged(mended, of) is None
+def test_a_problem_of_an_older_generation_does_not_concern_the_new_one() -> None:
+    fixed = cr("red", generation=2, version="20")
+    assert status(fixed, node_state(fixed, desired=state(problems=(refused(RED),)))) is None
 
 
-def test_a_generation_that_is_not_taken_in_yet_is_not_judged() -> None:
+def test_a_generation_that_is_not_dealt_with_yet_does_not_count() -> None:
     newer = cr("red", generation=2, version="20")
-    assert judged(newer, basis(newer, desired=state(RED))) == Verdict(1, None)
+    assert status(newer, node_state(newer, desired=state(RED))) == NOT_IN_FORCE
 
 
-def test_a_change_of_status_alone_changes_nothing() -> None:
-    assert judged(replace(RED, resource_version="999"), basis(replace(RED, resource_version="999"), desired=state(RED)))
+def test_a_change_of_its_status_alone_changes_nothing() -> None:
+    shown = replace(RED, resource_version="999")
+    assert status(shown, node_state(shown, desired=state(RED))) == IN_FORCE
 
 
 @pytest.mark.parametrize("stage", ["frr", "kernel"])
-def test_what_a_stage_could_not_carry_out_fails(stage: str) -> None:
+def test_an_object_that_a_stage_could_not_carry_out_is_not_in_force(stage: str) -> None:
     desired = state(RED, BLUE)
     kinds = {"frr": FrrOutcome, "kernel": KernelOutcome}
-    of = basis(RED, BLUE, desired=desired, **{stage: kinds[stage](desired, True, failures=(failure(RED),))})
-    verdict = judged(RED, of)
-    assert verdict is not None
-    assert (verdict.good, verdict.reason) == (False, "OverlayAttachmentFailed")
-    assert judged(BLUE, of) == Verdict(1, good=True)
+    of = node_state(RED, BLUE, desired=desired, **{stage: kinds[stage](desired, True, failures=(failure(RED),))})
+    assert (status(RED, of), status(BLUE, of)) == (NOT_IN_FORCE, IN_FORCE)
 
 
-def test_an_older_states_failure_counts_while_the_object_is_the_same() -> None:
+def test_an_older_configurations_failure_counts_while_the_object_is_the_same() -> None:
     older, newer = state(RED, generation=5), state(RED, BLUE, generation=6)
     failed = KernelOutcome(older, True, failures=(failure(RED),))
-    verdict = judged(RED, basis(RED, BLUE, desired=newer, kernel=failed))
-    assert verdict is not None
-    assert verdict.good is False
+    assert status(RED, node_state(RED, BLUE, desired=newer, kernel=failed)) == NOT_IN_FORCE
 
 
-def test_an_older_states_failure_does_not_count_for_a_mended_object() -> None:
-    mended = cr("red", generation=2, version="20")
+def test_an_older_configurations_failure_does_not_count_for_a_fixed_object() -> None:
+    fixed = cr("red", generation=2, version="20")
     failed = KernelOutcome(state(RED, generation=5), True, failures=(failure(RED),))
-    verdict = judged(mended, basis(mended, desired=state(mended, generation=6), kernel=failed))
-    assert verdict == Verdict(2, good=True)
+    of = node_state(fixed, desired=state(fixed, generation=6), kernel=failed)
+    assert status(fixed, of) == ObjectStatus(2, in_force=True)
 
 
-def test_while_health_speaks_of_an_older_state_nothing_new_is_judged() -> None:
+def test_nothing_new_is_in_force_while_health_is_of_an_older_configuration() -> None:
     desired = state(RED)
-    of = basis(RED, desired=desired, health=health(replace(desired, generation=4)))
-    assert judged(RED, of) == Verdict(1, None)
+    of = node_state(RED, desired=desired, health=health(replace(desired, generation=4)))
+    assert status(RED, of) == NOT_IN_FORCE
 
 
 def unhealthy(desired: DesiredState, broken: ApiObject) -> HealthReport:
@@ -97,77 +90,56 @@ def unhealthy(desired: DesiredState, broken: ApiObject) -> HealthReport:
     return health(desired, verified=False, failures=(fault,), vnis=vnis, summary="verifying generation 5: VNI 100")
 
 
-def test_anothers_failure_does_not_hold_up_the_rest() -> None:
+def test_the_failure_of_another_object_does_not_count() -> None:
     desired = state(RED, BLUE)
-    of = basis(RED, BLUE, desired=desired, health=unhealthy(desired, RED))
-    assert judged(BLUE, of) == Verdict(1, good=True)
-    verdict = judged(RED, of)
-    assert verdict is not None
-    assert verdict.message == "zebra does not know VNI 100"
+    of = node_state(RED, BLUE, desired=desired, health=unhealthy(desired, RED))
+    assert (status(RED, of), status(BLUE, of)) == (NOT_IN_FORCE, IN_FORCE)
 
 
-def test_what_was_good_stays_good_while_the_router_is_in_trouble() -> None:
-    judge, desired = Judge(NAMESPACE), state(RED)
-    assert judge.judge(basis(RED, desired=desired), 0.0)[RED.id].good
+def failing_router(*objects: ApiObject) -> NodeState:
+    desired = state(RED)
     dead = health(desired, verified=False, problems=("bgpd is not running",))
     gone = FrrOutcome(desired, applied=False, error="FRR does not answer")
-    assert judge.judge(basis(RED, desired=desired, frr=gone, health=dead), 1000.0)[RED.id].good
+    return node_state(*objects, desired=desired, frr=gone, health=dead)
 
 
-def test_what_never_came_in_force_fails_in_the_end_with_the_routers_trouble() -> None:
-    judge, desired = Judge(NAMESPACE), state(RED)
-    dead = health(desired, verified=False)
-    of = basis(RED, desired=desired, frr=FrrOutcome(desired, applied=False, error="FRR does not answer"), health=dead)
-    assert judge.judge(of, 100.0)[RED.id].good is None
-    assert judge.due(100.0) == 100.0 + PATIENCE
-    assert judge.judge(of, 100.0 + PATIENCE - 1)[RED.id].good is None
-    verdict = judge.judge(of, 100.0 + PATIENCE)[RED.id]
-    assert verdict == Verdict(1, False, "FrrConfigurationFailed", "FRR does not answer")
-    assert judge.due(200.0) == math.inf
+def test_an_object_that_was_in_force_stays_so_while_the_router_fails() -> None:
+    tracker = ObjectTracker()
+    assert tracker.update(node_state(RED))[RED.id] == IN_FORCE
+    assert tracker.update(failing_router(RED))[RED.id] == IN_FORCE
 
 
-def test_the_number_of_the_state_is_in_no_message() -> None:
-    judge, desired = Judge(NAMESPACE), state(RED)
-    stuck = health(desired, verified=False, summary="verifying generation 5: kernel has not yet applied it")
-    of = basis(RED, desired=desired, health=stuck)
-    judge.judge(of, 0.0)
-    assert "generation 5" not in judge.judge(of, PATIENCE)[RED.id].message
+def test_an_object_that_comes_while_the_router_fails_is_not_in_force() -> None:
+    assert status(RED, failing_router(RED)) == NOT_IN_FORCE
 
 
-def test_the_memory_of_a_deleted_object_is_not_its_successors() -> None:
-    judge, desired = Judge(NAMESPACE), state(RED)
-    judge.judge(basis(RED, desired=desired), 0.0)
+def test_an_object_of_the_same_name_does_not_inherit_that_it_was_in_force() -> None:
+    tracker = ObjectTracker()
+    tracker.update(node_state(RED))
     successor = replace(RED, uid="another")
-    of = basis(successor, desired=desired, health=health(desired, verified=False))
-    assert judge.judge(of, 1.0)[RED.id].good is None
+    assert tracker.update(failing_router(successor))[RED.id] == NOT_IN_FORCE
 
 
-def test_an_unusable_underlay_is_why_a_newcomer_is_not_in_force() -> None:
+def test_a_new_object_is_not_in_force_while_the_underlay_is_unusable() -> None:
     problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-0", "two underlays")
-    of = basis(RED, BLUE, desired=state(RED, problems=(problem,)))
-    verdict = judged(BLUE, of)
-    assert verdict is not None
-    assert (verdict.good, verdict.reason) == (False, "DependencyFailed")
-    assert "two underlays" in verdict.message
-    assert judged(RED, of) == Verdict(1, good=True)
+    of = node_state(RED, BLUE, desired=state(RED, problems=(problem,)))
+    assert (status(RED, of), status(BLUE, of)) == (IN_FORCE, NOT_IN_FORCE)
 
 
 @pytest.mark.parametrize("own_name", [True, False])
-def test_a_files_mirror_is_judged_by_the_file(own_name: bool) -> None:
+def test_the_mirror_of_a_file_has_the_status_of_the_file(own_name: bool) -> None:
     written = ApiObject(Kind.L3VNI, NAMESPACE, "static-node-a-red", "u1", "7")
     name = written.name if own_name else other_name(written.name, NODE.name)
     mirror = replace(written, name=name, generation=4)
     desired = state(written)
     part = replace(desired.l3vnis[0], origin=Origin("/etc/x/openpe_a.yaml", 3, 1))
-    desired = replace(desired, l3vnis=(part,))
-    of = basis(desired=desired, api=snapshot(mirrored=(mirror,)))
-    assert judged(mirror, of) == Verdict(4, good=True)
+    of = node_state(desired=replace(desired, l3vnis=(part,)), api=snapshot(mirrored=(mirror,)))
+    assert status(mirror, of) == ObjectStatus(4, in_force=True)
     broken = state(problems=(file_problem(Kind.L3VNI, written.name, "vni 100 is taken"),))
-    verdict = judged(mirror, basis(desired=broken, api=snapshot(mirrored=(mirror,))))
-    assert verdict is not None
-    assert (verdict.generation, verdict.good) == (4, False)
+    of = node_state(desired=broken, api=snapshot(mirrored=(mirror,)))
+    assert status(mirror, of) == ObjectStatus(4, in_force=False)
 
 
 def test_a_warning_is_no_failure() -> None:
-    warning = Problem("odd", RED.origin, severity=Severity.WARNING, resource=RED.id)
-    assert judged(RED, basis(RED, desired=state(RED, problems=(warning,)))) == Verdict(1, good=True)
+    warning = Problem("odd", RED.origin, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED, resource=RED.id)
+    assert status(RED, node_state(RED, desired=state(RED, problems=(warning,)))) == IN_FORCE

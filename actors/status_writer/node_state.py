@@ -1,0 +1,151 @@
+"""The state of this node: the newest value of each channel, and what is wrong.
+
+The actor writes nothing before it has credentials, the API server's current state, its Node and a configuration:
+:meth:`ChannelValues.node_state` returns all of that as one :class:`NodeState`, or what is missing. From it follow the
+failures of single resources and of the router as a whole. Their texts hold nothing that changes by itself, such as an
+object's resource version: they go into the API, and each change of them is a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from config.api import ApiAccess, ApiCredentials, ApiNode, ApiSnapshot
+from config.desired import DesiredState, ResourceFailure
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, errors
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Everything that is reported. ``namespace`` is the program's own, and that of resources from files."""
+
+    namespace: str
+    credentials: ApiCredentials
+    api: ApiSnapshot
+    node: ApiNode
+    desired: DesiredState
+    frr: FrrOutcome | None = None
+    kernel: KernelOutcome | None = None
+    health: HealthReport | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the newest configuration is in force, completely."""
+        health = self.health
+        return bool(health and health.verified and health.generation == self.desired.generation)
+
+    @property
+    def origins(self) -> dict[ResourceId, Origin]:
+        """Return where each resource of the newest configuration was written."""
+        return _origins(self.desired)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelValues:
+    """The newest value of each channel, None where there is none yet."""
+
+    access: ApiAccess | None = None
+    api: ApiSnapshot | None = None
+    desired: DesiredState | None = None
+    frr: FrrOutcome | None = None
+    kernel: KernelOutcome | None = None
+    health: HealthReport | None = None
+
+    @property
+    def credentials(self) -> ApiCredentials | None:
+        """Return the API server's credentials, if there are any."""
+        return self.access.credentials if self.access else None
+
+    def node_state(self, namespace: str) -> NodeState | str:
+        """Return the state of the node, or what the actor waits for."""
+        if self.credentials is None:
+            return "for credentials of an API server"
+        if self.api is None or not self.api.live:
+            return "for the API's state"
+        if self.api.node is None:
+            return "for this node's Node object"
+        if self.desired is None:
+            return "for a configuration"
+        stages = (self.frr, self.kernel, self.health)
+        return NodeState(namespace, self.credentials, self.api, self.api.node, self.desired, *stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One resource that is not, or not wholly, in force. ``resource`` None: a file as a whole, ``origin.path``."""
+
+    resource: ResourceId | None
+    reason: Reason
+    message: str
+    origin: Origin = field(default_factory=Origin)
+
+    @property
+    def of_underlay(self) -> bool:
+        """Whether the resource is an underlay."""
+        return self.resource is not None and self.resource.kind is Kind.UNDERLAY
+
+
+def resource_failures(state: NodeState) -> tuple[Failure, ...]:
+    """Return what is wrong with resources, each failure once."""
+    refused = (_of_problem(problem, state.namespace) for problem in errors(state.desired.problems))
+    return tuple(dict.fromkeys((*refused, *_of_stages(state))))
+
+
+def router_failures(state: NodeState) -> Iterator[tuple[Reason, str]]:
+    """Yield what is wrong with no single resource: FRR or the kernel refuses the configuration, a daemon is gone.
+
+    Of the stages only the first that fails is named: the kernel's turn comes after FRR's.
+    """
+    if state.frr is not None and not state.frr.applied:
+        yield Reason.FRR_CONFIGURATION_FAILED, _prefixed("FRR", state.frr.error)
+    elif state.kernel is not None and not state.kernel.applied:
+        yield Reason.OVERLAY_ATTACHMENT_FAILED, _prefixed("kernel", state.kernel.error)
+    elif state.health is not None and state.health.problems:
+        yield Reason.FRR_CONFIGURATION_FAILED, "; ".join(state.health.problems)
+
+
+def _of_problem(problem: Problem, namespace: str) -> Failure:
+    resource = None
+    if problem.kind is not None:
+        resource = ResourceId(problem.kind, problem.origin.namespace or namespace, problem.name)
+    field = f"{problem.field}: " if problem.field else ""
+    tail = f" ({problem.in_force})" if problem.in_force else ""
+    message = f"{_file_and_line(problem.origin)}{field}{problem.message}{tail}"
+    return Failure(resource, problem.reason, message, problem.origin)
+
+
+def _of_stages(state: NodeState) -> Iterator[Failure]:
+    """Yield what failed in the newest configuration, or in an older one with the same version of the resource."""
+    origins = state.origins
+    for outcome in (state.frr, state.kernel):
+        if outcome is not None:
+            older = _origins(outcome.desired)
+            for failure in outcome.failures:
+                origin = origins.get(failure.resource)
+                if origin is not None and origin == older.get(failure.resource):
+                    yield _of_failure(failure, origin)
+    if state.health is not None and state.health.generation == state.desired.generation:
+        for failure in state.health.failures:
+            yield _of_failure(failure, origins.get(failure.resource, failure.origin))
+
+
+def _of_failure(failure: ResourceFailure, origin: Origin) -> Failure:
+    return Failure(failure.resource, failure.reason, f"{_file_and_line(origin)}{failure.message}", origin)
+
+
+def _origins(desired: DesiredState) -> dict[ResourceId, Origin]:
+    single = (part for part in (desired.underlay, desired.passthrough) if part is not None)
+    parts = (*single, *desired.l3vnis, *desired.l2vnis, *desired.raw_frr)
+    return {part.resource: part.origin for part in parts}
+
+
+def _file_and_line(origin: Origin) -> str:
+    """Return the place to fix; an object's name is added wherever the message is shown."""
+    return f"{Origin(path=origin.path, line=origin.line)}: " if origin.path else ""
+
+
+def _prefixed(name: str, error: str) -> str:
+    error = error or "not applied"
+    return error if error.startswith(name) else f"{name}: {error}"
