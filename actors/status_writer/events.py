@@ -56,16 +56,21 @@ class _Series:
 
 @dataclass(slots=True)
 class _Lasting:
-    """A failure that is there, or was until ``gone_at``. ``next_at`` is when to report it."""
+    """A failure that is there, or was until ``gone_at``.
+
+    It is reported from ``next_at`` on, after ``place`` in [0, 1) of the row of all nodes, which report the same.
+    """
 
     failure: LastingFailure
     next_at: float
+    place: float
     reported: bool = False
     gone_at: float = math.inf
 
-    @property
-    def due(self) -> float:
-        return self.next_at if self.gone_at == math.inf else self.gone_at + STEADY_SECONDS
+    def due(self, size: ClusterSize) -> float:
+        """Return when to report it, or that it is over."""
+        begin = self.next_at if self.gone_at == math.inf else self.gone_at + STEADY_SECONDS
+        return begin + self.place * size.row()
 
 
 class EventWriter:
@@ -96,7 +101,7 @@ class EventWriter:
         self._node = state.node
         present = {one.key: one for one in lasting_failures(state)}
         for key, failure in present.items():
-            lasting = self._lasting.setdefault(key, _Lasting(failure, now + STEADY_SECONDS + self._turn()))
+            lasting = self._lasting.setdefault(key, _Lasting(failure, now + STEADY_SECONDS, self._size.chance()))
             if lasting.failure.begin != failure.begin:
                 lasting.next_at = min(lasting.next_at, now + STEADY_SECONDS)
             lasting.failure, lasting.gone_at = failure, math.inf
@@ -109,7 +114,7 @@ class EventWriter:
         """Return when a failure has lasted long enough, or an Event may be sent."""
         waiting = min((series.due for series in self._series.values()), default=math.inf)
         sending = max(waiting, self._bucket.due(now)) if waiting < math.inf else math.inf
-        return min([sending, *(lasting.due for lasting in self._lasting.values())])
+        return min([sending, *(lasting.due(self._size) for lasting in self._lasting.values())])
 
     async def write(self, client: KubeClient, now: float) -> None:
         """Send one Event. One whose text the server refuses is dropped, since the server would refuse it again."""
@@ -130,13 +135,15 @@ class EventWriter:
     def _report_lasting(self, now: float) -> None:
         """Report what has lasted, and end what is over."""
         for key, lasting in list(self._lasting.items()):
-            if lasting.gone_at + STEADY_SECONDS <= now:
+            if lasting.due(self._size) > now:
+                continue
+            if lasting.gone_at < math.inf:
                 del self._lasting[key]
                 if lasting.reported:
                     self.report(lasting.failure.end)
-            elif lasting.gone_at == math.inf and lasting.next_at <= now:
+            else:
                 self.report(lasting.failure.begin)
-                lasting.reported, lasting.next_at = True, now + REFRESH_SECONDS + self._turn()
+                lasting.reported, lasting.next_at = True, now + REFRESH_SECONDS
 
     async def _begin(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
         """Create the Event. One that is there and fresh counts as sent: it is from before a restart."""
@@ -165,10 +172,6 @@ class EventWriter:
 
     def _moment(self) -> str:
         return datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-    def _turn(self) -> float:
-        """Return this node's wait, in seconds, when all nodes have the same to report."""
-        return self._size.chance() * self._size.row()
 
 
 def _count(event: Json) -> int:

@@ -46,7 +46,8 @@ class Bench:
 
     def restart(self) -> None:
         """Start the daemon again."""
-        self.writer = EventWriter(lambda: 1.8e9 + self.now, ClusterSize(100, lambda: 0.5))
+        self.size = ClusterSize(100, lambda: 0.5)
+        self.writer = EventWriter(lambda: 1.8e9 + self.now, self.size)
 
     def shows(self, of: NodeState) -> None:
         self.state = of
@@ -103,6 +104,28 @@ async def test_a_failure_that_lasts_is_an_event_of_the_node_where_describe_finds
     assert (event["type"], event["reason"]) == ("Warning", "FrrConfigurationFailed")
     assert event["note"] == "the router: FRR refuses the configuration: line 3"
     assert event["eventTime"].endswith("Z")
+
+
+async def test_thousands_of_nodes_report_one_after_the_other(bench: Bench) -> None:
+    bench.size.learn(5000)
+    bench.shows(failing())
+    await bench.passes(STEADY_SECONDS + 20)
+    assert bench.events == []
+    await bench.passes(10)
+    assert len(bench.events) == 1
+    bench.shows(node_state(RED))
+    await bench.passes(STEADY_SECONDS + 20)
+    assert len(bench.events) == 1
+    await bench.passes(10)
+    assert len(bench.events) == 2
+
+
+async def test_a_small_cluster_does_not_wait_once_it_is_counted(bench: Bench) -> None:
+    bench.size.learn(5000)
+    bench.shows(failing())
+    bench.size.learn(3)
+    await bench.passes(STEADY_SECONDS + 1)
+    assert len(bench.events) == 1
 
 
 async def test_a_failure_that_passes_quickly_is_not_reported(bench: Bench) -> None:
