@@ -18,13 +18,14 @@ from typing import Final
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.credentials import PLUGIN_SECONDS, kubeconfig_path, load
 from config.api import ApiAccess, ApiReach
+from config.crd.conditions import timestamp
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 
-from .connection import IN_FORCE, Connection, Load, utc
+from .connection import IN_FORCE, Connection, Load
 from .credential_files import Wake
 from .probe import PROBE_SECONDS, Connect
 
@@ -108,7 +109,7 @@ def _note(ctx: ActorContext, access: ApiAccess, connection: Connection) -> None:
     ctx.note(
         reach=access.reach.value,
         server=candidate.server if candidate else None,
-        since=utc(access.since),
-        credentials_end=None if expires_at is None else utc(expires_at),
+        since=timestamp(access.since),
+        credentials_end=None if expires_at is None else timestamp(expires_at),
         detail=access.detail[:_FACT_LENGTH] or None,
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ import trio
 
 from actors.lib.kube.credentials import Loaded, LoadingError
 from config.api import ApiAccess, ApiCredentials, ApiReach
+from config.crd.conditions import timestamp
 from supervisor.runtime.restart_policy import Backoff
 
 from .credential_files import CredentialFiles, Wake
@@ -109,7 +109,7 @@ class Connection:
             return ""
         expired = ""
         if credentials.expires_at is not None and self._expired(credentials):
-            expired = f", which expired {utc(credentials.expires_at)}"
+            expired = f", which expired {timestamp(credentials.expires_at)}"
         if answer.reach is ApiReach.REFUSED:
             return f"{credentials.server} refuses the credentials in {credentials.source}{expired}: {answer.reason}"
         return f"{credentials.server} (credentials in {credentials.source}{expired}): {answer.reason}"
@@ -182,8 +182,3 @@ def same_credentials(one: ApiCredentials | None, other: ApiCredentials | None) -
     if one is None or other is None:
         return one is other
     return replace(one, expires_at=None) == replace(other, expires_at=None)
-
-
-def utc(seconds: float) -> str:
-    """Return a moment (Unix seconds) in ISO 8601."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 import trio
 
 from config.api import ApiSnapshot, NotFollowed, WatchFailure
+from config.crd.conditions import timestamp
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext, Fact
@@ -174,7 +174,7 @@ def facts(cache: Cache | None, waiting_for: str) -> dict[str, Fact]:
         "failing": _failing(cache, WatchFailure.FAILING),
         "ignored_secrets": cache.ignored_secrets or None,
         "trouble": cache.trouble or None,
-        "last_event": None if cache.last_event is None else _utc(cache.last_event),
+        "last_event": None if cache.last_event is None else timestamp(cache.last_event),
     }
 
 
@@ -194,7 +194,3 @@ def _failing(cache: Cache, failure: WatchFailure) -> str | None:
         if one.failure is failure
     }
     return ", ".join(sorted(found)) or None
-
-
-def _utc(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

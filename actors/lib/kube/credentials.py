@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -248,17 +247,19 @@ class _Reading:
         stated = _string(entry, key)
         if not stated:
             return None
+        if not stated.isprintable():
+            raise _UnusableError(f": {key} must be a path")
         path = self.kubeconfig.parent / stated
         beside = self.kubeconfig.parent / path.name
         candidates = dict.fromkeys((path, beside))
         self.files |= {candidate: digest(candidate) for candidate in candidates}
-        found = next((candidate for candidate in candidates if candidate.exists()), None)
+        found = next((candidate for candidate in candidates if os.access(candidate, os.F_OK)), None)
         if found is None:
             # What is no path may be the token itself, in the wrong place.
             shown = stated if stated.startswith("/") else "a file"
             where = "which is not there" if path == beside else f"which is neither there nor in {beside.parent}"
             raise _UnusableError(f": {key} names {shown}, {where}")
-        if not stat.S_ISREG(found.stat().st_mode):
+        if not found.is_file():
             raise _UnusableError(f": {key} names {found}, which is not a regular file")
         if key in _PRIVATE_FILES:
             self.private.append(found)
@@ -281,7 +282,8 @@ def _named(data: Json, kind: str, name: object, relation: str) -> Json:
         found = entry.get(kind.removesuffix("s"))
         if entry.get("name") == name and isinstance(found, dict):
             return found
-    raise _UnusableError(f": {relation} {name!r}, which is not among its {kind}")
+    shown = f" {name!r}, which" if isinstance(name, str) else " what"
+    raise _UnusableError(f": {relation}{shown} is not among its {kind}")
 
 
 def _string(entry: Json, key: str) -> str:
@@ -360,6 +362,9 @@ async def _run(plugin: _Plugin, directory: Path, seconds: float) -> Json:
         reason, status = f"it did not end within {seconds:g} s", {}
     except (CommandMissing, CommandTooTalkative) as error:
         reason, status = str(error), {}
+    except ValueError:
+        # A NUL in an argument, or a variable's name that no environment can have.
+        reason, status = "it cannot be run as the kubeconfig says", {}
     if reason:
         hint = "" if plugin.stdin else "; run it manually to see more"
         raise _UnusableError(f": {plugin.title} gives no credentials: {reason}{hint}", passing=True)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 import trio
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.lib.kube import auth_provider, credentials
 from actors.lib.kube.credentials import Loaded, LoadingError, digest, load
@@ -20,6 +23,7 @@ from tests.actors.lib.kube.kubeconfigs import (
     PLANTED,
     SERVER,
     TOKEN,
+    Json,
     base64_of,
     credential,
     hostbridge,
@@ -382,3 +386,67 @@ async def test_without_the_library_an_auth_provider_names_what_is_missing(
     monkeypatch.setattr(auth_provider, "__file__", str(hiding))
     error = await refused(write(path, kubeconfig(AZURE)))
     assert "auth-provider azure gives no credentials: the Python package 'kubernetes' is not installed" in str(error)
+
+
+async def test_a_plugin_that_cannot_be_started_is_refused(path: Path) -> None:
+    for change in (
+        {"args": ["a\0b"]},
+        {"env": [{"name": "A=B", "value": "c"}]},
+        {"env": [{"name": "A", "value": "\0"}]},
+    ):
+        user = program(path.parent, credential(token=TOKEN))
+        user["exec"] |= change
+        assert "cannot be run" in str(await refused(write(path, json.dumps(yaml.safe_load(kubeconfig(user))))))
+
+
+@pytest.mark.parametrize("text", ["x" * 300, "/" + "x" * 300, "a\0b", "a\nb"])
+async def test_a_file_that_no_file_system_can_have_is_refused(path: Path, text: str) -> None:
+    assert ": tokenFile" in str(await refused(write(path, json.dumps(yaml.safe_load(kubeconfig({"tokenFile": text}))))))
+
+
+_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=300) | st.just("/etc"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+_CLUSTER_KEYS = (
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "insecure-skip-tls-verify",
+    "tls-server-name",
+)
+_USER_KEYS = (
+    "token",
+    "tokenFile",
+    "client-certificate",
+    "client-key-data",
+    "client-key",
+    "exec",
+    "auth-provider",
+    "as",
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(_CLUSTER_KEYS), _VALUE, max_size=2),
+    st.dictionaries(st.sampled_from(_USER_KEYS), _VALUE, max_size=3),
+    st.dictionaries(st.sampled_from(("clusters", "users", "contexts", "current-context")), _VALUE, max_size=1),
+)
+def test_any_content_gives_credentials_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, cluster: Json, user: Json, changes: Json
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "kubeconfig"
+    data = yaml.safe_load(kubeconfig(user, cluster))
+    path.write_text(json.dumps({**data, **changes}))
+    found = trio.run(outcome, path)
+    assert found.startswith(("http", str(path)))
+    assert found.isprintable()
+
+
+async def outcome(path: Path) -> str:
+    """Return the server, or the error."""
+    try:
+        return (await load(path, programs=False)).credentials.server
+    except LoadingError as error:
+        return str(error)
