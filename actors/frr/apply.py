@@ -2,10 +2,10 @@
 
 A desired state and its rendered text come in; an :class:`FrrOutcome` goes out. The steps: wait until FRR is ready;
 check each new raw snippet by a dry run, so that a bad one is left out alone; read the running configuration and stop if
-it is the intended one; check the whole text by a dry run; remove what must go, in order; add what is missing; read until
-FRR shows the intent. A snippet whose lines FRR does not show, and that does not explain what it shows instead, is left
-out in a second attempt. Only a verified text becomes the file that FRR boots with, so that an FRR restarted without the
-daemon comes back with a configuration that has worked.
+it is the intended one; check the whole text by a dry run; remove what must go, in order; add what is missing; read
+until FRR shows the intent. A snippet whose lines FRR does not show, and that does not explain what it shows instead, is
+left out in a second attempt. Only a verified text becomes the file that FRR boots with, so that an FRR restarted
+without the daemon comes back with a configuration that has worked.
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ class Bench:
         self.kernel.set(KernelOutcome(state, applied=True, changed=True))
 
     async def start(self) -> None:
-        await actor.watch(
+        await actor.HealthActor(
             self.context,
             self.frr,
             desired=self.desired.reader(),
             frr=self.outcomes.reader(),
             kernel=self.kernel.reader(),
             out=self.out,
-        )
+        ).serve()
 
 
 @pytest.fixture

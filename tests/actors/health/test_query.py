@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, VNIS
-from actors.health.query import Frr, observe
+from actors.health.query import PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
@@ -59,7 +59,7 @@ async def test_mgmtd_is_never_asked(tmp_path: Path) -> None:
     run_dir = tmp_path / "frr" / "perouter"
     run_dir.mkdir(parents=True)
     settings = Settings(vtysh=vtysh, frr_run_dir=tmp_path / "frr", run_dir=tmp_path)
-    frr = Frr(settings, seconds=10)
+    frr = PolledFrr(settings, seconds=10)
     with pytest.raises(FrrUnavailable, match="does not run"):
         await frr.daemons()
     own = await trio.Path("/proc/self/comm").read_text()
