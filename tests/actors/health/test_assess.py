@@ -56,10 +56,10 @@ def test_vnis_carry_provenance_and_what_they_reach() -> None:
     [
         ("links_down", RED, "down: vni100 is down"),
         ("vrf_gone", RED, "VRF red is not in the kernel"),
-        ("vrf_gone", RED_L2, "zebra does not know VNI 110"),
+        ("vrf_gone", RED_L2, "VNI 110 is missing in zebra"),
         ("no_vrf_instance", RED, "zebra has VNI 100 as L2, not as L3"),
-        ("no_bgp", BLUE_L2, "zebra does not know VNI 111"),
-        ("empty", RED, "zebra does not know VNI 100"),
+        ("no_bgp", BLUE_L2, "VNI 111 is missing in zebra"),
+        ("empty", RED, "VNI 100 is missing in zebra"),
     ],
 )
 def test_a_vni_that_does_not_work_is_a_failure_with_its_cause(sample: str, resource: ResourceId, detail: str) -> None:
@@ -196,7 +196,7 @@ def test_a_session_that_has_had_its_time_and_is_not_there_keeps_nobody_waiting()
 def test_while_it_settles_nothing_is_blamed_yet_and_nothing_is_verified_either() -> None:
     report = assess(applied(desired(), settling=True), observed("empty"))
     assert (report.verified, report.failures) == (False, ())
-    assert report.summary.startswith("verifying generation 1: L3VNI red: zebra does not know VNI 100")
+    assert report.summary.startswith("verifying generation 1: L3VNI red: VNI 100 is missing in zebra")
 
 
 def test_what_an_earlier_stage_refused_is_neither_blamed_again_nor_waited_for() -> None:

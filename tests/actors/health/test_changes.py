@@ -84,7 +84,7 @@ def test_what_goes_and_comes_with_a_daemon_is_not_told_one_by_one() -> None:
 
 def test_a_failure_that_appears_after_settling_is_said() -> None:
     found = lines(report("empty", settling=True), report("empty"))
-    assert ("warning", "not working: zebra does not know VNI 100") in found
+    assert ("warning", "not working: VNI 100 is missing in zebra") in found
 
 
 def test_a_silent_frr_is_one_line_and_not_one_for_every_session_and_vni() -> None:
