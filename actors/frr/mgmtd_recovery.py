@@ -9,7 +9,7 @@ The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed or exc
     mgmtd is ended if it refuses the lock, no live session holds it, and nothing about that changes for a while.
 
 A live session is one whose client still runs. mgmtd drops the sessions of clients that have gone, except while it waits
-for their commit, so the kernel is asked for connections without a client. "A while" is :data:`STEADY_SECONDS`; a
+for their commit, so the kernel's list shows connections without a client. "A while" is :data:`STEADY_SECONDS`; a
 transaction gets :data:`COMMIT_SECONDS`, because a slow daemon may still complete it, unless a daemon has already broken
 it off. An operator's session is never ended. A mgmtd that does not answer is left to watchfrr, which ends it after 90
 seconds, and one that does not list its sessions is left alone.

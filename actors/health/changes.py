@@ -26,8 +26,8 @@ class LogLine:
 def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> Iterator[LogLine]:
     """Yield a line for each change. ``answered`` False means that FRR did not answer: then only that is logged.
 
-    Single sessions and VNIs are not logged for the first report, nor if they change with a daemon: that hundreds of them
-    start is one event.
+    Single sessions and VNIs are not logged for the first report, nor if they change with a daemon: the start of
+    hundreds is one event.
     """
     yield from _verification(old, new)
     if not answered:
