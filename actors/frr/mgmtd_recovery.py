@@ -96,8 +96,11 @@ class MgmtdRecovery:
         if trio.current_time() < self._paused_until:
             return
         lock = await self._first_refusal(RECONNECT_PROBES if broken else 1)
-        patience = COMMIT_SECONDS if lock is not None and lock.transactions and not broken else STEADY_SECONDS
-        since = trio.current_time()
+        patience, since = STEADY_SECONDS, trio.current_time()
+        if lock is not None and lock.transactions and not lock.has_live_owner and not broken:
+            patience = COMMIT_SECONDS
+            transactions = ", ".join(lock.transactions)
+            log.info("waiting for a transaction in mgmtd to end", transactions=transactions, seconds=patience)
         while lock is not None and not lock.has_live_owner:
             if trio.current_time() - since >= patience:
                 self._end(lock)
