@@ -7,7 +7,7 @@ permanent difference; configuring the graceful restart times even resets session
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from config.desired import (
@@ -58,18 +58,6 @@ class BgpNeighbor:
 
 
 @dataclass(frozen=True, slots=True)
-class BfdProfile:
-    """One BFD profile; intervals in milliseconds."""
-
-    name: str
-    receive_interval: int | None
-    transmit_interval: int | None
-    detect_multiplier: int | None
-    passive: bool
-    minimum_ttl: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class FamilyNeighbor:
     """One neighbour's lines inside an address family."""
 
@@ -111,20 +99,19 @@ class BgpInstance:
     listen_limit: int | None = None
 
 
-def profiles(underlay: DesiredUnderlay) -> list[BfdProfile]:
-    """Return one profile for each neighbour with BFD settings of its own."""
-    return [
-        BfdProfile(
-            _profile_name(neighbor),
-            _unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
-            _unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
-            _unless(neighbor.bfd.detect_multiplier, DEFAULT_BFD.detect_multiplier),
-            neighbor.bfd.passive,
-            _unless(neighbor.bfd.minimum_ttl, DEFAULT_BFD.minimum_ttl),
+def bfd_profiles(underlay: DesiredUnderlay) -> dict[str, Bfd]:
+    """Return a profile, without defaults, for each neighbour with BFD settings of its own."""
+    return {
+        _profile_name(neighbor): replace(
+            neighbor.bfd,
+            receive_interval=_unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
+            transmit_interval=_unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
+            detect_multiplier=_unless(neighbor.bfd.detect_multiplier, DEFAULT_BFD.detect_multiplier),
+            minimum_ttl=_unless(neighbor.bfd.minimum_ttl, DEFAULT_BFD.minimum_ttl),
         )
         for neighbor in underlay.neighbors
         if neighbor.bfd and neighbor.bfd.has_profile
-    ]
+    }
 
 
 def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int) -> BgpInstance:
