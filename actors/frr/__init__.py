@@ -1,1 +1,1 @@
-"""The FRR actor: renders a desired state, puts it into FRR and proves that FRR runs exactly that."""
+"""The FRR actor: renders a desired state, applies it to FRR, and verifies that FRR runs it."""

@@ -1,8 +1,11 @@
-"""Puts a configuration into FRR and believes only what FRR shows afterwards.
+"""Applies a configuration to FRR and verifies it by what FRR shows afterwards.
 
-The order: read; nothing to do when FRR runs the intent already; check dry, raw snippets one by one so that a bad one is
-alone; take out what must go; add what is missing; read again until FRR shows the intent. Only a verified text becomes
-the file that FRR boots with, so FRR restarted without us comes back with something that has worked.
+A desired state and its rendered text come in; an :class:`FrrOutcome` goes out. The steps: wait until FRR is ready;
+check each new raw snippet by a dry run, so that a bad one is left out alone; read the running configuration and stop if
+it is the intended one; check the whole text by a dry run; remove what must go, in order; add what is missing; read
+until FRR shows the intent. A snippet whose lines FRR does not show, and that does not explain what it shows instead, is
+left out in a second attempt. Only a verified text becomes the file that FRR boots with, so that an FRR restarted
+without the daemon comes back with a configuration that has worked.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from .diff.difference import Difference, Entry, Intent, blamed, difference, expl
 from .driver import FrrDriver, daemons_for
 from .render.render import RenderedConfig
 
-#: FRR's daemons apply what they are sent a moment later, through mgmtd; there is nothing to wait for but the result.
+#: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have.
 READ_ATTEMPTS: Final = 6
 READ_PAUSE_SECONDS: Final = 0.5
 
-#: Longest complaint of FRR's that goes into a message, in characters.
+#: Longest quotation of FRR in a message, in characters.
 _COMPLAINT_LENGTH: Final = 300
 
 log = get_logger("frr")
@@ -39,7 +42,7 @@ log = get_logger("frr")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A running configuration, and what separates it from an intent."""
+    """A running configuration and its difference from an intent."""
 
     text: str = field(repr=False)
     intent: Intent
@@ -53,8 +56,8 @@ class _Seen:
 class Applier:
     """Applies configurations, one at a time.
 
-    Remembers which raw snippets are no good, so that they are not tried again and again, and how FRR shows snippets
-    that it shows in other words.
+    Remembers why raw snippets were refused, so that they are not tried again, and the last difference that snippets
+    explain.
     """
 
     def __init__(self, driver: FrrDriver, conf: Path, *, owner: str = "frr") -> None:
@@ -62,11 +65,11 @@ class Applier:
         self._conf = conf
         self._owner = owner
         self._one_at_a_time = trio.Lock()
-        self._verdicts: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
         self._tolerated: tuple[str, Difference] | None = None
 
     async def apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        """Make FRR run a configuration, or find that it does. FRR's absence or slowness is an outcome, not an error."""
+        """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception."""
         async with self._one_at_a_time:
             try:
                 return await self._apply(desired, rendered)
@@ -78,7 +81,7 @@ class Applier:
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
         await self._driver.wait_ready(daemons_for(rendered.text))
-        await self._judge(rendered)
+        await self._check_snippets(rendered)
         wanted = self._acceptable(rendered)
         seen = _Seen.compare(await self._driver.running(), intended(wanted))
         if self._good_already(seen, wanted):
@@ -91,55 +94,57 @@ class Applier:
         log.info("changing FRR's configuration", generation=desired.generation, difference=seen.difference.summary())
         complaints, seen = await self._change(seen, wanted)
         if not explained(seen.difference, seen.intent) and blamed(seen.difference, seen.intent):
-            self._condemn(seen, wanted, complaints)
+            self._refuse_blamed(seen, wanted, complaints)
             wanted = self._acceptable(rendered)
             complaints, seen = await self._change(_Seen.compare(seen.text, intended(wanted)), wanted)
         if not explained(seen.difference, seen.intent):
-            return FrrOutcome(desired, False, True, _mismatch(seen, complaints), self._failures(rendered, seen))
+            error = f"FRR does not run what it should: {_short(seen.difference.summary())}{_quoted(complaints)}"
+            return FrrOutcome(desired, False, True, error, self._failures(rendered, seen))
         self._tolerated = (wanted.text, seen.difference)
         self._promote(wanted.text)
         await self._clear_residue(seen)
         return FrrOutcome(desired, True, True, failures=self._failures(rendered, seen, complaints))
 
     async def _clear_residue(self, seen: _Seen) -> None:
-        """Remove empty VRF stanzas that FRR left behind and lets go: their device has to be gone.
+        """Remove the empty VRF stanzas that FRR left behind, once their device is gone.
 
-        Asked too early it does not only refuse: mgmtd 10.3 ends in a failed assertion when two daemons refuse a commit.
+        Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
         stale = set(residue(seen.text, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
 
-    async def _judge(self, rendered: RenderedConfig) -> None:
-        """Check each snippet that is new by itself; forget the verdicts on those that are gone."""
-        verdicts = {}
+    async def _check_snippets(self, rendered: RenderedConfig) -> None:
+        """Check each new snippet by a dry run of its own; forget the snippets that are gone."""
+        refusals = {}
         for snippet in rendered.snippets:
-            known = self._verdicts.get(snippet.text)
-            verdict = await self._driver.refusal(snippet.text) if known is None else known
-            verdicts[snippet.text] = verdict
-        self._verdicts = verdicts
+            known = self._refusals.get(snippet.text)
+            if known is None:
+                known = await self._driver.refusal(snippet.text)
+            refusals[snippet.text] = known
+        self._refusals = refusals
 
     def _acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
-        return rendered.without({bad.source.resource for bad in rendered.snippets if self._verdicts.get(bad.text)})
+        return rendered.without({bad.source.resource for bad in rendered.snippets if self._refusals.get(bad.text)})
 
-    def _condemn(self, seen: _Seen, wanted: RenderedConfig, complaints: str) -> None:
-        guilty = blamed(seen.difference, seen.intent)
+    def _refuse_blamed(self, seen: _Seen, wanted: RenderedConfig, complaints: str) -> None:
+        missing = blamed(seen.difference, seen.intent)
         for snippet in wanted.snippets:
-            if snippet.source in guilty:
-                said = f"; FRR said: {complaints}" if complaints else ""
-                self._verdicts[snippet.text] = f"FRR does not run {_listed(guilty[snippet.source])}{said}"
+            if snippet.source in missing:
+                reason = f"FRR does not run {_listed(missing[snippet.source])}{_quoted(complaints)}"
+                self._refusals[snippet.text] = reason
 
     def _failures(self, rendered: RenderedConfig, seen: _Seen, complaints: str = "") -> tuple[ResourceFailure, ...]:
-        """Return the snippets that are left out, and those of which FRR shows not everything in their own words."""
+        """Return the snippets that are left out, and those of which FRR does not show all lines in their own words."""
         refused = [
-            _failure(snippet.source, f"left out, because FRR refuses it: {_short(self._verdicts[snippet.text])}")
+            _failure(snippet.source, f"left out, because FRR refuses it: {_short(self._refusals[snippet.text])}")
             for snippet in rendered.snippets
-            if self._verdicts.get(snippet.text)
+            if self._refusals.get(snippet.text)
         ]
-        said = f"; FRR said: {_short(complaints)}" if complaints else ""
+        shown = f", it shows {_listed(seen.difference.extra)}" if seen.difference.extra else ""
         lost = [
-            _failure(source, f"FRR does not show {_listed(entries)}{_instead(seen)}{said}")
+            _failure(source, f"FRR does not show {_listed(entries)}{shown}{_quoted(complaints)}")
             for source, entries in blamed(seen.difference, seen.intent).items()
         ]
         return (*refused, *lost)
@@ -149,14 +154,14 @@ class Applier:
             return True
         if not seen.difference:
             return not seen.intent.negations or self._on_disk() == wanted.text
-        # The same text was verified by an earlier process, and FRR shows all of it, some in other words.
+        # An earlier process verified the same text, and FRR shows all of it, some in other words.
         return rewritten(seen.difference, seen.intent) and self._on_disk() == wanted.text
 
     async def _change(self, seen: _Seen, wanted: RenderedConfig) -> tuple[str, _Seen]:
-        """Take out what must go, add what is missing, read; until FRR shows the intent, at most a few times.
+        """Remove what must go, add what is missing, read; until FRR shows the intent, at most three times.
 
-        What one round cannot do in place, such as a line on a subject that takes several, the next one does by force.
-        The last resort is FRR's reload program, which is slow but knows some rewriting that we do not.
+        The first round replaces lines in place; the others remove the old ones first. The last resort is FRR's reload
+        program, which is slow but has some special cases that we do not.
         """
         complaints = ""
         for thorough in (False, True, True):
@@ -169,7 +174,7 @@ class Applier:
         return complaints, await self._settled(seen.intent)
 
     async def _remove(self, seen: _Seen, *, thorough: bool) -> _Seen:
-        """Take out what has to go; FRR's complaints about lines that went along with others mean nothing."""
+        """Remove what has to go; FRR complains about lines that went with others, which is no failure."""
         for step in passes(seen.difference, parse(seen.text)):
             await self._driver.send(step.commands)
             text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]
@@ -181,7 +186,7 @@ class Applier:
         return seen
 
     async def _add(self, seen: _Seen, wanted: RenderedConfig, *, first: bool) -> str:
-        """Send what FRR does not show now, and the first time the snippets' negations, which it may never show."""
+        """Send what FRR does not show, and the first time the snippets' negations, which it may never show."""
         pending = seen.intent.negations if first else frozenset()
         commands = additions(wanted.text, pending.union(seen.difference.missing))
         return await self._driver.send(commands) if commands else ""
@@ -190,7 +195,7 @@ class Applier:
         return _Seen.compare(await self._read_until(lambda text: not difference(intent, parse(text))), intent)
 
     async def _read_until(self, good: Callable[[str], bool]) -> str:
-        """Return the running configuration once it is good, or as it is after a bounded number of readings."""
+        """Return the running configuration once it is good, or the last one of a few readings."""
         text = await self._driver.running()
         for _ in range(READ_ATTEMPTS - 1):
             if good(text):
@@ -206,7 +211,7 @@ class Applier:
             return None
 
     def _promote(self, text: str) -> bool:
-        """Make a verified text the one that FRR boots with; return whether it was another."""
+        """Make a verified text the one that FRR boots with; return whether it was different."""
         if self._on_disk() == text:
             return False
         remove_stale(self._conf)
@@ -215,7 +220,7 @@ class Applier:
 
 
 def _ids(user: str) -> tuple[int, int] | None:
-    """Return a user's numbers, or None where there is no such user, as on a developer's machine."""
+    """Return a user's and its group's IDs, or None where there is no such user, as on a developer's machine."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -231,14 +236,8 @@ def _listed(entries: Iterable[Entry]) -> str:
     return _short("; ".join(f"{show(entry)!r}" for entry in entries))
 
 
-def _instead(seen: _Seen) -> str:
-    """Say what FRR shows in place of lines that it shows in other words."""
-    return f", it shows {_listed(seen.difference.extra)}" if seen.difference.extra else ""
-
-
-def _mismatch(seen: _Seen, complaints: str) -> str:
-    said = f" (FRR said: {_short(complaints)})" if complaints else ""
-    return f"FRR does not run what it should: {_short(seen.difference.summary())}{said}"
+def _quoted(complaints: str) -> str:
+    return f"; FRR said: {_short(complaints)}" if complaints else ""
 
 
 def _short(text: str) -> str:

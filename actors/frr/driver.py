@@ -116,7 +116,7 @@ class VtyshDriver:
         return await self._vtysh.text("show running-config")
 
     async def inactive_vrfs(self) -> frozenset[str]:
-        """Ask zebra, from which the other daemons have it."""
+        """Read from zebra, which informs the other daemons."""
         return frozenset(_INACTIVE.findall(await self._vtysh.text("show vrf", daemon="zebra")))
 
     async def refusal(self, text: str) -> str:

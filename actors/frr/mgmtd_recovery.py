@@ -8,11 +8,11 @@ The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed or exc
 
     mgmtd is ended if it refuses the lock, no live session holds it, and nothing about that changes for a while.
 
-A live session is one whose client still runs. mgmtd drops the sessions of clients that have gone, except while it waits
-for their commit, so the kernel is asked for connections without a client. "A while" is :data:`STEADY_SECONDS`; a
-transaction gets :data:`COMMIT_SECONDS`, because a slow daemon may still complete it, unless a daemon has already broken
-it off. An operator's session is never ended. A mgmtd that does not answer is left to watchfrr, which ends it after 90
-seconds, and one that does not list its sessions is left alone.
+A live session is one whose client still runs. mgmtd drops the sessions of clients that have ended, except while it
+waits for their commit; those are found by the kernel's list of connections (:func:`abandoned`). "A while" is
+:data:`STEADY_SECONDS`. A transaction gets :data:`COMMIT_SECONDS`, because a slow daemon may still complete it, unless
+a daemon has already broken it off. An operator's session is never ended; a mgmtd that does not answer is left to
+watchfrr, which ends it after 90 seconds.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MgmtdRecovery:
         self._vtysh = vtysh
         self._run_dir = run_dir
         self._paused_until = 0.0
-        self._reported: tuple[int | None, tuple[str, ...]] | None = None
+        self._reported_owner: tuple[int | None, tuple[str, ...]] | None = None
 
     async def recover(self, *, broken: bool) -> None:
         """End mgmtd if its lock will never be released. ``broken``: a daemon disconnected in the middle of the commit.
@@ -96,8 +96,11 @@ class MgmtdRecovery:
         if trio.current_time() < self._paused_until:
             return
         lock = await self._first_refusal(RECONNECT_PROBES if broken else 1)
-        patience = COMMIT_SECONDS if lock is not None and lock.transactions and not broken else STEADY_SECONDS
-        since = trio.current_time()
+        patience, since = STEADY_SECONDS, trio.current_time()
+        if lock is not None and lock.transactions and not lock.has_live_owner and not broken:
+            patience = COMMIT_SECONDS
+            transactions = ", ".join(lock.transactions)
+            log.info("waiting for a transaction in mgmtd to end", transactions=transactions, seconds=patience)
         while lock is not None and not lock.has_live_owner:
             if trio.current_time() - since >= patience:
                 self._end(lock)
@@ -106,8 +109,8 @@ class MgmtdRecovery:
             later = await self._probe()
             # A client that has just ended leaves mgmtd's connections in a moment: only those that stay count.
             lock = replace(lock, orphans=lock.orphans & later.orphans) if later is not None and later == lock else None
-        if lock is not None and self._reported != (lock.pid, lock.sessions):
-            self._reported = (lock.pid, lock.sessions)
+        if lock is not None and self._reported_owner != (lock.pid, lock.sessions):
+            self._reported_owner = (lock.pid, lock.sessions)
             message, sessions = "another session holds FRR's configuration lock", ", ".join(lock.sessions)
             log.warning(message, message_id=message_ids.FRR_LOCKED, sessions=sessions)
 

@@ -1,1 +1,1 @@
-"""What the router is actually doing: asks FRR, judges its answers against the desired state, logs changes."""
+"""The health actor: polls FRR, compares its state with the desired state, and logs changes."""

@@ -1,14 +1,14 @@
-"""The health actor: looks at FRR after each new outcome until it is as configured, then at an interval.
+"""The health actor: polls FRR and reports whether the router works as configured.
 
-Reports every look (the channel conflates), logs only changes. That FRR is silent, or a daemon of it gone, is a report
-like any other: this actor ends only for a bug.
+The newest :class:`DesiredState`, :class:`FrrOutcome` and :class:`KernelOutcome` come in. Each poll reads FRR's state
+(:mod:`.query`), compares it with what was configured (:mod:`.assess`), publishes a :class:`HealthReport`, and logs what
+changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until
+everything works, then at an interval. An FRR that does not answer, or lacks a daemon, is reported like anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import trio
 
@@ -18,26 +18,24 @@ from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
-from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
 from .assess import HealthInputs, assess
 from .changes import changes
-from .query import Asking, Frr, observe
+from .query import FrrReader, PolledFrr, observe
 
 log = get_logger("health")
 
-T = TypeVar("T")
-
-#: First and longest wait between two looks at something not yet as configured, seconds: zebra and bgpd need some
+#: First and longest pause between two polls of something not yet as configured, in seconds: zebra and bgpd need some
 #: hundred milliseconds for a VNI on an idle node and seconds on a busy one.
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LONGEST_SECONDS = 5.0
-#: Wait between two looks at a healthy router, seconds; sessions that go down are seen this late at worst.
+#: Pause between two polls of a healthy router, in seconds; a session that goes down is seen this late at worst.
 INTERVAL_SECONDS = 15.0
-#: How long after a new outcome, or after a daemon has come, something not working counts as not finished rather than
-#: failed, seconds.
+#: How long after a new outcome, or after a daemon's start, what does not work counts as unfinished rather than failed,
+#: in seconds.
 SETTLE_SECONDS = 10.0
-#: Deadline of one question: a look is three of them.
+#: Deadline of one vtysh process; a poll runs three of them.
 VTYSH_SECONDS = 20.0
 
 
@@ -51,79 +49,61 @@ async def run(
     out: Latest[HealthReport],
 ) -> None:
     """Report on the router indefinitely."""
-    asked = Frr(settings, seconds=VTYSH_SECONDS)
-    await watch(ctx, asked, desired=desired, frr=frr, kernel=kernel, out=out)
+    reader = PolledFrr(settings, seconds=VTYSH_SECONDS)
+    await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, out=out).serve()
 
 
-async def watch(
-    ctx: ActorContext,
-    asked: Asking,
-    *,
-    desired: LatestReader[DesiredState],
-    frr: LatestReader[FrrOutcome],
-    kernel: LatestReader[KernelOutcome],
-    out: Latest[HealthReport],
-) -> None:
-    """Do what :func:`run` promises, against anything that answers like FRR."""
-    looking = _Looking(ctx, asked, out)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_follow, desired, looking.take_desired)
-        nursery.start_soon(_follow, frr, looking.take_frr)
-        nursery.start_soon(_follow, kernel, looking.take_kernel)
-        ctx.started()
-        while True:
-            with ctx.idle():
-                await looking.due()
-            await looking.look()
+class HealthActor:
+    """One incarnation: the newest inputs, the last report, and when to poll again."""
 
-
-async def _follow(reader: LatestReader[T], take: Callable[[T], None]) -> None:
-    while True:
-        take(await reader.receive())
-
-
-class _Looking:
-    """The newest inputs, the last report, and when to look again."""
-
-    def __init__(self, ctx: ActorContext, asked: Asking, out: Latest[HealthReport]) -> None:
+    def __init__(
+        self,
+        ctx: ActorContext,
+        reader: FrrReader,
+        *,
+        desired: LatestReader[DesiredState],
+        frr: LatestReader[FrrOutcome],
+        kernel: LatestReader[KernelOutcome],
+        out: Latest[HealthReport],
+    ) -> None:
         self._ctx = ctx
-        self._asked = asked
+        self._reader = reader
+        self._desired, self._frr, self._kernel = desired, frr, kernel
         self._out = out
         self._inputs = HealthInputs()
-        self._changed = trio.Event()
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time()
         self._daemons: frozenset[str] = frozenset()
         self._last: HealthReport | None = None
 
-    def take_desired(self, state: DesiredState) -> None:
-        self._inputs = replace(self._inputs, desired=state)
-        if self._inputs.frr is None:
-            self._changed.set()
+    async def serve(self) -> None:
+        """Poll and report indefinitely."""
+        self._ctx.started()
+        while True:
+            with self._ctx.idle():
+                await self._wait()
+            await self._poll()
 
-    def take_frr(self, outcome: FrrOutcome) -> None:
-        self._note_outcome(self._inputs.frr, outcome)
-        self._inputs = replace(self._inputs, frr=outcome)
+    async def _wait(self) -> None:
+        """Wait for an input that calls for a poll, or until the next poll is due."""
+        with trio.move_on_after(self._pause()):
+            while not self._take():
+                await wait_any(self._desired, self._frr, self._kernel)
 
-    def take_kernel(self, outcome: KernelOutcome) -> None:
-        self._note_outcome(self._inputs.kernel, outcome)
-        self._inputs = replace(self._inputs, kernel=outcome)
-
-    def _note_outcome(self, old: FrrOutcome | KernelOutcome | None, new: FrrOutcome | KernelOutcome) -> None:
-        """Start over with quick looks; a repeated outcome that changed nothing needs one look and no patience."""
-        if old is None or new.changed or (old.desired.generation, old.applied) != (new.desired.generation, new.applied):
-            self._settle()
-        self._changed.set()
+    def _take(self) -> bool:
+        """Take the new inputs; return whether they call for a poll."""
+        desired, frr, kernel = self._desired.take(), self._frr.take(), self._kernel.take()
+        old = self._inputs
+        self._inputs = replace(old, desired=desired or old.desired, frr=frr or old.frr, kernel=kernel or old.kernel)
+        for before, after in ((old.frr, frr), (old.kernel, kernel)):
+            if after is not None and (before is None or _differs(before, after)):
+                self._settle()
+        return frr is not None or kernel is not None or (desired is not None and old.frr is None)
 
     def _settle(self) -> None:
+        """Poll quickly again, and give FRR time before anything counts as failed."""
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time() + SETTLE_SECONDS
-
-    async def due(self) -> None:
-        """Wait until something arrives that has to be looked at, or until it is time to look again."""
-        with trio.move_on_after(self._pause()):
-            await self._changed.wait()
-        self._changed = trio.Event()
 
     def _pause(self) -> float:
         if self._inputs.state is None:
@@ -136,18 +116,23 @@ class _Looking:
         pause, self._retry = self._retry, min(self._retry * 2, RETRY_LONGEST_SECONDS)
         return pause
 
-    async def look(self) -> None:
-        with self._ctx.working("asking FRR", 3 * VTYSH_SECONDS + 5):
-            seen = await observe(self._asked)
+    async def _poll(self) -> None:
+        with self._ctx.working("polling FRR", 3 * VTYSH_SECONDS + 5):
+            seen = await observe(self._reader)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
-            # It starts with nothing, and what it had is given to it again only when somebody notices.
+            # A daemon that has just started is given its configuration only once its restart is noticed.
             self._settle()
         self._daemons = seen.daemons
         report = assess(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
-        for change in changes(self._last, report, answered=not seen.error):
-            write = log.info if change.level == "info" else log.warning
-            write(change.message, message_id=change.event, **change.fields)
+        for line in changes(self._last, report, answered=not seen.error):
+            write = log.info if line.level == "info" else log.warning
+            write(line.message, message_id=line.event, **line.fields)
         self._last = report
         self._out.set(report)
         self._ctx.note(generation=report.generation, verified=report.verified)
         self._ctx.progress()
+
+
+def _differs(old: FrrOutcome | KernelOutcome, new: FrrOutcome | KernelOutcome) -> bool:
+    """Return whether an outcome may have changed the router: a repeated one that wrote nothing needs one poll only."""
+    return new.changed or (old.desired.generation, old.applied) != (new.desired.generation, new.applied)

@@ -1,9 +1,11 @@
-"""Judging what FRR says against what was asked for: a pure function from observation and outcomes to a report.
+"""Compares FRR's state with what was configured: a pure function from an observation and outcomes to a report.
 
-Promises: ``verified`` is never claimed from an old outcome or a partial answer, nor before everything works or has had
-its time; what does not work after that is a failure of its own resource, which keeps nobody else waiting; a resource
-that FRR or the kernel has already refused is not blamed twice; every verdict of not working comes with the reason that
-a person can act on.
+An :class:`HealthInputs` and an :class:`Observation` come in, a :class:`HealthReport` goes out. Its promises:
+
+* ``verified`` needs the outcomes of the same generation, a complete answer, and everything working or past its time;
+* what does not work after that is a failure of its own resource, with a cause that an operator can act on, and keeps no
+  other resource waiting;
+* a resource that FRR or the kernel has already refused is not reported twice.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOut
 from config.problems import Reason, ResourceId
 
 from .frr_json import Observation
-from .sessions import ESTABLISHED, LISTENING, MISSING, expected_of, named, sessions_of
+from .sessions import ESTABLISHED, LISTENING, MISSING, described, expected_of, sessions_of
 from .vnis import check_vni, vni_health, vnis_of
 
 
 @dataclass(frozen=True, slots=True)
 class HealthInputs:
-    """The newest values of the stages before this one. ``settling`` forgives for a moment what FRR needs time for."""
+    """The newest values of the stages before this one. ``settling``: FRR still gets time to apply a change."""
 
     desired: DesiredState | None = None
     frr: FrrOutcome | None = None
@@ -32,7 +34,7 @@ class HealthInputs:
 
     @property
     def state(self) -> DesiredState | None:
-        """The state to compare with: the newest that FRR was given, since only that can be there."""
+        """The state to compare with: the newest that FRR was given."""
         return self.frr.desired if self.frr else self.desired
 
     @property
@@ -43,7 +45,7 @@ class HealthInputs:
 
 
 def assess(inputs: HealthInputs, seen: Observation) -> HealthReport:
-    """Return the report of one look."""
+    """Return the report of one poll."""
     state = inputs.state
     if state is None:
         return HealthReport(0, 0, False, "waiting for a configuration", daemons=_daemons(frozenset(), seen))
@@ -64,21 +66,20 @@ def _unanswered(state: DesiredState, error: str) -> HealthReport:
 def _answered(inputs: HealthInputs, state: DesiredState, seen: Observation) -> HealthReport:
     refused = inputs.refused
     required = _required(state)
-    absent = sorted(required - seen.daemons)
     vnis = tuple(check_vni(vni, seen) for vni in vnis_of(state) if vni.resource not in refused)
     sessions = sessions_of(state, refused, seen)
-    interfaces = _interfaces(inputs, state, seen)
+    interfaces = tuple(_interfaces(inputs, state, seen))
     missing = [session for session in sessions if session.state == MISSING]
     unapplied = list(_unapplied(inputs, state))
-    gone = [f"{daemon} is not running" for daemon in absent]
-    # While a daemon is gone, what it would have to tell is unknown, and nobody's fault but the daemon's.
-    can_tell = seen.daemons >= CORE_DAEMONS
-    judged = can_tell and not unapplied and not inputs.settling
+    absent = [f"{daemon} is not running" for daemon in sorted(required - seen.daemons)]
+    # Without a core daemon its VNIs and sessions are unknown, and none of them is to blame.
+    complete = seen.daemons >= CORE_DAEMONS
+    judged = complete and not unapplied and not inputs.settling
     unfinished = [] if judged else [
-        *(f"{vni.resource}: {vni.detail}" for vni in vnis if can_tell and not vni.ok),
-        *(f"{named(session)} is not configured in bgpd" for session in missing),
+        *(f"{vni.resource}: {vni.detail}" for vni in vnis if complete and not vni.ok),
+        *(f"{described(session)} is not configured in bgpd" for session in missing),
     ]  # fmt: skip
-    reasons = [*unapplied, *gone, *unfinished]
+    reasons = [*unapplied, *absent, *unfinished]
     return HealthReport(
         generation=state.generation,
         reload_id=state.reload_id,
@@ -88,8 +89,8 @@ def _answered(inputs: HealthInputs, state: DesiredState, seen: Observation) -> H
         sessions=sessions,
         vnis=vnis,
         interfaces=interfaces,
-        failures=tuple(_failures(state, vnis, missing, _blamable(interfaces, state, refused))) if judged else (),
-        problems=tuple(gone),
+        failures=tuple(_failures(state, refused, vnis, missing, interfaces)) if judged else (),
+        problems=tuple(absent),
     )
 
 
@@ -118,6 +119,7 @@ def _summary(
 
 def _failures(
     state: DesiredState,
+    refused: frozenset[ResourceId],
     vnis: tuple[VniHealth, ...],
     missing: list[SessionHealth],
     interfaces: tuple[InterfaceHealth, ...],
@@ -129,21 +131,15 @@ def _failures(
     owners = {(expected.vrf, expected.peer): expected for expected in expected_of(state, frozenset())}
     for session in missing:
         owner = owners[session.vrf, session.peer]
-        message = f"{named(session)} is not configured in bgpd"
+        message = f"{described(session)} is not configured in bgpd"
         yield ResourceFailure(owner.owner, Reason.FRR_CONFIGURATION_FAILED, message, owner.origin)
-    if state.underlay is not None:
+    underlay = state.underlay
+    if underlay is not None:
         for interface in interfaces:
-            if interface.detail:
+            # If the kernel's part refused the underlay, it has reported why a NIC is absent.
+            if interface.detail and (interface.present or underlay.resource not in refused):
                 message = f"interface {interface.name} {interface.detail}"
-                yield ResourceFailure(state.underlay.resource, Reason.UNDERLAY_FAILED, message, state.underlay.origin)
-
-
-def _blamable(
-    interfaces: tuple[InterfaceHealth, ...], state: DesiredState, refused: frozenset[ResourceId]
-) -> tuple[InterfaceHealth, ...]:
-    """Leave out the interfaces whose absence the kernel's part has already reported, with the cause."""
-    told = state.underlay is not None and state.underlay.resource in refused
-    return tuple(interface for interface in interfaces if interface.present or not told)
+                yield ResourceFailure(underlay.resource, Reason.UNDERLAY_FAILED, message, underlay.origin)
 
 
 def _required(state: DesiredState) -> frozenset[str]:
@@ -155,15 +151,13 @@ def _daemons(required: frozenset[str], seen: Observation) -> dict[str, bool]:
     return {daemon: daemon in seen.daemons for daemon in sorted(required | seen.daemons)}
 
 
-def _interfaces(inputs: HealthInputs, state: DesiredState, seen: Observation) -> tuple[InterfaceHealth, ...]:
-    mtu = inputs.kernel.underlay_mtu if inputs.kernel else None
-    names = state.underlay.interfaces if state.underlay else ()
-    return tuple(_interface(name, seen.interfaces.get(name), mtu or 0, zebra="zebra" in seen.daemons) for name in names)
-
-
-def _interface(name: str, up: bool | None, mtu: int, *, zebra: bool) -> InterfaceHealth:
-    if up is None and not zebra:
-        return InterfaceHealth(name, present=False, up=False, detail="unknown: zebra is not running")
-    if up is None:
-        return InterfaceHealth(name, present=False, up=False, detail="is not in the router's namespace")
-    return InterfaceHealth(name, present=True, up=up, mtu=mtu, detail="" if up else "is down")
+def _interfaces(inputs: HealthInputs, state: DesiredState, seen: Observation) -> Iterator[InterfaceHealth]:
+    mtu = (inputs.kernel.underlay_mtu if inputs.kernel else None) or 0
+    for name in state.underlay.interfaces if state.underlay else ():
+        up = seen.interfaces.get(name)
+        if up is not None:
+            yield InterfaceHealth(name, present=True, up=up, mtu=mtu, detail="" if up else "is down")
+        elif "zebra" in seen.daemons:
+            yield InterfaceHealth(name, present=False, up=False, detail="is not in the router's namespace")
+        else:
+            yield InterfaceHealth(name, present=False, up=False, detail="unknown: zebra is not running")

@@ -1,4 +1,4 @@
-"""Which differences between two reports deserve a line in the log: changes of state, one each, and nothing else."""
+"""Turns the differences between two reports into log lines: one for each change of state."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class LogLine:
 
 
 def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> Iterator[LogLine]:
-    """Yield what became different. ``answered`` False means that FRR was silent: then only that is said.
+    """Yield a line for each change. ``answered`` False means that FRR did not answer: then only that is logged.
 
-    Nothing is said about single sessions and VNIs of the first report, nor of those that come and go with a daemon: a
-    start with hundreds of them is one event.
+    Single sessions and VNIs are not logged for the first report, nor if they change with a daemon: the start of
+    hundreds is one event.
     """
     yield from _verification(old, new)
     if not answered:
@@ -88,7 +88,7 @@ def _vnis(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
 
 
 def _failures(old: HealthReport | None, new: HealthReport) -> Iterator[LogLine]:
-    """Yield failures that are new, unless a line about that very VNI has just said so."""
+    """Yield new failures, except those of VNIs that :func:`_vnis` reports."""
     known = {failure.resource for failure in old.failures} if old else set()
     worked = {vni.resource for vni in old.vnis if vni.ok} if old and old.generation == new.generation else set()
     for failure in new.failures:

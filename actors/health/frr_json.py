@@ -1,7 +1,7 @@
-"""FRR's answers as typed values: what zebra, bgpd and bfdd say now, with nothing judged.
+"""Decodes the JSON of zebra, bgpd and bfdd into typed values.
 
-The shapes are those of FRR 10.3; every reader here tolerates members that are missing or new, so that another version
-costs a detail and not the actor.
+The shapes are those of FRR 10.3. Members that are missing or new are tolerated, so that another version costs a detail
+and not the actor.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ BFD_PEERS: Final = "show bfd peers json"
 ROUTES_IPV4: Final = "show ip route vrf all summary json"
 ROUTES_IPV6: Final = "show ipv6 route vrf all summary json"
 
-#: FRR's word for the instance and the VRF that is none.
+#: FRR's name of the default VRF and of the BGP instance in it.
 DEFAULT_VRF: Final = "default"
-#: zebra's words for routes that bgpd has given it; those of an EVPN type-5 route are among them.
+#: zebra's types of routes from bgpd, among them those of EVPN type-5 routes.
 BGP_ROUTES: Final = frozenset({"ebgp", "ibgp"})
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One BGP neighbour as bgpd has it. ``prefixes`` are received ones by FRR's name of the address family."""
+    """One BGP neighbour in bgpd. ``prefixes`` counts received ones by FRR's name of the address family."""
 
     remote_as: int = 0
     state: str = ""
@@ -38,7 +38,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Vni:
-    """One VNI as zebra has it; ``up`` is None for an L2VNI, for which zebra has no such state."""
+    """One VNI in zebra; ``up`` is None for an L2VNI, for which zebra has no such state."""
 
     type: str
     vrf: str
@@ -50,10 +50,10 @@ class Vni:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything asked at one moment: ``peers`` and ``bfd`` by VRF and peer, ``l3vnis`` (as bgpd has them) and
-    ``routes`` (of BGP, in the forwarding table) by VRF.
+    """FRR's state in one poll: ``peers`` and ``bfd`` by VRF and peer, ``l3vnis`` (those in bgpd) and ``routes`` (BGP's
+    in the forwarding table) by VRF.
 
-    ``error`` non-empty means that FRR did not answer and that all the rest is unknown, not absent.
+    A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent.
     """
 
     daemons: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class Observation:
 
 
 def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation:
-    """Read the answers, keyed by the commands above; an answer that was not asked for or is None counts as empty."""
+    """Decode the answers, keyed by the commands above; one that is missing or None counts as empty."""
     return Observation(
         daemons=daemons,
         peers=parse_summary(answers.get(SUMMARY)),
@@ -82,7 +82,7 @@ def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation
 
 
 def parse_summary(answer: object) -> dict[tuple[str, str], Peer]:
-    """Merge each neighbour's address families: the session is one, only the counts of prefixes are per family."""
+    """Return the neighbours. A neighbour is one session; only its prefix counts are per address family."""
     peers: dict[tuple[str, str], Peer] = {}
     for vrf, families in _mapping(answer).items():
         for family, table in _mapping(families).items():
@@ -104,7 +104,7 @@ def _peer(facts: Mapping[str, Any], family: str, known: Peer | None) -> Peer:
 
 
 def parse_peer_groups(answer: object) -> frozenset[str]:
-    """Return every range that bgpd listens on."""
+    """Return the ranges that bgpd listens on."""
     ranges: set[str] = set()
     for group in _mapping(answer).values():
         for family in _mapping(_mapping(group).get("dynamicRanges")).values():
@@ -113,7 +113,7 @@ def parse_peer_groups(answer: object) -> frozenset[str]:
 
 
 def parse_vnis(answer: object) -> dict[int, Vni]:
-    """Read zebra's VNIs. L2 and L3 entries name the same things differently."""
+    """Return zebra's VNIs. L2 and L3 entries have different names for the same members."""
     return {_number(entry.get("vni")): _vni(entry) for entry in _records(answer)}
 
 
@@ -130,23 +130,23 @@ def _vni(entry: Mapping[str, Any]) -> Vni:
 
 
 def parse_instances(answer: object) -> dict[str, int]:
-    """Return the L3VNI that each of bgpd's VRF instances has taken up; 0 is none."""
+    """Return the L3VNI of each of bgpd's VRF instances; 0 is none."""
     instances = _mapping(_mapping(answer).get("vrfs"))
     return {vrf: _number(_mapping(facts).get("l3vni")) for vrf, facts in instances.items()}
 
 
 def parse_interfaces(answer: object) -> dict[str, bool]:
-    """Return the interfaces that zebra sees, and whether each is operationally up."""
+    """Return zebra's interfaces and whether each is operationally up."""
     return {name: _mapping(facts).get("status") == "up" for name, facts in _mapping(answer).items()}
 
 
 def parse_bfd(answer: object) -> dict[tuple[str, str], str]:
-    """Return the state word of each BFD session."""
+    """Return the state of each BFD session."""
     return {(_text(one.get("vrf")), _text(one.get("peer"))): _text(one.get("status")) for one in _records(answer)}
 
 
 def parse_routes(*answers: object) -> dict[str, int]:
-    """Return how many of BGP's routes are in each VRF's forwarding table, all IP versions together."""
+    """Return how many of BGP's routes are in each VRF's forwarding table, both IP versions together."""
     totals: dict[str, int] = {}
     for answer in answers:
         for vrf, table in _mapping(answer).items():

@@ -1,12 +1,11 @@
-"""Asking FRR: one vtysh process a daemon and look, and none for a daemon that is not there to answer.
+"""Reads FRR's state: one vtysh process for each daemon that runs.
 
-Only the daemons that know are asked, never mgmtd, so that a look neither disturbs a configuration that is being written
-nor waits for it (:mod:`actors.lib.frr.frr_lock`).
+Only zebra, bgpd and bfdd are asked, never mgmtd, so that polling neither breaks a configuration that is being written
+nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read from their PID files for the same reason.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, Protocol
 
 from actors.lib.frr.processes import running_daemons
@@ -27,48 +26,44 @@ from .frr_json import (
     parse,
 )
 
-_QUESTIONS: Final = {
+_COMMANDS: Final = {
     "zebra": (INTERFACES, VNIS, ROUTES_IPV4, ROUTES_IPV6),
     "bgpd": (SUMMARY, INSTANCES, PEER_GROUPS),
     "bfdd": (BFD_PEERS,),
 }
 
 
-class Asking(Protocol):
-    """What this module needs of FRR; both raise :class:`DependencyFault`."""
+class FrrReader(Protocol):
+    """What this module needs of FRR; both methods raise :class:`DependencyFault`."""
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
-        """Return one decoded answer of a daemon for each command."""
+        """Return one daemon's decoded answer to each command."""
 
     async def daemons(self) -> frozenset[str]:
-        """Return the daemons that run."""
+        """Return the running daemons."""
 
 
-class Frr:
-    """The router's FRR; ``seconds`` is the deadline of each question."""
+class PolledFrr(Vtysh):
+    """The router's FRR; ``seconds`` is the deadline of each process."""
 
     def __init__(self, settings: Settings, *, seconds: float) -> None:
-        self._vtysh = Vtysh.of(settings, seconds)
-        self._run_dir: Path = settings.frr_run_dir / settings.frr_pathspace
-
-    async def json(self, *commands: str, daemon: str) -> list[object]:
-        """Ask one daemon."""
-        return await self._vtysh.json(*commands, daemon=daemon)
+        super().__init__(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace, seconds=seconds)
+        self._run_dir = settings.frr_run_dir / settings.frr_pathspace
 
     async def daemons(self) -> frozenset[str]:
-        """Look at the PID files."""
+        """Read the PID files: "show daemons" would open a session with mgmtd."""
         found = running_daemons(self._run_dir)
         if not found:
             raise FrrUnavailable(f"FRR does not run: no PID file in {self._run_dir} names a daemon")
         return found
 
 
-async def observe(frr: Asking) -> Observation:
-    """Look at FRR once. Never raises for FRR's sake: not answering is an observation too."""
+async def observe(frr: FrrReader) -> Observation:
+    """Read FRR's state once. That FRR does not answer is an observation too, not an exception."""
     answers: dict[str, object] = {}
     try:
         daemons = await frr.daemons()
-        for daemon, commands in _QUESTIONS.items():
+        for daemon, commands in _COMMANDS.items():
             if daemon in daemons:
                 answers |= zip(commands, await frr.json(*commands, daemon=daemon), strict=True)
     except DependencyFault as fault:

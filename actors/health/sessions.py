@@ -1,4 +1,4 @@
-"""Which BGP sessions there should be and how each one is."""
+"""Which BGP sessions are configured, and the state of each."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from config.problems import Origin, ResourceId
 from .frr_json import DEFAULT_VRF, Observation, Peer
 
 ESTABLISHED = "Established"
-#: Our word for a listen range that bgpd serves: it has no session of its own.
+#: Our state of a listen range that bgpd serves: it has no session of its own.
 LISTENING = "Listening"
-#: Our word for a session that is configured and that bgpd does not know.
+#: Our state of a session that is configured and that bgpd does not have.
 MISSING = "Missing"
-#: Our word for the state of every session while bgpd is not there to tell.
+#: Our state of every session while bgpd does not run.
 UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSession:
-    """One session that the configuration asks for."""
+    """One configured session."""
 
     vrf: str
     peer: str
@@ -34,16 +34,14 @@ class ExpectedSession:
 
 
 def sessions_of(state: DesiredState, refused: frozenset[ResourceId], seen: Observation) -> tuple[SessionHealth, ...]:
-    """Return the sessions that were asked for, then those that bgpd has besides: dynamic ones and raw snippets'."""
-    expected = tuple(expected_of(state, refused))
-    keys = {(one.vrf, one.peer) for one in expected}
-    asked = (_session(one, seen) for one in expected)
+    """Return the configured sessions, then the others that bgpd has: dynamic ones and those of raw snippets."""
+    expected = {(one.vrf, one.peer): _session(one, seen) for one in expected_of(state, refused)}
     others = (
         _session_health(vrf, peer, "fabric" if vrf == DEFAULT_VRF else "host", facts, seen)
         for (vrf, peer), facts in sorted(seen.peers.items())
-        if (vrf, peer) not in keys
+        if (vrf, peer) not in expected
     )
-    return (*asked, *others)
+    return (*expected.values(), *others)
 
 
 def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator[ExpectedSession]:
@@ -51,10 +49,8 @@ def expected_of(state: DesiredState, refused: frozenset[ResourceId]) -> Iterator
     underlay = state.underlay
     if underlay is not None:
         for neighbor in underlay.neighbors:
-            listens = neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE
-            yield ExpectedSession(
-                DEFAULT_VRF, _peer_name(neighbor), "fabric", underlay.resource, underlay.origin, listens
-            )
+            peer, listens = _peer_name(neighbor), neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE
+            yield ExpectedSession(DEFAULT_VRF, peer, "fabric", underlay.resource, underlay.origin, listens)
     for vni in state.l3vnis:
         if vni.session is not None and vni.resource not in refused:
             yield from _host_sessions(vni.vrf, vni.session, vni.resource, vni.origin)
@@ -76,11 +72,11 @@ def _peer_name(neighbor: FabricNeighbor) -> str:
 
 
 def _session(expected: ExpectedSession, seen: Observation) -> SessionHealth:
-    absent = MISSING if "bgpd" in seen.daemons else UNKNOWN
+    absent = Peer(state=MISSING if "bgpd" in seen.daemons else UNKNOWN)
     if expected.listens:
-        state = LISTENING if expected.peer in seen.listen_ranges else absent
-        return SessionHealth(expected.peer, expected.vrf, 0, state, role=expected.role)
-    facts = seen.peers.get((expected.vrf, expected.peer), Peer(state=absent))
+        facts = Peer(state=LISTENING) if expected.peer in seen.listen_ranges else absent
+    else:
+        facts = seen.peers.get((expected.vrf, expected.peer), absent)
     return _session_health(expected.vrf, expected.peer, expected.role, facts, seen)
 
 
@@ -97,6 +93,6 @@ def _session_health(vrf: str, peer: str, role: str, facts: Peer, seen: Observati
     )
 
 
-def named(session: SessionHealth) -> str:
+def described(session: SessionHealth) -> str:
     """Return a session in words, for messages."""
     return f"{session.role} session {session.peer} in VRF {session.vrf}"

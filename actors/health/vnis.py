@@ -1,7 +1,7 @@
-"""Whether each VNI works, and if not, why: the cause in words rather than FRR's symptom.
+"""Whether each VNI works, and if not, the cause rather than FRR's symptom.
 
-For an L3VNI bgpd is asked besides zebra: FRR 10.3 and 10.4 can lose one there after a quick down and up while zebra
-still says Up (commit 0f2cb27310, reverted for 10.5), and then no type-5 route is exchanged.
+An L3VNI has to be up in zebra and in bgpd: FRR 10.3 and 10.4 can lose it in bgpd after a quick down and up (commit
+0f2cb27310, reverted for 10.5), and then no type-5 route is exchanged although zebra shows it as up.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ def vnis_of(state: DesiredState) -> tuple[DesiredVni, ...]:
 
 
 def check_vni(vni: DesiredVni, seen: Observation) -> VniHealth:
-    """Compare one VNI with what zebra and bgpd have made of it."""
+    """Compare one configured VNI with its state in zebra and bgpd."""
     known = seen.vnis.get(vni.vni)
-    silent = next((daemon for daemon in ("zebra", "bgpd") if daemon not in seen.daemons), None)
-    if silent is not None:
-        return vni_health(vni, known, f"unknown: {silent} is not running", seen)
+    absent = next((daemon for daemon in ("zebra", "bgpd") if daemon not in seen.daemons), None)
+    if absent is not None:
+        return vni_health(vni, known, f"unknown: {absent} is not running", seen)
     if known is None:
-        return vni_health(vni, None, f"zebra does not know VNI {vni.vni}", seen)
+        return vni_health(vni, None, f"VNI {vni.vni} is missing in zebra", seen)
     fault = _l3_fault(vni, known, seen) if isinstance(vni, DesiredL3VNI) else _l2_fault(vni, known)
     return vni_health(vni, known, fault, seen)
 
 
 def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> str:
-    """Return why an L3VNI does not work, the cause before its effects, or nothing."""
+    """Return why an L3VNI does not work, its cause first, or nothing."""
     if known.type != "L3":
         return f"zebra has VNI {vni.vni} as {known.type}, not as L3"
     if known.vrf != vni.vrf:
@@ -59,7 +59,7 @@ def _l2_fault(vni: DesiredL2VNI, known: Vni) -> str:
 
 
 def vni_health(vni: DesiredVni, known: Vni | None, detail: str, seen: Observation | None = None) -> VniHealth:
-    """Put a verdict into the report's form: a ``detail`` means that the VNI does not work."""
+    """Return a VNI in the report's form; a non-empty ``detail`` means that it does not work."""
     routed = isinstance(vni, DesiredL3VNI)
     return VniHealth(
         resource=vni.resource,

@@ -1,7 +1,8 @@
-"""Taking secrets out of FRR text before anybody sees it.
+"""Removes secrets from FRR text before it is shown.
 
-Everything that is logged, shown or put into an outcome and that may hold FRR's text passes through here. It errs on the
-side of hiding: what follows a word that introduces a secret is hidden to the end of the line.
+Everything that is logged, displayed or put into an outcome and that may hold FRR's text passes through
+:func:`redact`. It errs on the side of hiding: what follows a word that introduces a secret is hidden to the end of the
+line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _INTRODUCES_SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 
-#: Uses of those words that introduce no secret: kept readable, because operators need them.
+#: Uses of those words that introduce no secret, which operators need to read.
 _HARMLESS: Final = re.compile(
     r"\b(?:set|match|send|bgp|clear)[ -]+(?:large-|ext)?community|clear (?:ip )?bgp", re.IGNORECASE
 )

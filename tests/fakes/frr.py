@@ -18,7 +18,7 @@ from supervisor.runtime.faults import DependencyFault
 
 
 class Node(NamedTuple):
-    """One of FRR's command nodes: the lines that it knows, and what opens which node inside it."""
+    """One of FRR's command nodes: the lines that it has, and what opens which node inside it."""
 
     lines: str = r"(?!)"
     inner: Mapping[str, str] = MappingProxyType({})
@@ -138,7 +138,7 @@ class FakeFrr:
     rewrites: dict[str, str] = field(default_factory=dict)
     """How it shows lines, where it is not in their own words."""
     dry_refusals: set[str] = field(default_factory=set)
-    """Words that its dry run refuses, besides commands that it does not know."""
+    """Words that its dry run refuses, besides unknown commands."""
     unreachable: str = ""
     hangs: bool = False
     ignores_commands: bool = False

@@ -1,7 +1,7 @@
 """Fixtures with real FRR daemons.
 
-They need root, network namespaces and FRR's programs, so they run where the environment says that all of these are
-there: ``OPENPEROUTER_KERNEL_TESTS=1``, as inside the User-Mode-Linux kernel.
+They need root, network namespaces and FRR's programs, so they run only where the environment promises these:
+``OPENPEROUTER_KERNEL_TESTS=1``, as inside the User-Mode-Linux kernel.
 """
 
 from __future__ import annotations

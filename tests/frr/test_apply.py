@@ -199,7 +199,7 @@ async def test_a_snippet_may_override_and_negate_what_is_generated(bench: Bench)
     assert not (await bench.apply(desired)).changed
 
 
-async def test_edits_by_hand_are_undone(bench: Bench) -> None:
+async def test_manual_edits_are_undone(bench: Bench) -> None:
     await bench.applied(BASIC)
     bench.frr.vtysh("configure", "router bgp 64514", "no neighbor 192.168.11.2", "neighbor 9.9.9.9 remote-as 9")
     assert await bench.leftover(BASIC)

@@ -141,7 +141,7 @@ async def applied(fabric: Fabric, desired: DesiredState) -> None:
     assert (await fabric.bench.applied(desired)).applied
 
 
-async def test_routes_go_both_ways_through_the_fabric_and_zebra_knows_the_vni(fabric: Fabric) -> None:
+async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabric) -> None:
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     load_leaf(fabric)
@@ -157,14 +157,14 @@ async def test_routes_go_both_ways_through_the_fabric_and_zebra_knows_the_vni(fa
     assert not (await fabric.bench.applied(ROUTER)).changed
 
 
-async def test_a_vrf_whose_vni_changes_forgets_the_old_one(fabric: Fabric) -> None:
+async def test_a_vrf_whose_vni_changes_no_longer_has_the_old_one(fabric: Fabric) -> None:
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
-    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    eventually("zebra has the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
     await applied(fabric, replace(ROUTER, l3vnis=(replace(ROUTER.l3vnis[0], vni=101),)))
     sh("ip -n frrtest link del vni100 && ip -n frrtest link del br-pe-100")
     vrf_with_vni("frrtest", "100.65.0.1", 101)
-    eventually("zebra knows the new VNI", lambda: fabric.vni(101).get("tenantVrf") == "red")
+    eventually("zebra has the new VNI", lambda: fabric.vni(101).get("tenantVrf") == "red")
     assert fabric.vni(100) == {}
     detail = fabric.shown(fabric.router, "show evpn vni 101")
     assert detail["state"] == "Up"
@@ -173,7 +173,7 @@ async def test_a_vrf_whose_vni_changes_forgets_the_old_one(fabric: Fabric) -> No
 async def test_a_removed_l3vni_leaves_frr_before_its_devices_and_its_stanza_after_them(fabric: Fabric) -> None:
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
-    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    eventually("zebra has the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
     without = state(underlay=ROUTER.underlay)
     await applied(fabric, without)
     assert fabric.vni(100).get("type") != "L3"
@@ -183,9 +183,9 @@ async def test_a_removed_l3vni_leaves_frr_before_its_devices_and_its_stanza_afte
     assert "vrf red" not in await fabric.bench.driver.running()
 
 
-async def test_everything_goes_with_the_underlay_while_devices_are_there(fabric: Fabric) -> None:
+async def test_everything_is_removed_with_the_underlay_while_devices_exist(fabric: Fabric) -> None:
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
-    eventually("zebra knows the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    eventually("zebra has the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
     await applied(fabric, CASES["empty"])
     assert "router bgp" not in await fabric.bench.driver.running()

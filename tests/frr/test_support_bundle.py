@@ -1,4 +1,4 @@
-"""The bundle's questions to FRR, asked of a real one."""
+"""The commands that the bundle runs, on real FRR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .harness import FrrInstance
 
 
 @pytest.mark.parametrize("command", SHOWS)
-def test_frr_knows_the_command(shared_frr: FrrInstance, command: str) -> None:
+def test_frr_has_the_command(shared_frr: FrrInstance, command: str) -> None:
     answer = shared_frr.vtysh(command)
     for complaint in ("Unknown command", "Command incomplete", "Ambiguous command"):
         assert complaint not in answer

@@ -12,22 +12,22 @@ from .harness import FrrInstance
 from .test_apply import Bench
 
 
-async def test_sessions_vrfs_and_raw_snippets_go_and_the_next_start_is_empty(
+async def test_sessions_vrfs_and_raw_snippets_are_removed_and_the_next_start_is_empty(
     frr: FrrInstance, settings: Settings
 ) -> None:
     bench = Bench(frr, settings)
     for case in ("two_l3vnis", "raw"):
         await bench.applied(CASES[case])
-        said: list[str] = []
-        assert await clear_frr(settings, said.append) == ""
-        assert "FRR: sessions and VRFs removed" in said
+        output: list[str] = []
+        assert await clear_frr(settings, output.append) == ""
+        assert "FRR: sessions and VRFs removed" in output
         running = frr.vtysh("show running-config")
         for word in ("router bgp", "vrf ", "neighbor"):
             assert word not in running, running
             assert word not in frr.conf.read_text()
-    said = []
-    assert await clear_frr(settings, said.append) == ""
-    assert said == ["FRR: has no configuration of the router"]
+    output = []
+    assert await clear_frr(settings, output.append) == ""
+    assert output == ["FRR: has no configuration of the router"]
 
 
 async def test_an_frr_that_does_not_run_starts_empty(frr: FrrInstance, settings: Settings) -> None:
@@ -35,9 +35,9 @@ async def test_an_frr_that_does_not_run_starts_empty(frr: FrrInstance, settings:
     before = frr.conf.stat()
     for daemon in ("bgpd", "bfdd", "staticd", "mgmtd", "zebra"):
         frr.kill(daemon)
-    said: list[str] = []
-    assert await clear_frr(settings, said.append) == ""
-    assert said == ["FRR: is not running", f"FRR: {frr.conf} cleared"]
+    output: list[str] = []
+    assert await clear_frr(settings, output.append) == ""
+    assert output == ["FRR: is not running", f"FRR: {frr.conf} cleared"]
     assert "router bgp" not in frr.conf.read_text()
     after = frr.conf.stat()
     assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (before.st_uid, before.st_gid, 0o640)

@@ -1,1 +1,1 @@
-"""Running and intended FRR configuration compared: grammar, difference, and the commands that remove it."""
+"""Compares the running with the intended FRR configuration: grammar, difference, commands."""

@@ -1,14 +1,15 @@
-"""What must be taken out of FRR before a new configuration goes in, and in which order.
+"""Turns a difference into FRR commands: ordered removals, corrections, additions.
 
-FRR refuses some removals while others are outstanding, and gets some in-place changes wrong, so these go first, one
-pass after the other, each verified before the next:
+FRR refuses some removals while others are outstanding, and gets some in-place changes wrong. So :func:`passes` come
+first, each verified before the next; :func:`corrections` then take out single lines, and :func:`additions` send what is
+missing. The order of the passes:
 
 1. ``no vni`` in a VRF whose VNI changes (FRR #21758: changed in place, the old one stays until FRR restarts) or whose
    BGP instance goes ("Please unconfigure l3vni");
 2. BGP instances of VRFs;
 3. the default BGP instance, which must be last of all instances.
 
-Passwords come before all: what removes lines later passes them on a command line, where anybody may read them.
+Passwords come before all others: the reload program passes lines on a command line, where every user can read them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
 _DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
 _PASSWORD: Final = re.compile(r"(neighbor \S+ password) \S.*")
 
-
-#: Lines of which FRR keeps several on what we call one subject: another one does not replace them.
+#: Lines of which FRR keeps several on one subject: another one does not replace them.
 _SEVERAL: Final = re.compile(r"route-target .*|neighbor \S+ (route-map|timers|bfd) .*")
 
 
@@ -39,7 +39,7 @@ class Pass:
 
 
 def passes(found: Difference, running: frozenset[Entry]) -> list[Pass]:
-    """Return the passes that a difference needs, without empty ones."""
+    """Return the passes for a difference, without empty ones."""
     doomed = _doomed_instances(found, running)
     vrfs = {match[2] for text in doomed if (match := _VRF_INSTANCE.fullmatch(text))}
     vnis = {
@@ -59,10 +59,10 @@ def passes(found: Difference, running: frozenset[Entry]) -> list[Pass]:
 
 
 def corrections(found: Difference, *, thorough: bool) -> str:
-    """Return commands that take out what FRR shows and should not.
+    """Return commands that remove what FRR shows and should not.
 
-    A line that the new text replaces by another on the same subject stays unless ``thorough``: taking it out first
-    would, for a neighbour's AS number for instance, take the whole neighbour along.
+    A line whose subject has another line in the new text is left for that one to replace, unless ``thorough``: removing
+    a neighbour's AS number, for instance, removes the whole neighbour.
     """
     replaced = set() if thorough else {(path, subject(text)) for path, text in found.missing}
     openings = {path for path, text in found.extra if path and path[-1] == text}
@@ -81,8 +81,8 @@ def additions(text: str, missing: Iterable[Entry]) -> str:
     wanted = set(missing)
     commands = []
     for line in scan(text):
-        if parse(_in_context(line.path[:-1] if line.opens else line.path, [line.text])) & wanted:
-            commands.append(_in_context(line.path[:-1] if line.opens else line.path, [line.text], opens=line.opens))
+        if parse(_in_context(line.context, [line.text])) & wanted:
+            commands.append(_in_context(line.context, [line.text], opens=line.opens))
     return "".join(commands)
 
 
@@ -91,9 +91,9 @@ def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:
 
 
 def residue(text: str, intent: Intent) -> list[str]:
-    """Return the VRFs that a running configuration mentions with nothing in them and that the intent does not mention.
+    """Return the VRFs that are empty in a running configuration and absent from the intent.
 
-    They accumulate otherwise (FRR #21245).
+    FRR leaves them behind (FRR #21245).
     """
     mentioned = {
         line.text for line in scan(text) if line.opens and len(line.path) == 1 and line.text.startswith("vrf ")
@@ -103,7 +103,7 @@ def residue(text: str, intent: Intent) -> list[str]:
 
 
 def _doomed_instances(found: Difference, running: frozenset[Entry]) -> set[str]:
-    """Return the openings of the BGP instances that have to go; with the default one all of them."""
+    """Return the openings of the BGP instances to remove: all of them if the default one is among them."""
     instances = {text for path, text in running if path == (text,) and text.startswith("router bgp ")}
     doomed = {text for path, text in found.extra if path == (text,)} & instances
     return instances if any(_DEFAULT_INSTANCE.fullmatch(text) for text in doomed) else doomed
@@ -115,7 +115,7 @@ def _instance_pass(openings: set[str]) -> Pass:
 
 
 def _password_pass(found: Difference) -> Pass:
-    """Replace changed passwords, and remove those that go, where their neighbour stays."""
+    """Replace changed passwords and remove unwanted ones, where the neighbour stays."""
     new = {(path, match[1]): text for path, text in found.missing if (match := _PASSWORD.fullmatch(text))}
     commands, gone = "", set()
     for path, text in found.extra:

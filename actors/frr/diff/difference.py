@@ -1,7 +1,9 @@
-"""Compares what FRR should run with what it says it runs, line by line and context by context.
+"""Compares the configuration that FRR should run with the one that it shows, line by line and context by context.
 
-Both sides are parsed by the same grammar and brought into the form in which FRR shows its running configuration, so
-that FRR's own rewriting is no difference. What is left is real, and is said in words.
+Both texts are parsed by :mod:`.grammar` and brought into the form in which FRR shows its running configuration, so that
+FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an :class:`Intent`,
+:func:`parse` a text into entries, and :func:`difference` compares the two. :func:`blamed`, :func:`explained` and
+:func:`rewritten` then judge which raw snippets are behind a :class:`Difference`.
 """
 
 from __future__ import annotations
@@ -16,25 +18,25 @@ from config.syntax.frr_secrets import redact
 from ..render.render import RenderedConfig
 from .grammar import Path, scan
 
-#: A line with the context that it is in; an opening line stands in its own context, which is how empty contexts count.
+#: A line after the context that it is in; an opening line is in its own context, so that empty contexts count.
 Entry = tuple[Path, str]
 
-#: What FRR prints around the configuration, and what reports the kernel's state or FRR's build rather than anybody's
-#: intent. ``ip forwarding`` follows the sysctl, which is not FRR's to decide here.
+#: What FRR prints around the configuration, and what reports the kernel's state or FRR's build and is not configured.
+#: ``ip forwarding`` follows the sysctl, which FRR does not set here.
 _DROPPED: Final = re.compile(
     r"Building configuration\.\.\.|Current configuration:|configure terminal"
-    # vtysh shows its own idea of the host's name, whatever the daemons were told.
+    # vtysh shows the machine's own name, whatever was configured.
     r"|hostname .*"
     r"|frr version .*|frr defaults .*|(no )?service integrated-vtysh-config|(no )?ip(v6)? forwarding"
     # FRR's defaults since 10, shown by none of its versions or only by some.
     r"|ip(v6)? nht resolve-via-default"
 )
 
-#: Contexts whose opening says nothing by itself: FRR leaves them behind, or does not show them, when they are empty.
-#: ``vrf X`` stays until its device is gone and nobody refers to it (FRR #21245).
+#: Contexts that have no effect when empty: FRR leaves them behind, or does not show them. ``vrf X`` stays until its
+#: device is gone and nothing refers to it (FRR #21245).
 _EMPTY_IS_NOTHING: Final = ("vrf ", "interface ", "address-family ", "bfd", "line vty", "segment-routing", "rpki")
 
-#: Rewriting that FRR does to single lines: (pattern, replacement).
+#: How FRR rewrites single lines: (pattern, replacement).
 _REWRITES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -44,17 +46,17 @@ _REWRITES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 
-#: What FRR adds to an interface by itself because a BGP neighbour is found on it.
+#: What FRR adds to an interface by itself for a BGP neighbour on it.
 _INTERFACE_NEIGHBOR_EXTRAS: Final = re.compile(r"ipv6 nd ra-interval 10|no ipv6 nd suppress-ra")
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What FRR should show. ``optional`` lines may be there or not: raw snippets override or negate them.
+    """What FRR should show. ``optional`` lines may be shown or not: raw snippets override or negate them.
 
-    ``snippets`` are the lines of raw snippets, by line, with the last snippet that wrote it; ``foreign`` are the top
-    level contexts that only raw snippets write to, where we cannot know what FRR adds; ``negations`` are the snippets'
-    lines that begin with ``no``, which FRR shows only where they differ from its defaults.
+    ``snippets`` maps each line of a raw snippet to the last snippet that has it; ``foreign`` are the top level contexts
+    that only raw snippets write to, where FRR may add lines; ``negations`` are the snippets' lines that begin with
+    ``no``, which FRR shows only where they differ from its defaults.
     """
 
     required: frozenset[Entry] = field(repr=False)
@@ -66,7 +68,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Lines that FRR should show and does not, and lines that it shows and should not. False when there are none."""
+    """Lines that FRR should show and does not, and lines that it shows and should not. False if there are none."""
 
     missing: tuple[Entry, ...] = field(repr=False, default=())
     extra: tuple[Entry, ...] = field(repr=False, default=())
@@ -75,7 +77,7 @@ class Difference:
         return bool(self.missing or self.extra)
 
     def __str__(self) -> str:
-        """One line an entry, ``+`` for missing and ``-`` for extra, without secrets."""
+        """One line per entry, ``+`` for missing and ``-`` for extra, without secrets."""
         lines = [f"+ {show(entry)}" for entry in self.missing] + [f"- {show(entry)}" for entry in self.extra]
         return "\n".join(lines)
 
@@ -90,10 +92,10 @@ def parse(text: str) -> frozenset[Entry]:
     """Return the significant lines of FRR text in the form in which FRR shows them."""
     entries: set[Entry] = set()
     for line in scan(text):
-        shown = _shown(line.path[:-1] if line.opens else line.path, line.text)
+        shown = _shown(line.context, line.text)
         if shown is not None:
             entries.add((_normal_path(line.path), shown))
-    return frozenset(entry for entry in entries if not _says_nothing(entry))
+    return frozenset(entry for entry in entries if not _opens_in_vain(entry))
 
 
 def intended(rendered: RenderedConfig) -> Intent:
@@ -103,7 +105,7 @@ def intended(rendered: RenderedConfig) -> Intent:
     for snippet in rendered.snippets:
         written.update(dict.fromkeys(sorted(parse(snippet.text) - generated), snippet.source))
     negations = {(path, text) for path, text in written if text.startswith("no ")}
-    # A later snippet may ask again for what an earlier one negates.
+    # A later snippet may restore what an earlier one negates.
     negated = {(path, text.removeprefix("no ")) for path, text in negations} - set(written)
     subjects = {(path, subject(text)) for path, text in written}
     overridden = {(path, text) for path, text in generated if (path, subject(text)) in subjects}
@@ -115,7 +117,7 @@ def intended(rendered: RenderedConfig) -> Intent:
 
 
 def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
-    """Return what is between the intent and the parsed running configuration."""
+    """Return what separates the parsed running configuration from the intent."""
     missing = intent.required - running
     extra = running - intent.required - intent.optional
     interfaces = {text.split()[1] for path, text in intent.required if _is_interface_neighbor(path, text)}
@@ -124,7 +126,7 @@ def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
 
 
 def blamed(found: Difference, intent: Intent) -> dict[DesiredRawFRR, list[Entry]]:
-    """Return which raw snippets wrote lines that FRR does not show, with those lines."""
+    """Return the raw snippets with lines that FRR does not show, and those lines."""
     result: dict[DesiredRawFRR, list[Entry]] = {}
     for entry in found.missing:
         if entry in intent.snippets:
@@ -135,8 +137,8 @@ def blamed(found: Difference, intent: Intent) -> dict[DesiredRawFRR, list[Entry]
 def explained(found: Difference, intent: Intent) -> bool:
     """Whether raw snippets explain all of a difference.
 
-    They do when no line of ours is missing, and what FRR shows beyond the intent is on the same subject as a snippet's
-    line that it does not show in the snippet's words.
+    They do if no generated line is missing, and each extra line is in a context of snippets only, or on the subject of
+    a snippet's missing line: FRR then shows that one in other words.
     """
     if any(entry not in intent.snippets for entry in found.missing):
         return False
@@ -145,7 +147,7 @@ def explained(found: Difference, intent: Intent) -> bool:
 
 
 def rewritten(found: Difference, intent: Intent) -> bool:
-    """Whether raw snippets explain a difference, and FRR shows something for each of their lines that it misses."""
+    """Whether raw snippets explain a difference, and FRR shows other words for each of their missing lines."""
     shown = {subject(text) for _, text in found.extra}
     return explained(found, intent) and all(subject(text) in shown for _, text in found.missing)
 
@@ -161,7 +163,7 @@ def _normal_path(path: Path) -> Path:
 
 
 def _shown(path: Path, text: str) -> str | None:
-    """Return a line as FRR shows it, or None when it says nothing."""
+    """Return a line as FRR shows it, or None if it is no configuration."""
     if not path and _DROPPED.fullmatch(text):
         return None
     for pattern, replacement in _REWRITES:
@@ -171,13 +173,13 @@ def _shown(path: Path, text: str) -> str | None:
     return re.sub(r"^(interface \S+) vrf \S+$", r"\1", text)
 
 
-def _says_nothing(entry: Entry) -> bool:
+def _opens_in_vain(entry: Entry) -> bool:
     path, text = entry
     return bool(path) and path[-1] == text and text.startswith(_EMPTY_IS_NOTHING)
 
 
 def subject(text: str) -> tuple[str, ...]:
-    """Return the words that say what a line is about: a neighbour's lines are about one property of that neighbour."""
+    """Return the words that name what a line sets: for a neighbour's line one property of that neighbour."""
     words = text.removeprefix("no ").split()
     return tuple(words[:3] if words[0] == "neighbor" else words[:2])
 

@@ -1,7 +1,8 @@
-"""The grammar of FRR configuration text: which lines open a context, which close it, and what lives where.
+"""The grammar of FRR configuration text: which lines open a context, and which close it.
 
-FRR prints and reads the same language. Indentation means nothing in it: a line belongs to the innermost open context
-whose command it is. Only the openers below are known by name; every other line is a plain line of its context.
+FRR reads and prints the same language. Indentation means nothing in it: a line belongs to the innermost open context
+that has such a command. :func:`scan` turns text into lines with their contexts. Only the lines that open a context are
+known by name, in :data:`OPENERS`; every other line is a plain line of the context that is open.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ OPENERS: Final[Openers] = {
 #: Plain lines that begin like an opener. ``vni 100`` opens a context only inside an EVPN address family.
 _NOT_OPENERS: Final = ("route-map optimization", "route-map delay-timer", "bfd profile ", "vrf netns", "rpki ")
 
-#: Lines of the top level that a context without ``exit`` may be followed by: FRR looks for a command that a context
-#: does not have in the contexts around it.
+#: Lines of the top level that may follow a context without ``exit``: FRR looks for a command that a context does not
+#: have in the contexts around it.
 _TOP_LEVEL: Final = (
     "hostname ", "log ", "debug ", "ip prefix-list ", "ipv6 prefix-list ", "bgp as-path access-list ",
     "bgp community-list ", "bgp extcommunity-list ", "bgp large-community-list ", "access-list ", "ipv6 access-list ",
@@ -68,66 +69,56 @@ _CLOSERS: Final = ("exit", "exit-vrf", "exit-address-family", "exit-vni", "exit-
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One significant line: ``text`` has single spaces. ``opens`` says that it is the opening of context ``path``."""
+    """One significant line: ``text`` has single spaces. ``opens``: it is the opening of context ``path``."""
 
     path: Path
     text: str
     opens: bool
 
+    @property
+    def context(self) -> Path:
+        """The context in which the line is a command: for an opening line the one around it."""
+        return self.path[:-1] if self.opens else self.path
+
 
 def scan(text: str | Iterable[str]) -> Iterator[Line]:
-    """Yield each significant line with its context: no comments, no closers, nothing that FRR says around the text."""
-    path: Path = ()
-    for raw in text.splitlines() if isinstance(text, str) else text:
-        line = " ".join(raw.split())
-        if not line or line[0] in "!#":
-            continue
-        path, opened = _step(path, line)
-        if opened is not None:
-            yield Line(path, line, opened)
+    """Yield each significant line with its context, without comments and closers."""
+    return (line for _, line in _walk(text) if line is not None)
 
 
 def open_depth(text: str | Iterable[str]) -> int:
     """Return how many contexts are still open at the end."""
-    path: Path = ()
+    return [0, *(depth for depth, _ in _walk(text))][-1]
+
+
+def _walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
+    """Yield for each line how many contexts are open after it, and the line unless it only closes one."""
+    path: list[str] = []
+    #: What opens a context inside each open context, from the top level inwards.
+    inside: list[Openers] = [OPENERS]
     for raw in text.splitlines() if isinstance(text, str) else text:
         line = " ".join(raw.split())
-        if line and line[0] not in "!#":
-            path, _ = _step(path, line)
-    return len(path)
+        if not line or line[0] in "!#":
+            continue
+        if line == "end" or line in _CLOSERS:
+            depth = 0 if line == "end" else max(len(path) - 1, 0)
+            del path[depth:], inside[depth + 1 :]
+            yield depth, None
+            continue
+        depth, inner = _place(inside, line)
+        del path[depth:], inside[depth + 1 :]
+        if inner is not None:
+            path.append(line)
+            inside.append(inner)
+        yield len(path), Line(tuple(path), line, inner is not None)
 
 
-def _step(path: Path, line: str) -> tuple[Path, bool | None]:
-    """Return the context after a line, and whether the line opens it; None for a line that only closes."""
-    if line == "end":
-        return (), None
-    if line in _CLOSERS:
-        return path[:-1], None
-    for depth in range(len(path), -1, -1):
-        if _opens(path[:depth], line):
-            return (*path[:depth], line), True
-    return (() if line.startswith(_TOP_LEVEL) else path), False
-
-
-def _opens(path: Path, line: str) -> bool:
-    """Whether a line opens a context inside another."""
-    if line.startswith(_NOT_OPENERS):
-        return False
-    inside = _inside(path)
-    return inside is not None and _match(inside, line) is not None
-
-
-def _inside(path: Path) -> Openers | None:
-    openers: Openers | None = OPENERS
-    for opening in path:
-        key = _match(openers, opening) if openers is not None else None
-        openers = openers[key] if openers is not None and key is not None else None
-    return openers
-
-
-def _match(openers: Openers, line: str) -> str | None:
-    """Return the opener that a line is an instance of. A key that ends in a space wants an argument."""
-    for key in openers:
-        if (key.endswith(" ") and line.startswith(key)) or line == key or line.startswith(f"{key} "):
-            return key
-    return None
+def _place(inside: list[Openers], line: str) -> tuple[int, Openers | None]:
+    """Return the depth of the context that a line belongs to, and for an opening line what may open inside it."""
+    if not line.startswith(_NOT_OPENERS):
+        for depth in range(len(inside) - 1, -1, -1):
+            for key, inner in inside[depth].items():
+                # A key that ends in a space wants an argument.
+                if (key.endswith(" ") and line.startswith(key)) or line == key or line.startswith(f"{key} "):
+                    return depth, inner
+    return 0 if line.startswith(_TOP_LEVEL) else len(inside) - 1, None

@@ -25,7 +25,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
 from ..diff.grammar import open_depth
-from .template_context import profiles, rd_numbers, underlay_instance, vrf_instance
+from .template_context import bfd_profiles, rd_numbers, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
@@ -85,9 +85,9 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterato
     if underlay is not None:
         for vni in desired.l3vnis:
             yield _fill("vrf.j2", vrf=vni.vrf, vni=vni.vni)
-        wanted = profiles(underlay)
-        if wanted:
-            yield _fill("bfd.j2", profiles=wanted)
+        profiles = bfd_profiles(underlay)
+        if profiles:
+            yield _fill("bfd.j2", profiles=profiles)
     yield _fill("route_map.j2")
     if underlay is not None:
         yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit))

@@ -1,13 +1,13 @@
-"""The shapes that the templates print: every decision is taken here, a template only asks whether a value is set.
+"""What the templates print: each decision is taken here, and a template only checks whether a value is set.
 
-A value that equals FRR's own default is absent. FRR does not show it in its running configuration, so stating it would
-look like a difference indefinitely; stating the graceful restart times even resets sessions (FRR #22953).
+A value that equals FRR's own default is left out. FRR does not show it in its running configuration, so it would be a
+permanent difference; configuring the graceful restart times even resets sessions (FRR #22953).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from config.desired import (
@@ -25,7 +25,7 @@ from config.desired import (
     RemoteAS,
 )
 
-#: Seconds between connection attempts where a host or a restarting peer should be found quickly (reference 5.5, 5.6).
+#: Seconds between connection attempts to a host, or to a peer that restarts gracefully (reference 5.5, 5.6).
 QUICK_CONNECT: Final = 5
 
 #: FRR's defaults ("traditional" profile, FRR 10.3): bgpd.h and the YANG models of bfdd.
@@ -58,18 +58,6 @@ class BgpNeighbor:
 
 
 @dataclass(frozen=True, slots=True)
-class BfdProfile:
-    """One BFD profile; intervals in milliseconds."""
-
-    name: str
-    receive_interval: int | None
-    transmit_interval: int | None
-    detect_multiplier: int | None
-    passive: bool
-    minimum_ttl: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class FamilyNeighbor:
     """One neighbour's lines inside an address family."""
 
@@ -81,7 +69,7 @@ class FamilyNeighbor:
 
 @dataclass(frozen=True, slots=True)
 class AddressFamily:
-    """One address family of a BGP instance; left out when :attr:`empty`."""
+    """One address family of a BGP instance; left out if :attr:`empty`."""
 
     afi: str
     safi: str
@@ -94,7 +82,7 @@ class AddressFamily:
 
     @property
     def empty(self) -> bool:
-        """Whether it would have no lines: FRR does not show such a family."""
+        """Whether it has no lines: FRR does not show such a family."""
         return not (self.networks or self.neighbors or self.advertise_all_vni or self.rd)
 
 
@@ -111,24 +99,23 @@ class BgpInstance:
     listen_limit: int | None = None
 
 
-def profiles(underlay: DesiredUnderlay) -> list[BfdProfile]:
-    """Return one profile for each neighbour whose BFD is more than plain."""
-    return [
-        BfdProfile(
-            _profile_name(neighbor),
-            _unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
-            _unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
-            _unless(neighbor.bfd.detect_multiplier, DEFAULT_BFD.detect_multiplier),
-            neighbor.bfd.passive,
-            _unless(neighbor.bfd.minimum_ttl, DEFAULT_BFD.minimum_ttl),
+def bfd_profiles(underlay: DesiredUnderlay) -> dict[str, Bfd]:
+    """Return a profile, without defaults, for each neighbour with BFD settings of its own."""
+    return {
+        _profile_name(neighbor): replace(
+            neighbor.bfd,
+            receive_interval=_unless(neighbor.bfd.receive_interval, DEFAULT_BFD.receive_interval),
+            transmit_interval=_unless(neighbor.bfd.transmit_interval, DEFAULT_BFD.transmit_interval),
+            detect_multiplier=_unless(neighbor.bfd.detect_multiplier, DEFAULT_BFD.detect_multiplier),
+            minimum_ttl=_unless(neighbor.bfd.minimum_ttl, DEFAULT_BFD.minimum_ttl),
         )
         for neighbor in underlay.neighbors
         if neighbor.bfd and neighbor.bfd.has_profile
-    ]
+    }
 
 
 def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int) -> BgpInstance:
-    """Return the instance that speaks with the fabric, and with the host in a passthrough."""
+    """Return the instance with the fabric's sessions, and the host's in a passthrough."""
     fabric = [_fabric_neighbor(neighbor, underlay) for neighbor in underlay.neighbors]
     host = _host_neighbors(desired.passthrough.session, QUICK_CONNECT) if desired.passthrough else []
     listens = any(neighbor.listens for neighbor in fabric)
@@ -167,10 +154,10 @@ def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -
 
 
 def rd_numbers(vnis: Iterable[int]) -> dict[int, int]:
-    """Return the number of each VNI in route distinguishers: unique on the node and the same after every restart.
+    """Return the number of each VNI in route distinguishers: unique on the node and stable across restarts.
 
-    It is the VNI itself where it fits into 16 bits; a greater one is folded and moves on past numbers in use. FRR's own
-    choice counts VRFs in the order of their creation, so a restart would show peers new routes.
+    It is the VNI itself where it fits into 16 bits; a greater one is folded and skips numbers in use. FRR's own choice
+    counts VRFs in the order of their creation, so a restart would announce new routes to peers.
     """
     everything = sorted(set(vnis))
     numbers = {vni: vni for vni in everything if vni <= RD_NUMBERS}
@@ -211,7 +198,7 @@ def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> Bgp
         bfd=neighbor.bfd is not None,
         bfd_profile=_profile_name(neighbor) if neighbor.bfd and neighbor.bfd.has_profile else None,
         disable_connected_check=neighbor.disable_connected_check,
-        # FRR turns the capability on by itself for a neighbour that is an interface, and then does not show it.
+        # FRR enables the capability by itself for a neighbour that is an interface, and then does not show it.
         extended_nexthop=neighbor.extended_nexthop and not is_interface,
     )
 

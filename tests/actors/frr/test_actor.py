@@ -1,4 +1,4 @@
-"""The actor never gives up, notices restarts and edits, publishes only news, and is silent when nothing happens."""
+"""The actor retries indefinitely, notices restarts and edits, publishes changes only, and otherwise logs nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def until(check: Callable[[], bool], seconds: float = 600) -> None:
             await trio.sleep(0.05)
 
 
-async def test_it_says_that_it_has_started_and_waits_for_a_state_for_ever(bench: Bench, autojump_clock: Clock) -> None:
+async def test_it_reports_its_start_and_waits_for_a_state_indefinitely(bench: Bench, autojump_clock: Clock) -> None:
     assert bench.context.has_started
     await trio.sleep(10_000)
     assert bench.context.mode == "idle"
@@ -79,7 +79,7 @@ async def test_a_state_is_applied_and_its_outcome_published(bench: Bench, autoju
     assert bench.context.facts["applied"] is True
 
 
-async def test_an_undisturbed_frr_costs_readings_and_no_line_and_no_message(
+async def test_an_unchanged_frr_costs_readings_and_neither_log_lines_nor_outcomes(
     bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "openperouter")
@@ -105,7 +105,7 @@ async def test_a_new_generation_of_the_same_content_is_published_without_touchin
     assert bench.frr.writes == writes
 
 
-async def test_an_absent_frr_is_told_once_and_tried_for_ever(
+async def test_an_absent_frr_is_logged_once_and_retried_indefinitely(
     bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "openperouter")
@@ -131,7 +131,7 @@ async def test_a_hanging_frr_becomes_an_outcome_at_the_deadline(bench: Bench, au
 
 
 async def test_a_new_state_does_not_wait_for_the_retry_of_the_old_one(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.unreachable = "away"
+    bench.frr.unreachable = "unreachable"
     bench.desired.set(BASIC)
     await trio.sleep(300)
     bench.frr.unreachable = ""
@@ -140,7 +140,7 @@ async def test_a_new_state_does_not_wait_for_the_retry_of_the_old_one(bench: Ben
     assert bench.outcome().desired is CASES["dual_stack"]
 
 
-async def test_an_edit_by_hand_is_undone_at_the_audit_and_logged_without_secrets(
+async def test_a_manual_edit_is_undone_at_the_audit_and_logged_without_secrets(
     bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "openperouter")
@@ -156,7 +156,7 @@ async def test_an_edit_by_hand_is_undone_at_the_audit_and_logged_without_secrets
     assert not any("topsecret" in text for text in texts)
 
 
-async def test_a_restarted_daemon_is_looked_at_without_waiting_for_the_audit(
+async def test_a_restarted_daemon_is_configured_without_waiting_for_the_audit(
     bench: Bench, autojump_clock: Clock
 ) -> None:
     (bench.sockets / "bgpd.vty").touch()

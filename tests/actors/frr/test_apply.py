@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.frr = FakeFrr(vrf_devices={"red", "blue"})
         self.conf = directory / "frr.conf"
-        self.applier = Applier(self.frr, self.conf, owner="nobody-has-this-name")
+        self.applier = Applier(self.frr, self.conf, owner="no-such-user")
 
     async def apply(self, desired: DesiredState) -> FrrOutcome:
         return await self.applier.apply(desired, render(desired, hostname=HOSTNAME))
@@ -83,10 +83,10 @@ async def test_a_text_that_the_dry_run_refuses_never_reaches_frr(bench: Bench, a
     assert not bench.conf.exists()
 
 
-async def test_an_frr_that_is_away_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:
-    bench.frr.unreachable = "FRR does not answer: nobody there"
+async def test_an_unreachable_frr_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.unreachable = "FRR does not answer: connection refused"
     outcome = await bench.apply(BASIC)
-    assert (outcome.applied, outcome.error) == (False, "FRR does not answer: nobody there")
+    assert (outcome.applied, outcome.error) == (False, "FRR does not answer: connection refused")
 
 
 async def test_a_boot_file_that_cannot_be_written_is_an_outcome(
@@ -98,7 +98,7 @@ async def test_a_boot_file_that_cannot_be_written_is_an_outcome(
     assert "cannot write" in outcome.error
 
 
-async def test_removals_go_before_additions_in_their_order(bench: Bench, autojump_clock: Clock) -> None:
+async def test_removals_precede_additions_in_their_order(bench: Bench, autojump_clock: Clock) -> None:
     await bench.apply(CASES["two_l3vnis"])
     bench.frr.calls.clear()
     spare = raw("spare", "route-map spare permit 1\nexit")
@@ -142,7 +142,7 @@ async def test_a_snippet_shown_in_other_words_is_reported_once_and_does_not_caus
     assert bench.frr.writes == 0
 
 
-async def test_a_snippet_that_breaks_what_is_generated_is_taken_out_and_the_rest_goes_in(
+async def test_a_snippet_that_breaks_what_is_generated_is_left_out_and_the_rest_applied(
     bench: Bench, autojump_clock: Clock
 ) -> None:
     snippet = raw("breaker", "log facility local0")

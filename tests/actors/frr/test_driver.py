@@ -86,7 +86,7 @@ async def test_a_program_that_is_not_there_leaves_no_secret(name: str, tmp_path:
     assert left_behind(tmp_path) == []
 
 
-async def test_what_a_killed_process_left_behind_goes_with_the_next_call(tmp_path: Path) -> None:
+async def test_the_files_of_a_killed_process_are_removed_by_the_next_call(tmp_path: Path) -> None:
     directory = tmp_path / "run" / "frr"
     directory.mkdir(parents=True)
     for name in ("frr.conf", "reload-X1.txt", ".commands.conf.0123456789abcdef.tmp"):
@@ -197,7 +197,7 @@ async def test_only_the_daemons_that_a_configuration_uses_are_needed(desired: De
     assert daemons_for(rendered.text) == CORE_DAEMONS | beyond
 
 
-async def test_applying_asks_for_what_the_configuration_uses(tmp_path: Path) -> None:
+async def test_applying_needs_the_daemons_that_the_configuration_uses(tmp_path: Path) -> None:
     frr = FakeFrr()
     await Applier(frr, tmp_path / "frr.conf").apply(BFD, render(BFD, hostname=HOSTNAME))
     assert frr.needed == CORE_DAEMONS | {"bfdd"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -273,11 +274,15 @@ async def test_a_transaction_gets_its_time(case: Case, autojump_clock: MockClock
     assert case.ended
 
 
-async def test_a_transaction_that_ends_is_not_waited_for_any_longer(case: Case, autojump_clock: MockClock) -> None:
+async def test_a_transaction_that_ends_is_not_waited_for_any_longer(
+    case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
     pending = answer(REFUSAL, transaction=4)
     await case.scripted(pending, pending, FREE).recovery.recover(broken=False)
     assert trio.current_time() == 2 * POLL_SECONDS
     assert not case.ended
+    assert [record.getMessage() for record in caplog.records] == ["waiting for a transaction in mgmtd to end"]
 
 
 async def test_transactions_that_end_are_progress(case: Case, autojump_clock: MockClock) -> None:

@@ -1,4 +1,4 @@
-"""The router of the samples: what it was asked to be, and an FRR that answers as the real one did."""
+"""The router of the samples: its configuration, and an FRR that answers as the real one did."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def desired(generation: int = 1, *, reload_id: int = 0) -> DesiredState:
 
 
 def applied(state: DesiredState, *, settling: bool = False) -> HealthInputs:
-    """The inputs of a state that FRR and the kernel both say they have applied."""
+    """The inputs of a state that FRR and the kernel both report as applied."""
     kernel = KernelOutcome(state, applied=True, underlay_mtu=9000)
     return HealthInputs(state, FrrOutcome(state, applied=True), kernel, settling=settling)
 
@@ -82,15 +82,15 @@ def observed(name: str) -> Observation:
 
 
 class SampledFrr:
-    """Answers like vtysh in one of the sampled situations, which a test may change between two looks."""
+    """Answers like vtysh in one of the sampled situations, which a test may change between two polls."""
 
     def __init__(self, situation: str) -> None:
         self.situation = situation
-        self.looks = 0
+        self.polls = 0
 
     async def daemons(self) -> frozenset[str]:
-        self.looks += 1
-        if self.situation == "silent":
+        self.polls += 1
+        if self.situation == "unresponsive":
             raise DependencyFault("FRR does not answer: failed to connect to any daemons")
         return sample(self.situation)[0]
 

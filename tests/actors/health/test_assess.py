@@ -56,10 +56,10 @@ def test_vnis_carry_provenance_and_what_they_reach() -> None:
     [
         ("links_down", RED, "down: vni100 is down"),
         ("vrf_gone", RED, "VRF red is not in the kernel"),
-        ("vrf_gone", RED_L2, "zebra does not know VNI 110"),
+        ("vrf_gone", RED_L2, "VNI 110 is missing in zebra"),
         ("no_vrf_instance", RED, "zebra has VNI 100 as L2, not as L3"),
-        ("no_bgp", BLUE_L2, "zebra does not know VNI 111"),
-        ("empty", RED, "zebra does not know VNI 100"),
+        ("no_bgp", BLUE_L2, "VNI 111 is missing in zebra"),
+        ("empty", RED, "VNI 100 is missing in zebra"),
     ],
 )
 def test_a_vni_that_does_not_work_is_a_failure_with_its_cause(sample: str, resource: ResourceId, detail: str) -> None:
@@ -86,7 +86,7 @@ def test_a_vni_that_zebra_calls_up_but_bgpd_has_lost_does_not_work() -> None:
         (Vni("L3", "red", "vni100", "", up=False), "down: a device is missing"),
     ],
 )
-def test_an_l3vni_in_the_wrong_shape_says_which(vni: Vni, detail: str) -> None:
+def test_what_is_wrong_with_an_l3vni_is_in_the_detail(vni: Vni, detail: str) -> None:
     report = assess(applied(desired()), replace(observed("up"), vnis={**observed("up").vnis, 100: vni}))
     assert verdict(report, RED).detail == detail
 
@@ -98,12 +98,12 @@ def test_an_l3vni_in_the_wrong_shape_says_which(vni: Vni, detail: str) -> None:
         (Vni("L2", "default"), "zebra has it in VRF default, not in red"),
     ],
 )
-def test_an_l2vni_in_the_wrong_shape_says_which(vni: Vni, detail: str) -> None:
+def test_what_is_wrong_with_an_l2vni_is_in_the_detail(vni: Vni, detail: str) -> None:
     report = assess(applied(desired()), replace(observed("up"), vnis={**observed("up").vnis, 110: vni}))
     assert verdict(report, RED_L2).detail == detail
 
 
-def test_a_session_that_bgpd_does_not_know_is_a_failure_of_its_resource() -> None:
+def test_a_session_missing_in_bgpd_is_a_failure_of_its_resource() -> None:
     report = assess(applied(desired()), observed("no_vrf_instance"))
     messages = {failure.message for failure in report.failures if failure.resource == RED}
     assert "host session 192.170.10.2 in VRF red is not configured in bgpd" in messages
@@ -126,7 +126,7 @@ def test_an_interface_that_has_left_the_namespace_is_reported_absent() -> None:
     assert (interface.present, interface.detail) == (False, "is not in the router's namespace")
 
 
-def test_an_interface_whose_absence_the_kernels_part_has_reported_is_not_blamed_twice() -> None:
+def test_an_absent_interface_that_the_kernels_part_has_reported_is_not_reported_twice() -> None:
     state = desired()
     refused = (ResourceFailure(UNDERLAY, Reason.UNDERLAY_FAILED, "interface toswitch1 is neither here nor there"),)
     inputs = replace(applied(state), kernel=KernelOutcome(state, applied=True, failures=refused))
@@ -152,7 +152,7 @@ def test_a_daemon_that_is_needed_and_gone_is_a_problem(sample: str, daemon: str)
 
 
 @pytest.mark.parametrize("daemon", ["bgpd", "zebra"])
-def test_what_an_absent_daemon_would_have_to_tell_is_unknown_and_blames_no_resource(daemon: str) -> None:
+def test_the_state_in_an_absent_daemon_is_unknown_and_no_resources_failure(daemon: str) -> None:
     seen = replace(observed("up"), daemons=observed("up").daemons - {daemon})
     if daemon == "bgpd":
         seen = replace(seen, peers={}, listen_ranges=frozenset(), l3vnis={})
@@ -167,7 +167,7 @@ def test_what_an_absent_daemon_would_have_to_tell_is_unknown_and_blames_no_resou
         assert [interface.detail for interface in report.interfaces] == ["unknown: zebra is not running"]
 
 
-def test_bfdd_is_not_missed_where_nobody_uses_bfd() -> None:
+def test_bfdd_is_not_required_where_no_neighbor_uses_bfd() -> None:
     state = DesiredState(1, "n1", 0)
     report = assess(applied(state), observed("bfdd_gone"))
     assert report.verified
@@ -178,7 +178,7 @@ def test_a_node_without_configuration_is_verified_when_frr_runs() -> None:
     assert assess(applied(DesiredState(1, "n1", 0)), observed("empty")).verified
 
 
-def test_a_vni_that_has_had_its_time_and_does_not_work_keeps_nobody_waiting() -> None:
+def test_a_vni_that_still_fails_after_settling_does_not_delay_verification() -> None:
     seen = replace(observed("up"), l3vnis={"default": 0, "red": 0})
     early, late = assess(applied(desired(4, reload_id=2), settling=True), seen), assess(applied(desired(4)), seen)
     assert (early.verified, early.failures) == (False, ())
@@ -186,20 +186,20 @@ def test_a_vni_that_has_had_its_time_and_does_not_work_keeps_nobody_waiting() ->
     assert [failure.resource for failure in late.failures] == [RED]
 
 
-def test_a_session_that_has_had_its_time_and_is_not_there_keeps_nobody_waiting() -> None:
+def test_a_session_still_missing_after_settling_does_not_delay_verification() -> None:
     seen = replace(observed("up"), listen_ranges=frozenset())
     early, late = assess(applied(desired(), settling=True), seen), assess(applied(desired()), seen)
     assert (early.verified, early.failures) == (False, ())
     assert (late.verified, [failure.resource for failure in late.failures]) == (True, [UNDERLAY])
 
 
-def test_while_it_settles_nothing_is_blamed_yet_and_nothing_is_verified_either() -> None:
+def test_while_it_settles_nothing_has_failed_and_nothing_is_verified() -> None:
     report = assess(applied(desired(), settling=True), observed("empty"))
     assert (report.verified, report.failures) == (False, ())
-    assert report.summary.startswith("verifying generation 1: L3VNI red: zebra does not know VNI 100")
+    assert report.summary.startswith("verifying generation 1: L3VNI red: VNI 100 is missing in zebra")
 
 
-def test_what_an_earlier_stage_refused_is_neither_blamed_again_nor_waited_for() -> None:
+def test_what_an_earlier_stage_refused_is_neither_reported_again_nor_waited_for() -> None:
     state = desired()
     refused = (ResourceFailure(RED, Reason.OVERLAY_ATTACHMENT_FAILED, "no"),)
     inputs = replace(applied(state), kernel=KernelOutcome(state, applied=True, failures=refused))
@@ -244,7 +244,7 @@ def test_the_generation_in_force_stays_verified_while_the_next_is_being_prepared
     assert (report.verified, report.generation) == (True, 1)
 
 
-def test_a_silent_frr_makes_everything_unknown_and_blames_no_resource() -> None:
+def test_with_an_unresponsive_frr_everything_is_unknown_and_no_resource_has_failed() -> None:
     report = assess(applied(desired()), Observation(error="it hangs"))
     assert (report.verified, report.failures) == (False, ())
     assert report.problems == ("waiting for FRR: it hangs",)
@@ -253,6 +253,6 @@ def test_a_silent_frr_makes_everything_unknown_and_blames_no_resource() -> None:
     assert report.daemons == {"bfdd": False, "bgpd": False, "mgmtd": False, "zebra": False}
 
 
-def test_before_any_configuration_the_report_says_so() -> None:
+def test_before_any_configuration_the_report_is_waiting_for_one() -> None:
     report = assess(HealthInputs(), observed("empty"))
     assert (report.generation, report.verified, report.summary) == (0, False, "waiting for a configuration")

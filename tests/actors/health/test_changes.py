@@ -1,4 +1,4 @@
-"""The health actor's log: one line per change of state, silence otherwise."""
+"""The health actor's log: one line per change of state, and otherwise none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_an_unchanged_router_logs_nothing() -> None:
     assert lines(report("up"), report("up")) == []
 
 
-def test_uptimes_and_prefix_counts_are_no_news() -> None:
+def test_uptimes_and_prefix_counts_are_not_logged() -> None:
     old = report("up")
     older = tuple(replace(s, uptime_seconds=s.uptime_seconds + 15, prefixes_received={}) for s in old.sessions)
     assert lines(old, replace(old, sessions=older)) == []
@@ -37,13 +37,13 @@ def test_a_new_generation_that_is_verified_is_one_line() -> None:
     assert lines(report("up", 1), report("up", 2)) == [("info", "generation 2 verified: 1 of 4 sessions up, 3 VNIs")]
 
 
-def test_a_session_that_comes_up_is_one_line_with_its_fields() -> None:
+def test_a_session_up_is_one_line_with_its_fields() -> None:
     [change] = changes(report("just_configured"), report("up"), answered=True)
     assert (change.level, change.message) == ("info", "BGP session up")
     assert change.fields == {"peer": "192.168.11.2", "vrf": "default", "state": "Established", "remote_as": 64512}
 
 
-def test_a_session_that_goes_down_is_a_warning() -> None:
+def test_a_session_down_is_a_warning() -> None:
     found = lines(report("up"), report("links_down"))
     assert ("warning", "BGP session down") in found
 
@@ -54,22 +54,22 @@ def test_a_vni_that_stops_working_is_named_once_with_its_cause() -> None:
     assert lines(report("links_down"), report("links_down")) == []
 
 
-def test_a_vni_that_works_again_is_said() -> None:
+def test_a_vni_that_works_again_is_logged() -> None:
     assert ("info", "VNI works") in lines(report("links_down"), report("up"))
 
 
-def test_verification_that_is_lost_is_said_once() -> None:
+def test_lost_verification_is_logged_once() -> None:
     lost = [message for _, message in lines(report("up"), report("bfdd_gone")) if "no longer" in message]
     assert lost == ["no longer as configured: verifying generation 1: bfdd is not running"]
     assert lines(report("bfdd_gone"), report("bfdd_gone")) == []
 
 
-def test_a_daemon_that_goes_and_comes_back_is_said_both_times() -> None:
+def test_a_daemons_end_and_its_return_are_both_logged() -> None:
     assert ("warning", "bgpd is not running") in lines(report("bfdd_gone"), report("bgpd_gone"))
     assert ("info", "bgpd runs") in lines(report("bgpd_gone"), report("bfdd_gone"))
 
 
-def test_what_goes_and_comes_with_a_daemon_is_not_told_one_by_one() -> None:
+def test_changes_that_come_with_a_daemons_restart_are_not_logged_one_by_one() -> None:
     gone = replace(observed("up"), daemons=observed("up").daemons - {"bgpd"}, peers={}, vnis={}, l3vnis={})
     without = assess(applied(desired()), gone)
     assert [message for _, message in lines(report("up"), without)] == [
@@ -82,19 +82,19 @@ def test_what_goes_and_comes_with_a_daemon_is_not_told_one_by_one() -> None:
     ]
 
 
-def test_a_failure_that_appears_after_settling_is_said() -> None:
+def test_a_failure_that_appears_after_settling_is_logged() -> None:
     found = lines(report("empty", settling=True), report("empty"))
-    assert ("warning", "not working: zebra does not know VNI 100") in found
+    assert ("warning", "not working: VNI 100 is missing in zebra") in found
 
 
-def test_a_silent_frr_is_one_line_and_not_one_for_every_session_and_vni() -> None:
-    silent = assess(applied(desired()), Observation(error="it hangs"))
-    assert lines(report("up"), silent, answered=False) == [
+def test_an_unresponsive_frr_is_one_line_and_not_one_for_every_session_and_vni() -> None:
+    unresponsive = assess(applied(desired()), Observation(error="it hangs"))
+    assert lines(report("up"), unresponsive, answered=False) == [
         ("warning", "no longer as configured: waiting for FRR: it hangs")
     ]
-    assert lines(silent, silent, answered=False) == []
+    assert lines(unresponsive, unresponsive, answered=False) == []
 
 
-def test_a_start_without_frr_says_what_it_waits_for() -> None:
-    silent = assess(applied(desired()), Observation(error="it hangs"))
-    assert lines(None, silent, answered=False) == [("warning", "waiting for FRR: it hangs")]
+def test_a_start_without_frr_logs_what_it_waits_for() -> None:
+    unresponsive = assess(applied(desired()), Observation(error="it hangs"))
+    assert lines(None, unresponsive, answered=False) == [("warning", "waiting for FRR: it hangs")]

@@ -1,4 +1,4 @@
-"""The health actor: when it looks, what it publishes, and that FRR's troubles never end it."""
+"""The health actor: when it polls, what it publishes, and that FRR's failures never end it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Bench:
         self.kernel.set(KernelOutcome(state, applied=True, changed=True))
 
     async def start(self) -> None:
-        await actor.watch(
+        await actor.HealthActor(
             self.context,
             self.frr,
             desired=self.desired.reader(),
             frr=self.outcomes.reader(),
             kernel=self.kernel.reader(),
             out=self.out,
-        )
+        ).serve()
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ async def until_verified(reports: LatestReader[HealthReport]) -> HealthReport:
             return report
 
 
-async def test_it_has_started_before_there_is_anything_to_look_at(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_it_has_started_before_there_is_any_input(bench: Bench, autojump_clock: MockClock) -> None:
     await trio.testing.wait_all_tasks_blocked()
     assert bench.context.has_started
     assert bench.context.mode == "idle"
 
 
-async def test_a_new_outcome_is_looked_at_at_once(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_frr_is_polled_at_once_after_a_new_outcome(bench: Bench, autojump_clock: MockClock) -> None:
     reports = bench.out.reader()
     started = trio.current_time()
     bench.apply(desired(3))
@@ -76,9 +76,7 @@ async def test_a_new_outcome_is_looked_at_at_once(bench: Bench, autojump_clock: 
     assert trio.current_time() == started
 
 
-async def test_a_router_not_yet_as_configured_is_looked_at_soon_and_ever_more_rarely(
-    bench: Bench, autojump_clock: MockClock
-) -> None:
+async def test_a_router_not_yet_as_configured_is_polled_with_back_off(bench: Bench, autojump_clock: MockClock) -> None:
     bench.frr.situation = "empty"
     bench.apply(desired())
     reports, times = bench.out.reader(), []
@@ -98,12 +96,12 @@ async def test_it_becomes_verified_without_any_further_outcome(bench: Bench, aut
     assert (await until_verified(reports)).verified
 
 
-async def test_a_healthy_router_is_looked_at_once_an_interval(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_a_healthy_router_is_polled_once_an_interval(bench: Bench, autojump_clock: MockClock) -> None:
     bench.apply(desired())
     await until_verified(bench.out.reader())
-    before = bench.frr.looks
+    before = bench.frr.polls
     await trio.sleep(10 * actor.INTERVAL_SECONDS + 1)
-    assert bench.frr.looks - before == 10
+    assert bench.frr.polls - before == 10
 
 
 async def test_a_healthy_router_that_breaks_is_noticed_and_watched_closely(
@@ -143,7 +141,7 @@ async def test_what_never_works_is_waited_for_only_while_frr_settles(bench: Benc
     assert report.failures
 
 
-async def test_a_daemon_that_has_just_come_is_not_expected_to_know_anything_yet(
+async def test_a_daemon_that_has_just_started_gets_time_for_its_configuration(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     bench.apply(desired())
@@ -173,8 +171,8 @@ async def test_a_repeated_outcome_without_changes_gives_no_new_grace(bench: Benc
     assert report.failures
 
 
-async def test_a_silent_frr_is_reported_and_asked_again(bench: Bench, autojump_clock: MockClock) -> None:
-    bench.frr.situation = "silent"
+async def test_an_unresponsive_frr_is_reported_and_polled_again(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "unresponsive"
     bench.apply(desired())
     reports = bench.out.reader()
     assert (await reports.receive()).summary.startswith("waiting for FRR: FRR does not answer")

@@ -1,4 +1,4 @@
-"""Asking FRR: only what can be answered, and silence is an observation."""
+"""Polling FRR: only the daemons that run, never mgmtd; that there is no answer is an observation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, VNIS
-from actors.health.query import Frr, observe
+from actors.health.query import PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
@@ -19,47 +19,47 @@ from tests.actors.health.examples import SampledFrr, observed
 class Recording(SampledFrr):
     def __init__(self, situation: str) -> None:
         super().__init__(situation)
-        self.asked: list[str] = []
+        self.commands: list[str] = []
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
-        self.asked += commands
+        self.commands += commands
         return await super().json(*commands, daemon=daemon)
 
 
-async def test_a_look_gives_what_was_answered() -> None:
+async def test_a_poll_returns_what_was_answered() -> None:
     assert await observe(SampledFrr("up")) == observed("up")
 
 
 @pytest.mark.parametrize(
-    ("situation", "asked", "spared"),
+    ("situation", "sent", "not_sent"),
     [("up", {SUMMARY, VNIS, BFD_PEERS}, set()), ("bgpd_gone", {VNIS, INTERFACES}, {SUMMARY, BFD_PEERS})],
 )
-async def test_no_daemon_that_is_absent_is_asked(situation: str, asked: set[str], spared: set[str]) -> None:
+async def test_an_absent_daemon_is_not_polled(situation: str, sent: set[str], not_sent: set[str]) -> None:
     frr = Recording(situation)
     await observe(frr)
-    assert asked <= set(frr.asked)
-    assert not spared & set(frr.asked)
+    assert sent <= set(frr.commands)
+    assert not not_sent & set(frr.commands)
 
 
-async def test_nothing_is_asked_when_no_daemon_is_there_to_answer() -> None:
+async def test_nothing_is_polled_without_a_daemon_that_answers() -> None:
     class OnlyWatched(Recording):
         async def daemons(self) -> frozenset[str]:
             return frozenset({"watchfrr"})
 
     frr = OnlyWatched("up")
     await observe(frr)
-    assert frr.asked == []
+    assert frr.commands == []
 
 
-async def test_mgmtd_is_never_asked(tmp_path: Path) -> None:
-    """A session with it while a configuration is written spoils that."""
+async def test_mgmtd_is_never_polled(tmp_path: Path) -> None:
+    """A session with it while a configuration is written would break the commit."""
     vtysh = tmp_path / "vtysh"
-    vtysh.write_text('#!/bin/sh\necho "$@" >>"$0.asked"\nfor word; do last=$word; done\necho "host# $last"\n')
+    vtysh.write_text('#!/bin/sh\necho "$@" >>"$0.log"\nfor word; do last=$word; done\necho "host# $last"\n')
     vtysh.chmod(0o755)
     run_dir = tmp_path / "frr" / "perouter"
     run_dir.mkdir(parents=True)
     settings = Settings(vtysh=vtysh, frr_run_dir=tmp_path / "frr", run_dir=tmp_path)
-    frr = Frr(settings, seconds=10)
+    frr = PolledFrr(settings, seconds=10)
     with pytest.raises(FrrUnavailable, match="does not run"):
         await frr.daemons()
     own = await trio.Path("/proc/self/comm").read_text()
@@ -68,11 +68,11 @@ async def test_mgmtd_is_never_asked(tmp_path: Path) -> None:
     (run_dir / "mgmtd.pid").write_text(f"{os.getpid()}\n")
     assert await frr.daemons() == {own}
     assert await frr.json(BFD_PEERS, daemon="bfdd") == [None]
-    assert (tmp_path / "vtysh.asked").read_text().split()[:5] == ["-N", "perouter", "-E", "-d", "bfdd"]
+    assert (tmp_path / "vtysh.log").read_text().split()[:5] == ["-N", "perouter", "-E", "-d", "bfdd"]
 
 
-async def test_a_silent_frr_is_an_observation_and_not_a_crash() -> None:
-    seen = await observe(SampledFrr("silent"))
+async def test_an_unresponsive_frr_is_an_observation_and_not_a_crash() -> None:
+    seen = await observe(SampledFrr("unresponsive"))
     assert seen.error == "FRR does not answer: failed to connect to any daemons"
 
 

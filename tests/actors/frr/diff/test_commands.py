@@ -29,7 +29,7 @@ def test_a_changed_vni_is_taken_out_first_and_the_instance_stays() -> None:
     ]
 
 
-def test_a_vrf_goes_vni_first_and_then_its_instance() -> None:
+def test_a_vrfs_vni_is_removed_first_and_then_its_instance() -> None:
     first, second = _passes(CASES["two_l3vnis"], CASES["basic"])
     assert first.commands == "vrf blue\nno vni 200\nexit-vrf\n"
     assert first.gone == {(("vrf blue",), "vni 200")}
@@ -62,7 +62,7 @@ def test_passwords_are_replaced_or_removed_before_anything_else() -> None:
     assert "old" not in repr(_passes(locked("old"), locked("new")))
 
 
-def test_only_empty_vrfs_that_nobody_wants_are_residue() -> None:
+def test_only_empty_vrfs_absent_from_the_intent_are_residue() -> None:
     rendered = render(CASES["basic"], hostname=HOSTNAME)
     text = rendered.text + "vrf gone\nexit-vrf\nvrf used\n ip route 10.0.0.0/8 blackhole\nexit-vrf\n"
     assert residue(text, intended(rendered)) == ["gone"]
@@ -92,12 +92,12 @@ def test_an_unwanted_negation_is_taken_back() -> None:
     )
 
 
-def test_an_unwanted_context_goes_whole_and_its_lines_are_not_mentioned() -> None:
+def test_an_unwanted_context_is_removed_whole_without_its_lines() -> None:
     before = basic_with("!", "!\nroute-map odd permit 5\n match metric 1\nexit\n!")
     assert corrected(before, CASES["basic"]) == "no route-map odd permit 5\n"
 
 
-def test_a_line_with_a_successor_goes_only_when_thorough() -> None:
+def test_a_line_with_a_successor_is_removed_only_when_thorough() -> None:
     before = basic_with("remote-as 64512", "remote-as 64999")
     assert corrected(before, CASES["basic"]) == ""
     assert "no neighbor 192.168.11.2 remote-as 64999" in corrected(before, CASES["basic"], thorough=True)

@@ -28,7 +28,7 @@ service integrated-vtysh-config
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_frr_says_around_a_configuration_is_no_difference(name: str) -> None:
+def test_what_frr_prints_around_a_configuration_is_no_difference(name: str) -> None:
     rendered = render(CASES[name], hostname=HOSTNAME)
     assert not difference(intended(rendered), parse(f"{HEADER}{rendered.text}end\n"))
 

@@ -39,7 +39,7 @@ def test_a_vni_in_a_vrf_is_a_line_and_not_a_context() -> None:
     assert contexts("vrf red\n vni 100\nexit-vrf\n")[1] == (("vrf red",), "vni 100")
 
 
-def test_an_opening_without_an_exit_before_it_starts_from_the_context_that_knows_it() -> None:
+def test_an_opening_without_an_exit_before_it_belongs_to_the_context_that_has_it() -> None:
     assert contexts("route-map a permit 1\n match metric 1\nroute-map b permit 2\nvrf red\n")[2:] == [
         (("route-map b permit 2",), "route-map b permit 2"),
         (("vrf red",), "vrf red"),

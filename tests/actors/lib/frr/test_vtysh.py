@@ -52,14 +52,14 @@ async def test_no_daemon_at_all_is_an_unavailable_frr(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [1, 2])
 @pytest.mark.parametrize("message", ["bgpd is not running", "vtysh: error reading from bgpd: Connection reset (104)"])
-async def test_a_daemon_that_is_away_is_an_unavailable_frr_on_either_stream(
+async def test_an_absent_daemon_is_an_unavailable_frr_on_either_stream(
     message: str, stream: int, tmp_path: Path
 ) -> None:
     with pytest.raises(FrrUnavailable, match=f"FRR does not answer: {message[:20]}"):
         await vtysh(tmp_path, f"echo hostname x; echo '{message}' >&{stream}").text("show a")
 
 
-async def test_a_daemon_that_goes_in_the_middle_of_a_line_is_an_unavailable_frr(tmp_path: Path) -> None:
+async def test_a_daemon_that_ends_in_the_middle_of_a_line_is_an_unavailable_frr(tmp_path: Path) -> None:
     with pytest.raises(FrrUnavailable, match="error reading from bgpd"):
         await vtysh(tmp_path, "printf 'half vtysh: error reading from bgpd: Success (0)' >&2").text("show a")
 
@@ -83,7 +83,7 @@ async def test_a_complaint_counts_even_with_exit_code_zero(tmp_path: Path) -> No
         await vtysh(tmp_path, "echo '% Unknown command: show a'").text("show a")
 
 
-async def test_a_missing_program_and_a_hanging_one_are_told_apart(tmp_path: Path) -> None:
+async def test_a_missing_program_and_a_hanging_one_are_different_faults(tmp_path: Path) -> None:
     with pytest.raises(CommandMissing):
         await Vtysh(vtysh=str(tmp_path / "none"), pathspace="p").text("show a")
     with pytest.raises(CommandTimeout):
