@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from .base import Model
 from .names import BridgeName, VrfName
-from .rules import Cel, cel
+from .rules import Cel, cel, check, unsupported
 from .selector import LabelSelector
 from .sessions import HostSession
 from .types import Cidr, RouteTarget, UdpPort, Vni, parse_cidr
@@ -72,19 +72,11 @@ class RoutingDomain(Model):
     type: Literal["L3VNI"] = Field(description="Kind of the routing network: L3VNI.")
     l3vni: NamedReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (data.get("type") == "L3VPN" or data.get("l3vpn") is not None):
-            raise ValueError("routing domains of type L3VPN are not supported yet in this version")
-        return data
+    _not_yet = unsupported("L3VPN", "l3vpn", "routing domains of type L3VPN")
 
-    @model_validator(mode="after")
-    @cel("has(self.l3vni)", "type L3VNI needs l3vni.name")
-    def _reference_fits_type(self) -> Self:
-        if self.l3vni is None:
-            raise ValueError("type L3VNI needs l3vni.name")
-        return self
+    @check("has(self.l3vni)", "type L3VNI needs l3vni.name")
+    def _reference_fits_type(self) -> bool:
+        return self.l3vni is not None
 
 
 class LinuxBridge(Model):
@@ -95,12 +87,9 @@ class LinuxBridge(Model):
     )
     name: BridgeName | None = Field(default=None, description="The bridge; set if and only if lifecycle is External.")
 
-    @model_validator(mode="after")
-    @cel("(self.lifecycle == 'Managed') != has(self.name)", "set name if and only if lifecycle is External")
-    def _name_fits_lifecycle(self) -> Self:
-        if (self.lifecycle == "Managed") == (self.name is not None):
-            raise ValueError("set name if and only if lifecycle is External")
-        return self
+    @check("(self.lifecycle == 'Managed') != has(self.name)", "set name if and only if lifecycle is External")
+    def _name_fits_lifecycle(self) -> bool:
+        return (self.lifecycle == "Managed") != (self.name is not None)
 
 
 class HostMaster(Model):
@@ -109,19 +98,11 @@ class HostMaster(Model):
     type: Literal["LinuxBridge"] = Field(description="Kind of the master: LinuxBridge.")
     linux_bridge: LinuxBridge | None = Field(default=None, description="The bridge, when type is LinuxBridge.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (data.get("type") == "OVSBridge" or data.get("ovsBridge") is not None):
-            raise ValueError("OVS bridges are not supported yet in this version")
-        return data
+    _not_yet = unsupported("OVSBridge", "ovsBridge", "OVS bridges")
 
-    @model_validator(mode="after")
-    @cel("has(self.linuxBridge)", "type LinuxBridge needs linuxBridge")
-    def _bridge_fits_type(self) -> Self:
-        if self.linux_bridge is None:
-            raise ValueError("type LinuxBridge needs linuxBridge")
-        return self
+    @check("has(self.linuxBridge)", "type LinuxBridge needs linuxBridge")
+    def _bridge_fits_type(self) -> bool:
+        return self.linux_bridge is not None
 
 
 class L2Vni(Model):
@@ -156,15 +137,12 @@ class L2Vni(Model):
             raise ValueError("at most one IPv4 and one IPv6 gateway")
         return gateways
 
-    @model_validator(mode="after")
-    @cel(
+    @check(
         "!has(self.gatewayIPs) || self.gatewayIPs.size() == 0 || has(self.routingDomain)",
         "gatewayIPs need a routingDomain",
     )
-    def _gateways_need_a_vrf(self) -> Self:
-        if self.gateway_ips and self.routing_domain is None:
-            raise ValueError("gatewayIPs need a routingDomain")
-        return self
+    def _gateways_need_a_vrf(self) -> bool:
+        return not self.gateway_ips or self.routing_domain is not None
 
 
 class L3Passthrough(Model):
