@@ -7,7 +7,7 @@ refuses the file. One inside an entry refuses that entry only, which stays visib
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,22 +30,16 @@ _LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """One file's entries. ``usable`` False: the file is refused as a whole, and ``problems`` say why."""
+    """One file's entries. ``usable`` False: the file is refused as a whole, and ``problems`` say why.
+
+    ``text`` is what the entries were parsed from, and what to store; None when it is unknown.
+    """
 
     path: Path
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     usable: bool = True
-
-    @property
-    def resources(self) -> tuple[Resource, ...]:
-        """Return the resources, unusable ones included."""
-        return tuple(entry.resource for entry in self.entries)
-
-    @property
-    def all_problems(self) -> tuple[Problem, ...]:
-        """Return the file's problems and its entries'."""
-        return (*self.problems, *(problem for entry in self.entries for problem in entry.problems))
+    text: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
