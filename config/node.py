@@ -1,4 +1,4 @@
-"""Who this node is: ``node-config.yaml``, and the arithmetic that derives an index from an address."""
+"""The node's identity: ``node-config.yaml``, and how an index is derived from an address."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _check_node_name(name: str) -> str:
 
 
 class NodeIndex(Model):
-    """Where the node's index comes from."""
+    """The source of the node's index."""
 
     index: int | None = Field(
         default=None,
@@ -121,7 +121,7 @@ def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]
         content, _ = read_bounded(path, MAX_BYTES)
         document = parse_yaml(content, str(path))
     except FileNotFoundError:
-        message = "does not exist; it must say at least 'nodeIndex: {index: <number>}'"
+        message = "does not exist; it needs at least 'nodeIndex: {index: <number>}'"
         return None, (Problem(message=message, origin=Origin(path=str(path)), reason=Reason.FILE_INVALID),)
     except UnreadableFileError as error:
         return None, (error.problem(),)
@@ -136,7 +136,7 @@ def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]
 
 def _implicit_index(origin: Origin) -> Problem:
     return Problem(
-        message="not given, so it is 0; two nodes with one index get the same addresses",
+        message="not set, so it is 0; two nodes with the same index get the same addresses",
         origin=origin,
         field="nodeIndex.index",
         severity=Severity.WARNING,

@@ -1,8 +1,8 @@
-"""Find out who this node is, and remember it.
+"""Determine the node's identity: from its configuration, else the last known one.
 
 The index decides every address of the node, so it must not change because a file is broken for a moment or because the
-interface that it derives from has moved or is late. What was last known good is kept on disk and stays in force, with a
-problem that says so; only a node that never knew its index has none.
+interface that it derives from has moved or is late. The last known one is kept on disk and stays in force, which a
+problem reports; only a node that never had an index has none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Addresses = Callable[[str], Sequence[IPInterface]]
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """The outcome: ``node`` is None when nothing, now or earlier, told who this node is."""
+    """The outcome: ``node`` is None when the node's index is unknown now and from before."""
 
     node: NodeIdentity | None
     problems: tuple[Problem, ...] = ()
-    #: The node's own file names an interface that cannot be looked at yet: looking again may help.
+    #: The interface that gives the index and has no address yet: polling it may help.
     waiting_for: str = ""
 
 
@@ -47,12 +47,12 @@ def identify(
 
 
 def look_up(config: NodeConfig, addresses: Addresses) -> Sequence[IPInterface]:
-    """Return the addresses that the configuration asks for, if it does."""
+    """Return the addresses that the configuration needs, if any."""
     return addresses(config.needs_interface) if config.needs_interface else ()
 
 
 def keeping(problems: Sequence[Problem], known: NodeIdentity | None) -> tuple[Problem, ...]:
-    """Say in each error what stays in force."""
+    """Add to each error what stays in force."""
     in_force = f"node {known.name}, index {known.index} stay in force" if known else ""
     return tuple(replace(problem, in_force=in_force) if errors([problem]) else problem for problem in problems)
 
@@ -63,7 +63,7 @@ def to_json(node: NodeIdentity) -> str:
 
 
 def recall(path: Path) -> NodeIdentity | None:
-    """Return the remembered identity; None when there is none or it cannot be understood."""
+    """Return the stored identity; None when there is none or it is not valid."""
     try:
         data = json.loads(path.read_text())
         name, index, log_level = data["name"], data["index"], data["log_level"]

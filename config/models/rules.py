@@ -1,4 +1,4 @@
-"""What the API server has to be told of a rule whose Python form it cannot read.
+"""Rules for the API server: the CEL form of what validators check in Python.
 
 A range or a length that pydantic knows reaches the custom resource definitions by itself. A validator does not: it is
 marked here, where it stands, with its other form in CEL (Kubernetes' expression language), so that both are written,

@@ -32,7 +32,7 @@ _CIDR: Final = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})", re.ASCII)
 
 
 def parse_address(text: str) -> IPAddress:
-    """Parse an address without scope. Raises ValueError that says what was expected."""
+    """Parse an address without scope. Raises ValueError with what was expected."""
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
         raise ValueError("must be an IPv4 or IPv6 address without a zone")
     try:
@@ -45,7 +45,7 @@ def parse_address(text: str) -> IPAddress:
 
 
 def parse_cidr(text: str) -> IPInterface:
-    """Parse ``address/length``, host bits allowed. Raises ValueError that says what was expected."""
+    """Parse ``address/length``, host bits allowed. Raises ValueError with what was expected."""
     wanted = "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"
     if len(text) > _CIDR_CHARACTERS or not _CIDR.fullmatch(text):
         raise ValueError(wanted)

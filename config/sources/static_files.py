@@ -81,7 +81,7 @@ def _names(path: Path, *, absence_confirmed: bool) -> list[str]:
 def read_remembered(
     path: Path, node_name: str, remembered: LastGood, *, namespace: str = "openperouter-system"
 ) -> StaticRead:
-    """Return the content of the remembered texts of the files in ``path``, whatever the files contain now.
+    """Return what the texts in ``remembered`` define, whatever the files in ``path`` contain now.
 
     Password files are still read; a remembered password counts where its file cannot be used.
     """
@@ -145,7 +145,7 @@ class _Reader:
         return replace(parsed, text=content.decode("utf-8"))
 
     def _broken(self, path: Path, problems: Iterable[Problem]) -> FileContent:
-        """Return the last good content of a broken file, or nothing, together with what is wrong now."""
+        """Return the last good content of a broken file, or nothing, with its present problems."""
         text = self.previous.texts.get(str(path))
         in_force = _NOTHING if text is None else _KEPT
         explained = tuple(replace(problem, in_force=in_force) for problem in problems)

@@ -1,4 +1,4 @@
-"""Taking secrets out of FRR text before anybody sees it.
+"""Removes secrets from FRR text before it is shown.
 
 Everything that is logged, shown or put into an outcome and that may hold FRR's text passes through here. It errs on the
 side of hiding: what follows a word that introduces a secret is hidden to the end of the line.

@@ -1,7 +1,7 @@
-"""Reading the configuration as the daemon would, without being it: nothing is written, nothing is moved.
+"""Reading the configuration as the daemon does: nothing is written, nothing is moved.
 
 The same functions as the daemon's do the work, so that ``validate`` and ``plan`` cannot disagree with it. What the API
-contributes is taken from the daemon's memory: the command line asks no server.
+contributes is taken from the daemon's saved snapshot: the command line contacts no server.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .exit_codes import CONFIG
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the files say, together with what is remembered of the API.
+    """The content of the files, together with the saved API snapshot.
 
     ``resources`` are those of the files; ``problems`` are all there are. ``desired`` is None when the underlay is not
-    usable. ``api`` is None when nothing is remembered; then ``api_unusable`` may say why.
+    usable. ``api`` is None when nothing is saved; then ``api_unusable`` may give the reason.
     """
 
     settings: Settings
@@ -58,7 +58,7 @@ class Configuration:
             return f"without the API's objects: {self.api_unusable}" if self.api_unusable else ""
         objects = len(self.api.snapshot.objects)
         age = duration(now - self.api.snapshot.synced_at)
-        return f"with {objects} remembered object{'' if objects == 1 else 's'} of the API, as of {age} ago"
+        return f"with {objects} saved object{'' if objects == 1 else 's'} of the API, as of {age} ago"
 
 
 def load_usable_settings(settings_file: Path) -> Settings:
@@ -133,7 +133,7 @@ def _resolved(
 
 
 def problems_of_files(read: Configuration) -> tuple[Problem, ...]:
-    """Return the problems that are in files, for who checks files.
+    """Return the problems in files.
 
     Where nothing is known of an API, a network that no file has may still be one of the API's.
     """
@@ -164,7 +164,7 @@ def remembered_api(settings: Settings, node_name: str) -> tuple[ApiMemory | None
 
 
 def resolve_with(memory: ApiMemory | None, settings: Settings, static: StaticSnapshot) -> Resolution:
-    """Return what files and remembered API mean together."""
+    """Return what files and saved snapshot mean together."""
     known = memory or ApiMemory(static.node.name)
     return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
 
@@ -186,7 +186,7 @@ def _identify(settings: Settings, *, remembered: bool) -> Identification:
 
 
 def _addresses(name: str, netns: str) -> Sequence[IPInterface]:
-    """Return an interface's addresses; none where the kernel may not be asked, which the caller reports."""
+    """Return an interface's addresses; none without the right to read them, which the caller reports."""
     from actors.netlink.interface_addresses import interface_addresses
 
     try:

@@ -73,6 +73,6 @@ def test_a_segment_in_force_stays_where_it_is_when_its_domains_name_becomes_ambi
     assert domain_of(second) == "b"
     (problem,) = second.problems
     assert problem.severity is Severity.WARNING
-    assert problem.message.endswith("it stays with L3VNI b/red, which was there first")
+    assert problem.message.endswith("it stays in L3VNI b/red, which it was in before")
     third = solve(underlay(), SEGMENT, of_api("b", 2), of_api("a", 3), standing=second.standing)
     assert domain_of(third) == "b"

@@ -91,7 +91,7 @@ def test_an_unknown_field_does_not_save_an_object_that_breaks_a_rule() -> None:
 def test_a_selector_that_cannot_be_read_makes_the_object_unusable(selector: Any) -> None:
     (resource,), problems = read(red(nodeSelector=selector))
     assert resource.spec == Unusable()
-    assert all("it is not known which nodes it is for" in problem.message for problem in problems)
+    assert all("which nodes it applies to is unknown" in problem.message for problem in problems)
 
 
 def test_an_invalid_passthrough_keeps_its_families_unless_it_may_be_another_nodes() -> None:

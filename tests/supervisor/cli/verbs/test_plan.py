@@ -107,7 +107,7 @@ def test_the_networks_of_remembered_objects_are_part_of_the_plan(
     remember_api(settings.parent, api_l3vni("blue", 200), synced_at=time.time() - 250)
     assert plan(settings) == 0
     assert [vni.vrf for vni in asked[0].l3vnis] == ["red", "blue"]
-    assert "with 1 remembered object of the API, as of 4m1" in capsys.readouterr().err
+    assert "with 1 saved object of the API, as of 4m1" in capsys.readouterr().err
 
 
 def test_a_memory_of_no_use_is_told(
