@@ -132,7 +132,7 @@ def test_a_confirmed_trial_has_no_deadline_and_outlives_the_boot(journal: Journa
     assert current.accepted
 
 
-def test_nobody_confirms_what_the_deadline_has_ended(journal: Journal, trial: Trial, clock: Clock) -> None:
+def test_no_one_confirms_what_the_deadline_has_ended(journal: Journal, trial: Trial, clock: Clock) -> None:
     journal.start(trial)
     clock.advance(SECONDS)
     with pytest.raises(TrialError, match="too late"):

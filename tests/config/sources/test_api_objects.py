@@ -128,22 +128,22 @@ def test_a_password_comes_from_its_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secrets", "namespace", "cure"),
+    ("secrets", "namespace", "fix"),
     [
         ({}, OWN, "cannot be read: allow the nodes to get, list and watch it"),
         ({(OWN, "fabric"): None}, OWN, "create it with 1 to 128 printable ASCII characters"),
         ({("tenant", "fabric"): Secret(PASSWORD)}, "tenant", f"create this Underlay and its Secret there ({OWN})"),
     ],
 )
-def test_a_password_that_cannot_be_had_is_told_with_the_cure(
-    secrets: dict[tuple[str, str], Secret | None], namespace: str, cure: str
+def test_an_unavailable_password_is_reported_with_the_fix(
+    secrets: dict[tuple[str, str], Secret | None], namespace: str, fix: str
 ) -> None:
     (resource,), (problem,) = read(with_reference(namespace), secrets=secrets)
     assert resource.spec == Unusable()
     assert problem.field == "neighbors[1].passwordSecret"
     assert problem.severity is Severity.ERROR
     assert PASSWORD not in str(problem)
-    for word in cure.split(" ("):
+    for word in fix.split(" ("):
         assert word.rstrip(")") in problem.message
 
 

@@ -100,8 +100,8 @@ def test_passwords_are_left_out_and_said_to_be_there() -> None:
     shown = mirror(underlay(neighbors=peers))
     assert SECRET not in json.dumps(manifest(shown))
     assert "file-name" not in json.dumps(manifest(shown))
-    told = shown.annotations["openperouter.github.io/withheld"]
-    assert told == "neighbors[1].password, neighbors[2].password"
+    withheld = shown.annotations["openperouter.github.io/withheld"]
+    assert withheld == "neighbors[1].password, neighbors[2].password"
 
 
 def test_secrets_in_raw_configuration_are_starred_and_said_to_be_there() -> None:
@@ -181,7 +181,7 @@ def test_what_means_something_else_differs(spec: dict[str, Any]) -> None:
     assert canonical(Kind.L3VNI, spec) != canonical(Kind.L3VNI, {"vrf": "red", "vni": 100})
 
 
-def test_a_password_that_somebody_added_differs() -> None:
+def test_a_password_that_was_added_differs() -> None:
     shown = mirror(underlay(neighbors=[neighbor(password=SECRET)]))
     added = underlay_spec(neighbors=[neighbor(password="x")]) | {"nodeSelector": shown.spec["nodeSelector"]}
     assert canonical(Kind.UNDERLAY, added) != canonical(Kind.UNDERLAY, shown.spec)
@@ -195,7 +195,7 @@ def test_what_no_model_takes_has_no_meaning(spec: Any) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_label_values_are_legal_and_tell_nodes_apart(one: str, other: str) -> None:
+def test_label_values_are_legal_and_distinguish_nodes(one: str, other: str) -> None:
     values = label_value(one), label_value(other)
     assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value) for value in values)
     assert (values[0] == values[1]) == (one == other)

@@ -124,7 +124,7 @@ def test_a_passthrough_with_as_zero_is_none_and_says_so() -> None:
     assert messages(content) == ["1:1: warning: bgppassthrough: ignored, because hostSession.asn is 0"]
 
 
-def test_an_invalid_passthrough_still_tells_its_families() -> None:
+def test_an_invalid_passthrough_still_shows_its_families() -> None:
     spec = resources_of(parse(PASSTHROUGH % "x"))[0].spec
     assert spec == Unusable(frozenset(Family))
     assert resources_of(parse("bgppassthrough: {hostSession: 3}\n"))[0].spec == Unusable()
@@ -204,5 +204,5 @@ def test_no_content_crashes_the_parser_and_every_problem_has_a_position(sections
     content = parse("\n".join(f"{key}: {value}" for key, value in sections.items()))
     assert all(problem.origin.line > 0 and problem.origin.column > 0 for problem in problems_of(content))
     refused = [resource for resource in resources_of(content) if isinstance(resource.spec, Unusable)]
-    told = {problem.resource for problem in problems_of(content) if problem.severity is Severity.ERROR}
-    assert all(resource.id in told for resource in refused)
+    reported = {problem.resource for problem in problems_of(content) if problem.severity is Severity.ERROR}
+    assert all(resource.id in reported for resource in refused)
