@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from config.models.base import camel
 from config.problems import Origin, Problem, Reason, Severity, errors
-from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.files import UnreadableFileError, list_directory
 from config.syntax.model_errors import case_match, known_keys, suggestion, validate
-from config.syntax.yaml_reader import MAX_BYTES, Document, InvalidYamlError, parse_yaml
+from config.syntax.yaml_reader import Document, InvalidYamlError, read_yaml
 
 _RUNNING: Final = "the daemon keeps the settings that it was started with"
 
@@ -170,11 +170,9 @@ def _fragments(conf_d: Path, problems: list[Problem]) -> list[Path]:
 
 def _read(path: Path, problems: list[Problem]) -> Document | None:
     try:
-        return parse_yaml(read_bounded(path, MAX_BYTES)[0], str(path))
+        return read_yaml(path)
     except FileNotFoundError:
         return None
-    except UnreadableFileError as error:
-        problems.append(error.problem())
     except InvalidYamlError as error:
         problems += error.problems
     return None

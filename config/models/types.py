@@ -107,6 +107,18 @@ Ipv6Cidr = Annotated[
 ]
 
 
+def one_of_each_family(cidrs: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Return the networks. Raises ValueError for two of one IP version."""
+    if len({parse_cidr(cidr).version for cidr in cidrs}) != len(cidrs):
+        raise ValueError(f"at most one IPv4 and one IPv6 {what}")
+    return cidrs
+
+
+#: :func:`one_of_each_family` for the API server.
+ONE_OF_EACH_FAMILY: Final = (
+    "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)"
+)
+
 #: The longest route target upstream's schema admits.
 _RT_CHARACTERS: Final = 21
 _NUMBER: Final = re.compile(r"[0-9]{1,10}", re.ASCII)

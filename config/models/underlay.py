@@ -15,8 +15,8 @@ from .base import Model
 from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate
 from .rules import NOT_YET, cel, check, unsupported
-from .selector import LabelSelector
-from .types import Asn, Cidr, Ipv4Cidr, parse_cidr
+from .selector import Selected
+from .types import ONE_OF_EACH_FAMILY, Asn, Cidr, Ipv4Cidr, one_of_each_family, parse_cidr
 
 #: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
 MAX_INTERFACES = 64
@@ -53,16 +53,9 @@ class TunnelEndpoint(Model):
 
     @field_validator("cidrs")
     @classmethod
-    @cel(
-        "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)",
-        "at most one IPv4 and one IPv6 network",
-        field="cidrs",
-    )
+    @cel(ONE_OF_EACH_FAMILY, "at most one IPv4 and one IPv6 network", field="cidrs")
     def _one_a_family(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
-        versions = [parse_cidr(cidr).version for cidr in cidrs]
-        if len(set(versions)) != len(versions):
-            raise ValueError("at most one IPv4 and one IPv6 network")
-        return cidrs
+        return one_of_each_family(cidrs, "network")
 
 
 class GracefulRestartSettings(Model):
@@ -94,10 +87,9 @@ def _overlap(neighbors: tuple[Neighbor, ...]) -> tuple[int, int] | None:
     return None
 
 
-class Underlay(Model):
+class Underlay(Selected):
     """How the node is attached to the fabric; at most one applies to a node."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
     asn: Asn = Field(description="The router's AS number towards the fabric.")
     router_id_cidr: Ipv4Cidr = Field(
         default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i takes host number i+1."
