@@ -1,8 +1,8 @@
-"""What this node should be: the one immutable value that resolution produces and that FRR and the kernel carry out.
+"""What this node should be: the one immutable value that resolution produces, for FRR and the kernel.
 
 Everything is computed: addresses are addresses of *this* node, address families are explicit, defaults are filled in,
-names of devices are final. A reader needs neither the models nor the files. Each part carries the origin of the
-resource that asked for it. Equal contents (:meth:`DesiredState.content`) mean the same router.
+names of devices are final. A reader needs neither the models nor the files. Each part has the identity
+and origin of its resource. Equal contents (:meth:`DesiredState.content`) mean the same router.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BGPFamily(StrEnum):
 
 
 class Secret:
-    """A string that shows itself to nobody: ``repr`` and ``str`` give stars; :meth:`reveal` gives the text."""
+    """A string that is never shown: ``repr`` and ``str`` give stars; :meth:`reveal` gives the text."""
 
     __slots__ = ("_text",)
 
@@ -224,7 +224,7 @@ class DesiredRawFRR:
 
 @dataclass(frozen=True, slots=True)
 class RememberedApi:
-    """What a state took from memory, since no API server was heard yet: how many objects, as of when (Unix seconds)."""
+    """What a state took from the saved snapshot: how many objects, as of when (Unix seconds)."""
 
     objects: int
     synced_at: float
@@ -234,9 +234,9 @@ class RememberedApi:
 class DesiredState:
     """Everything the node should be. Order inside each tuple is by namespace and name (raw snippets: by priority).
 
-    ``generation`` grows by one for each published state of one process life; ``reload_id`` is the last reload request
+    ``generation`` grows by one for each state that a process publishes; ``reload_id`` is the last reload request
     that this state has taken in; ``problems`` are all known ones, by resource and file. ``underlay`` None means: give
-    the NIC back. ``remembered`` is set when the API's part is from memory.
+    the NIC back. ``remembered`` is set when the API's part is from the saved snapshot.
     """
 
     generation: int
@@ -267,7 +267,7 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFailure:
-    """One resource that is not, or not wholly, in force, found while carrying a state out."""
+    """One resource that is not, or not wholly, in force, found while applying or checking a state."""
 
     resource: ResourceId
     reason: Reason

@@ -1,4 +1,4 @@
-"""Who this node is: ``node-config.yaml``, and the arithmetic that derives an index from an address."""
+"""The node's identity: ``node-config.yaml``, and how an index is derived from an address."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from config.models.types import Cidr, parse_cidr
 from config.outcomes import NodeIdentity
 from config.problems import Origin, Problem, Reason, Severity, errors
 from config.settings import LogLevelWord
-from config.syntax.files import UnreadableFileError, read_bounded
 from config.syntax.model_errors import validate
-from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
+from config.syntax.yaml_reader import InvalidYamlError, read_yaml
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 #: Upstream truncates host parts to this; a pool that size does not exist, so IPAM refuses the index in time.
@@ -38,7 +37,7 @@ def _check_node_name(name: str) -> str:
 
 
 class NodeIndex(Model):
-    """Where the node's index comes from."""
+    """The source of the node's index."""
 
     index: int | None = Field(
         default=None,
@@ -118,13 +117,10 @@ def _is_global_unicast(address: IPInterface) -> bool:
 def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]]:
     """Read the node's configuration; None comes with at least one error. Nothing is raised."""
     try:
-        content, _ = read_bounded(path, MAX_BYTES)
-        document = parse_yaml(content, str(path))
+        document = read_yaml(path)
     except FileNotFoundError:
-        message = "does not exist; it must say at least 'nodeIndex: {index: <number>}'"
+        message = "does not exist; it needs at least 'nodeIndex: {index: <number>}'"
         return None, (Problem(message=message, origin=Origin(path=str(path)), reason=Reason.FILE_INVALID),)
-    except UnreadableFileError as error:
-        return None, (error.problem(),)
     except InvalidYamlError as error:
         return None, error.problems
     data = document.data()
@@ -136,7 +132,7 @@ def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]
 
 def _implicit_index(origin: Origin) -> Problem:
     return Problem(
-        message="not given, so it is 0; two nodes with one index get the same addresses",
+        message="not set, so it is 0; two nodes with the same index get the same addresses",
         origin=origin,
         field="nodeIndex.index",
         severity=Severity.WARNING,

@@ -1,8 +1,8 @@
-"""What the actors tell one another beyond the desired state: the typed values on the channels of the data flow.
+"""What the actors report to one another: the typed values on the channels of the data flow.
 
     StaticSnapshot -> DesiredState -> FrrOutcome -> KernelOutcome -> HealthReport -> Status
 
-Each later value names the generation it speaks of, so that nobody mistakes an old verdict for a new one.
+Each later value names its generation, so that an old result is never taken for a new one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from config.resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Who this node is: ``index`` feeds IPAM (0 or more), ``log_level`` is FRR's."""
+    """The node: ``index`` (0 or more) is for IPAM, ``log_level`` is FRR's."""
 
     name: str
     index: int
@@ -29,7 +29,7 @@ class NodeIdentity:
 class StaticSnapshot:
     """The files' contribution: complete (a broken file is present with its last good content) and never partial.
 
-    ``on_trial``: it is a configuration on trial, of which nothing may be remembered.
+    ``on_trial``: it is a configuration on trial, of which nothing may be stored.
     """
 
     node: NodeIdentity
@@ -41,10 +41,11 @@ class StaticSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FrrOutcome:
-    """What became of a desired state in FRR. ``applied``: the running configuration was verified to equal the intent.
+    """The result of applying a desired state to FRR.
 
-    When it is False the kernel is not touched for this generation and ``error`` says why in one line. ``failures`` are
-    resources left out (a refused raw snippet, for instance); the rest is in force. ``changed``: FRR was written to.
+    ``applied``: the running configuration was verified to equal the intent. When it is False the kernel is not touched
+    for this generation and ``error`` gives the reason in one line. ``failures`` are resources left out (a refused raw
+    snippet, for instance); the rest is in force. ``changed``: FRR was written to.
     """
 
     desired: DesiredState
@@ -56,9 +57,9 @@ class FrrOutcome:
 
 @dataclass(frozen=True, slots=True)
 class KernelOutcome:
-    """What became of a desired state in the kernel; same meaning of ``applied``, ``changed`` and ``failures``.
+    """The result of applying a desired state to the kernel; same meaning of ``applied``, ``changed`` and ``failures``.
 
-    A state without any of its underlay's NICs is not ``applied``, whatever else was done: the node reaches nobody.
+    A state without any of its underlay's NICs is not ``applied``, whatever else was done: the node has no fabric.
 
     ``writes`` counts netlink and sysctl writes of this pass: 0 on a converged node.
     """

@@ -37,7 +37,7 @@ class Origin:
 
 
 class Severity(StrEnum):
-    """How bad a problem is: an error takes something out of force, a warning only says so."""
+    """How bad a problem is: an error takes something out of force, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"

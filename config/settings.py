@@ -1,7 +1,7 @@
 """The daemon's own settings: every path, limit and interval that an operator may want to change.
 
 They come from one file and a ``conf.d`` directory beside it, merged in lexical order, the last one winning key by key.
-No file at all means the defaults. They are read once, at start: what the router should *do* is written elsewhere.
+No file at all means the defaults. They are read once, at start; the router's configuration is elsewhere.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from config.models.base import camel
 from config.problems import Origin, Problem, Reason, Severity, errors
-from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.files import UnreadableFileError, list_directory
 from config.syntax.model_errors import case_match, known_keys, suggestion, validate
-from config.syntax.yaml_reader import MAX_BYTES, Document, InvalidYamlError, parse_yaml
+from config.syntax.yaml_reader import Document, InvalidYamlError, read_yaml
 
 _RUNNING: Final = "the daemon keeps the settings that it was started with"
 
@@ -58,14 +58,14 @@ class Settings(BaseModel):
 
     node_config_file: AbsolutePath = Field(
         default=Path("/etc/openperouter/node-config.yaml"),
-        description="Who this node is: index, name, FRR's log level.",
+        description="The node's index and name, and FRR's log level.",
     )
     configs_dir: AbsolutePath = Field(
         default=Path("/etc/openperouter/configs"), description="Directory of the router configuration, openpe_*.yaml."
     )
     state_dir: AbsolutePath = Field(
         default=Path("/var/lib/openperouter"),
-        description="What must survive a reboot: last good files, the NIC journal.",
+        description="State that survives a reboot: last good files, the NIC journal.",
     )
     run_dir: AbsolutePath = Field(
         default=Path("/run/openperouter"), description="Control socket, state file and lock of the running daemon."
@@ -78,7 +78,8 @@ class Settings(BaseModel):
     netns: PlainName = Field(default="perouter", description="Name of the router's network namespace.")
     frr_pathspace: PlainName = Field(default="perouter", description="FRR's instance name (its -N option).")
     frr_etc_dir: AbsolutePath = Field(
-        default=Path("/etc/frr"), description="FRR's configuration directory; ours is the pathspace's below it."
+        default=Path("/etc/frr"),
+        description="FRR's configuration directory; the router's own is the pathspace's below it.",
     )
     frr_run_dir: AbsolutePath = Field(
         default=Path("/run/frr"), description="FRR's runtime directory; sockets are in the pathspace's below it."
@@ -86,7 +87,7 @@ class Settings(BaseModel):
     vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
     frr_reload: AbsolutePath = Field(
         default=Path("/usr/lib/frr/frr-reload.py"),
-        description="FRR's reload program, the last resort when nothing else makes FRR show the intent.",
+        description="FRR's reload program, used when FRR accepts the configuration no other way.",
     )
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = Field(
         default="openperouter-system", description="Kubernetes namespace to which resources from files belong."
@@ -100,7 +101,11 @@ class Settings(BaseModel):
         description="Directory that a credentials proxy in the cluster fills: kubeconfig, token, ca.crt.",
     )
     bgp_listen_limit: int = Field(
-        default=65535, strict=True, ge=1, le=65535, description="Most dynamic BGP neighbours (FRR's bgp listen limit)."
+        default=65535,
+        strict=True,
+        ge=1,
+        le=65535,
+        description="Maximum number of dynamic BGP neighbours (FRR's bgp listen limit).",
     )
     log_level: LogLevelWord = Field(default="info", description="How much the daemon logs.")
     audit_interval_seconds: float = Field(
@@ -108,14 +113,14 @@ class Settings(BaseModel):
         ge=1,
         le=86400,
         allow_inf_nan=False,
-        description="How often the kernel and FRR are compared again.",
+        description="How often the kernel and FRR are checked for drift.",
     )
     settle_seconds: float = Field(
         default=0.5,
         ge=0,
         le=30,
         allow_inf_nan=False,
-        description="How long file changes are collected before they count.",
+        description="How long files must be unchanged before they are read.",
     )
 
 
@@ -165,11 +170,9 @@ def _fragments(conf_d: Path, problems: list[Problem]) -> list[Path]:
 
 def _read(path: Path, problems: list[Problem]) -> Document | None:
     try:
-        return parse_yaml(read_bounded(path, MAX_BYTES)[0], str(path))
+        return read_yaml(path)
     except FileNotFoundError:
         return None
-    except UnreadableFileError as error:
-        problems.append(error.problem())
     except InvalidYamlError as error:
         problems += error.problems
     return None

@@ -85,7 +85,7 @@ def merge_and_resolve(
 def merge(
     static: StaticSnapshot, api: ApiSnapshot | None, namespace: str
 ) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
-    """Return the resources of files and API as equals, and what was found wrong when each was read.
+    """Return the resources of files and API as equals, and the problems from reading each.
 
     An object with the identity of a file's resource is that resource's mirror, whatever its labels say now: the mirror
     actor restores it, and here it would only conflict with its original.
@@ -145,7 +145,7 @@ def _accepted(
 
 
 def _first(known: Known, problems: tuple[Problem, ...], namespace: str) -> Decision:
-    """Return the first state of a process life although the newest configuration has no usable underlay."""
+    """Return a process's first state although the newest configuration has no usable underlay."""
     for api in (known.accepted, None):
         earlier = merge_and_resolve(known.static, api, known.standing, namespace)
         if earlier.desired is not None:

@@ -86,8 +86,8 @@ async def run(
         with ctx.working("reading the configuration files", READ_SECONDS):
             if request is not None:
                 differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-            asked = Asked(reload_id, out.peek(), differing)
-            reading = await trio.to_thread.run_sync(read, settings, memory, asked, addresses)
+            wanted = Request(reload_id, out.peek(), differing)
+            reading = await trio.to_thread.run_sync(read, settings, memory, wanted, addresses)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
         log_changes(before, reading)
@@ -101,8 +101,8 @@ async def run(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Why there is a reading: ``reload_id`` is the newest request, ``previous`` what was published last.
+class Request:
+    """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
     ``differing`` is what the last reload found in the settings.
     """
@@ -158,7 +158,7 @@ def log_changes(before: Reading, after: Reading) -> None:
         log.info("the trial is over; the files are in force", message_id=message_ids.TRIAL_OVER, trial=before.trial.id)
 
 
-def read(settings: Settings, memory: StateStore, asked: Asked, addresses: Addresses) -> Reading:
+def read(settings: Settings, memory: StateStore, request: Request, addresses: Addresses) -> Reading:
     """Read everything once."""
     who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
     name = who.node.name if who.node else socket.gethostname()
@@ -168,12 +168,12 @@ def read(settings: Settings, memory: StateStore, asked: Asked, addresses: Addres
         name,
         memory.last_good,
         namespace=settings.namespace,
-        absence_confirmed=asked.is_reload,
+        absence_confirmed=request.is_reload,
     )
     tried = read_trial(settings, trial, name, memory) if trial else None
     if who.node is None and (tried or files).resources:
         memory.keep(files.last_good, memory.in_force, None)
-        return Reading(unidentified(who, tried or files, asked), who.waiting_for, trial)
+        return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
     chosen, kept = settle_underlay(settings, files, node, memory)
@@ -183,13 +183,13 @@ def read(settings: Settings, memory: StateStore, asked: Asked, addresses: Addres
     # On a machine with no configuration at all, a missing node configuration is no problem.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
     problems = () if untouched else (*who.problems, *chosen.problems)
-    problems = (*asked.differing, *problems)
-    snapshot = StaticSnapshot(node, chosen.resources, problems, asked.reload_id, on_trial=trial is not None)
+    problems = (*request.differing, *problems)
+    snapshot = StaticSnapshot(node, chosen.resources, problems, request.reload_id, on_trial=trial is not None)
     return Reading(snapshot, who.waiting_for, trial)
 
 
 def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateStore) -> StaticRead:
-    """Return what the texts on trial say, as if they were in their place."""
+    """Return the resources of the texts on trial, as if those were the files."""
     texts = LastGood().with_texts(trial.texts, memory.last_good.secrets)
     return read_remembered(settings.configs_dir, node_name, texts, namespace=settings.namespace)
 
@@ -228,19 +228,19 @@ def settle_underlay(
 
 
 def running_kept(problem: Problem) -> Problem:
-    """Return a problem that says what it means, where it does not already say so."""
+    """Return a problem with what stays in force, unless it names something else."""
     return replace(problem, in_force=problem.in_force or RUNNING_KEPT)
 
 
-def unidentified(who: Identification, files: StaticRead, asked: Asked) -> StaticSnapshot | None:
+def unidentified(who: Identification, files: StaticRead, request: Request) -> StaticSnapshot | None:
     """Return what to publish while the node's index is unknown: the last snapshot, with the problems of now.
 
     At a start there is none: None while an interface may still appear, else raises :class:`ConfigFault`.
     """
-    if asked.previous is not None:
+    if request.previous is not None:
         own = (running_kept(one) if one.severity is Severity.ERROR else one for one in who.problems)
-        problems = (*asked.differing, *own, *files.problems)
-        return replace(asked.previous, problems=problems, reload_id=asked.reload_id)
+        problems = (*request.differing, *own, *files.problems)
+        return replace(request.previous, problems=problems, reload_id=request.reload_id)
     if who.waiting_for:
         return None
     raise ConfigFault("no node index: " + "; ".join(str(problem) for problem in errors(who.problems)))

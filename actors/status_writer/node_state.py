@@ -89,7 +89,7 @@ class Failure:
 
 def resource_failures(state: NodeState) -> tuple[Failure, ...]:
     """Return what is wrong with resources, each failure once."""
-    refused = (_of_problem(problem, state.namespace) for problem in errors(state.desired.problems))
+    refused = (_of_problem(problem) for problem in errors(state.desired.problems))
     return tuple(dict.fromkeys((*refused, *_of_stages(state))))
 
 
@@ -106,14 +106,11 @@ def router_failures(state: NodeState) -> Iterator[tuple[Reason, str]]:
         yield Reason.FRR_CONFIGURATION_FAILED, "; ".join(state.health.problems)
 
 
-def _of_problem(problem: Problem, namespace: str) -> Failure:
-    resource = None
-    if problem.kind is not None:
-        resource = ResourceId(problem.kind, problem.origin.namespace or namespace, problem.name)
+def _of_problem(problem: Problem) -> Failure:
     field = f"{problem.field}: " if problem.field else ""
     tail = f" ({problem.in_force})" if problem.in_force else ""
     message = f"{_file_and_line(problem.origin)}{field}{problem.message}{tail}"
-    return Failure(resource, problem.reason, message, problem.origin)
+    return Failure(problem.resource, problem.reason, message, problem.origin)
 
 
 def _of_stages(state: NodeState) -> Iterator[Failure]:

@@ -1,6 +1,6 @@
 """Conditions, as every object of the API carries them in its status (the shape is metav1.Condition's).
 
-The words that automation waits for are here, once: a user writes ``kubectl wait --for=condition=Ready``.
+Automation waits for these words: a user writes ``kubectl wait --for=condition=Ready``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Condition(Model):
     type: str = Field(max_length=316, pattern=_TYPE_PATTERN, description="What the condition is about.")
     status: ConditionStatus = Field(description="Whether it holds.")
     observed_generation: int | None = Field(
-        default=None, strict=True, ge=0, description="The metadata.generation of the object that this was said of."
+        default=None,
+        strict=True,
+        ge=0,
+        description="The metadata.generation of the object that the condition was set for.",
     )
     last_transition_time: str = Field(
         json_schema_extra={"format": "date-time"}, description="When the status last changed."
@@ -110,7 +113,7 @@ def condition(
 
 
 def read_conditions(conditions: Iterable[Any]) -> Iterator[Condition]:
-    """Yield the conditions in an object's JSON data; what is none (somebody else's, of another shape) is left out."""
+    """Yield the conditions in an object's JSON data, without those of another shape."""
     for data in conditions:
         try:
             yield Condition.model_validate(data)

@@ -1,11 +1,10 @@
 """The custom resource definitions: names, columns and schemas of each kind, as ``packaging/crds`` holds them.
 
-Names, group and version are upstream's, so that an existing YAML and an existing ``kubectl get`` go on working.
+Names, group and version are upstream's, so that existing YAML and ``kubectl get`` keep working.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,14 +12,13 @@ import yaml
 
 from config.api import GROUP, NODE_STATUS_KIND, NODE_STATUS_PLURAL, PLURALS, VERSION
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
-from config.models.rules import VALIDATIONS
 from config.problems import Kind
 
 from .conditions import DEGRADED, READY, ResourceStatus
 from .node_status import NodeStatus
 from .structural import Schema, structural
 
-#: What ``kubectl get`` lists all of our kinds by.
+#: ``kubectl get openperouter`` lists all kinds.
 CATEGORY: Final = "openperouter"
 _WIDTH: Final = 120
 
@@ -119,7 +117,7 @@ class Definition:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes values that occur twice out, each time: nobody reads anchors."""
+    """Writes values that occur twice out, each time: anchors are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -170,19 +168,3 @@ DEFINITIONS: Final = (
         ("rncs",),
     ),
 )
-
-
-def immutable_fields(kind: Kind) -> Mapping[tuple[str, ...], str]:
-    """Return the paths inside ``spec`` that cannot be changed while they are set, each with the API server's message.
-
-    ``("hostSession", "localCIDR")`` and the like. An object in which one has to change is deleted and made again.
-    """
-    [definition] = [one for one in DEFINITIONS if one.kind == kind.value]
-    return dict(_immutable(definition.schema()["properties"]["spec"], ()))
-
-
-def _immutable(schema: Schema, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
-    found = [(path, rule["message"]) for rule in schema.get(VALIDATIONS, ()) if rule["rule"] == "self == oldSelf"]
-    for key, inner in schema.get("properties", {}).items():
-        found += _immutable(inner, (*path, key))
-    return found

@@ -1,4 +1,4 @@
-"""From a model to a structural schema, the form that the API server wants: no references, no null, list types said.
+"""From a model to a structural schema, the form that the API server wants: no references, no null, explicit list types.
 
 Pydantic's JSON schema is the source, with what the models' marks added to it (:mod:`config.models.rules`). A keyword
 that is not known here is an error, so that no rule of a model can get lost on the way.
@@ -41,7 +41,7 @@ _NULL: Final = {"type": "null"}
 
 
 def structural(model: type[BaseModel]) -> Schema:
-    """Return a model's schema. Raises ValueError for what a structural schema cannot say."""
+    """Return a model's schema. Raises ValueError for what a structural schema cannot express."""
     schema = model.model_json_schema(by_alias=True)
     return _convert(schema, schema.get("$defs", {}))
 
@@ -61,7 +61,7 @@ def _keyword(key: str, value: Any, definitions: Definitions) -> Schema:
         return _TRANSLATED[key](value, definitions)
     if key in _KEPT or key in _DROPPED:
         return {key: value} if key in _KEPT else {}
-    raise ValueError(f"no way to say {key} in a structural schema")
+    raise ValueError(f"a structural schema cannot express {key}")
 
 
 def _properties(value: Schema, definitions: Definitions) -> Schema:
@@ -103,7 +103,7 @@ _TRANSLATED: Final[Mapping[str, Callable[[Any, Definitions], Schema]]] = Mapping
 
 
 def _resolved(schema: Schema, definitions: Definitions) -> Schema:
-    """Put what a reference or an optional value stands for in its place; what is said beside it counts, too."""
+    """Replace a reference or an optional value by its schema; keywords beside it are kept."""
     if "$ref" in schema:
         inner = definitions[schema["$ref"].rpartition("/")[2]]
         return _resolved(_merged(inner, schema, "$ref"), definitions)

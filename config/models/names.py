@@ -59,8 +59,7 @@ def check_vrf_name(name: str) -> str:
 def check_bridge_name(name: str) -> str:
     """Accept the name of a bridge of the user's own in the host.
 
-    A name like ``br-hs-5`` is a user's right as long as nobody asks for the managed bridge of VNI 5 (which is
-    checked elsewhere).
+    A name like ``br-hs-5`` is allowed unless the bridge of VNI 5 is managed (:mod:`config.resolve.overlays`).
     """
     _check(name, _VRF, "a bridge name", "starts with a letter, then letters, digits, '_' and '-'")
     if is_reserved(name) and not name.startswith("br-"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,13 +11,12 @@ from config.desired import BGPFamily, EndpointKind, Family, RemoteAS
 
 from .base import Model
 from .names import NeighborInterface
-from .rules import Default, OneEach, cel
+from .rules import NOT_YET, Default, OneEach, cel, check
 from .sessions import remote_as
 from .types import Address, Asn, Cidr, SecretText, parse_address, parse_cidr
 
 #: RFC 4271 section 4.2: a hold time is 0 or at least three seconds.
 MIN_HOLD_TIME = 3
-_NOT_YET = "not supported yet in this version"
 
 
 def first_duplicate(values: Iterable[Hashable]) -> int | None:
@@ -79,9 +78,9 @@ class NeighborFamily(Model):
     def _not_yet(cls, data: Any) -> Any:
         if isinstance(data, dict):
             if data.get("type") in ("ipv4vpn", "ipv6vpn"):
-                raise ValueError(f"the vpn address families are {_NOT_YET}")
+                raise ValueError(f"the vpn address families are {NOT_YET}")
             if data.get("properties"):
-                raise ValueError(f"address family properties (route reflector clients) are {_NOT_YET}")
+                raise ValueError(f"address family properties (route reflector clients) are {NOT_YET}")
             return {key: value for key, value in data.items() if key != "properties"}
         return data
 
@@ -141,53 +140,43 @@ class Neighbor(Model):
             raise ValueError("an address family is given twice")
         return families
 
-    @model_validator(mode="after")
-    @cel("has(self.asn) != has(self.type)", "set exactly one of asn and type")
-    def _one_remote(self) -> Self:
-        if (self.asn is None) == (self.type is None):
-            raise ValueError("set exactly one of asn and type")
-        return self
+    @check("has(self.asn) != has(self.type)", "set exactly one of asn and type")
+    def _one_remote(self) -> bool:
+        return (self.asn is None) != (self.type is None)
 
-    @model_validator(mode="after")
-    @cel(
+    @check(
         "[has(self.address), has(self.interface), has(self.listenRange)].filter(given, given).size() == 1",
         "set exactly one of address, interface and listenRange",
     )
-    def _one_endpoint(self) -> Self:
-        if sum(end is not None for end in (self.address, self.interface, self.listen_range)) != 1:
-            raise ValueError("set exactly one of address, interface and listenRange")
-        return self
+    def _one_endpoint(self) -> bool:
+        return sum(end is not None for end in (self.address, self.interface, self.listen_range)) == 1
 
-    @model_validator(mode="after")
-    @cel(
+    @check(
         "has(self.holdTimeSeconds) == has(self.keepaliveTimeSeconds)",
         "set both or neither of holdTimeSeconds and keepaliveTimeSeconds",
     )
-    @cel(
+    def _both_timers(self) -> bool:
+        return (self.hold_time_seconds is None) == (self.keepalive_time_seconds is None)
+
+    @check(
         "!has(self.holdTimeSeconds) || self.holdTimeSeconds == 0 || self.holdTimeSeconds >= 3",
         "holdTimeSeconds must be 0 or at least 3",
     )
-    @cel(
+    def _hold_time_is_legal(self) -> bool:
+        return self.hold_time_seconds not in range(1, MIN_HOLD_TIME)
+
+    @check(
         "!has(self.holdTimeSeconds) || !has(self.keepaliveTimeSeconds)"
         " || self.keepaliveTimeSeconds <= self.holdTimeSeconds",
         "keepaliveTimeSeconds must not exceed holdTimeSeconds",
     )
-    def _timers_fit(self) -> Self:
+    def _keepalive_fits(self) -> bool:
         hold, keepalive = self.hold_time_seconds, self.keepalive_time_seconds
-        if (hold is None) != (keepalive is None):
-            raise ValueError("set both or neither of holdTimeSeconds and keepaliveTimeSeconds")
-        if hold is not None and 0 < hold < MIN_HOLD_TIME:
-            raise ValueError(f"holdTimeSeconds must be 0 or at least {MIN_HOLD_TIME}")
-        if hold is not None and keepalive is not None and keepalive > hold:
-            raise ValueError("keepaliveTimeSeconds must not exceed holdTimeSeconds")
-        return self
+        return hold is None or keepalive is None or keepalive <= hold
 
-    @model_validator(mode="after")
-    @cel("!has(self.password) || !has(self.passwordSecret)", "set at most one of password and passwordSecret")
-    def _one_password(self) -> Self:
-        if self.password is not None and self.password_secret is not None:
-            raise ValueError("set at most one of password and passwordSecret")
-        return self
+    @check("!has(self.password) || !has(self.passwordSecret)", "set at most one of password and passwordSecret")
+    def _one_password(self) -> bool:
+        return self.password is None or self.password_secret is None
 
     @property
     def endpoint_kind(self) -> EndpointKind:

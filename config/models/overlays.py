@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from .base import Model
 from .names import BridgeName, VrfName
-from .rules import Cel, cel
-from .selector import LabelSelector
+from .rules import Cel, cel, check, unsupported
+from .selector import Selected
 from .sessions import HostSession
-from .types import Cidr, RouteTarget, UdpPort, Vni, parse_cidr
+from .types import ONE_OF_EACH_FAMILY, Cidr, RouteTarget, UdpPort, Vni, one_of_each_family
 
 #: IANA's VXLAN port (RFC 7348).
 VXLAN_PORT = 4789
@@ -23,16 +23,20 @@ MAX_RAW_CONFIG = 65536
 AddressFamilyName = Literal["IPv4", "IPv6"]
 
 
-class L3Vni(Model):
-    """A routed tenant network: one VRF stretched over the fabric as EVPN type-5 routes."""
+class Vxlan(Selected):
+    """What every VNI has."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
-    vrf: VrfName = Field(description="VRF of the network; also the name of its Linux device.")
     vni: Vni = Field(description="VXLAN network identifier, unique on a node.")
     vxlan_port: UdpPort = Field(default=VXLAN_PORT, description="UDP port of the tunnel.")
     underlay_address_family: AddressFamilyName | None = Field(
         default=None, description="Family of the tunnel endpoint; absent: IPv4 when the underlay has one, else IPv6."
     )
+
+
+class L3Vni(Vxlan):
+    """A routed tenant network: one VRF stretched over the fabric as EVPN type-5 routes."""
+
+    vrf: VrfName = Field(description="VRF of the network; also the name of its Linux device.")
     host_session: HostSession | None = Field(default=None, description="BGP session with the host inside this VRF.")
     export_rts: tuple[RouteTarget, ...] = Field(
         default=(),
@@ -72,19 +76,11 @@ class RoutingDomain(Model):
     type: Literal["L3VNI"] = Field(description="Kind of the routing network: L3VNI.")
     l3vni: NamedReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (data.get("type") == "L3VPN" or data.get("l3vpn") is not None):
-            raise ValueError("routing domains of type L3VPN are not supported yet in this version")
-        return data
+    _not_yet = unsupported("L3VPN", "l3vpn", "routing domains of type L3VPN")
 
-    @model_validator(mode="after")
-    @cel("has(self.l3vni)", "type L3VNI needs l3vni.name")
-    def _reference_fits_type(self) -> Self:
-        if self.l3vni is None:
-            raise ValueError("type L3VNI needs l3vni.name")
-        return self
+    @check("has(self.l3vni)", "type L3VNI needs l3vni.name")
+    def _reference_fits_type(self) -> bool:
+        return self.l3vni is not None
 
 
 class LinuxBridge(Model):
@@ -95,12 +91,9 @@ class LinuxBridge(Model):
     )
     name: BridgeName | None = Field(default=None, description="The bridge; set if and only if lifecycle is External.")
 
-    @model_validator(mode="after")
-    @cel("(self.lifecycle == 'Managed') != has(self.name)", "set name if and only if lifecycle is External")
-    def _name_fits_lifecycle(self) -> Self:
-        if (self.lifecycle == "Managed") == (self.name is not None):
-            raise ValueError("set name if and only if lifecycle is External")
-        return self
+    @check("(self.lifecycle == 'Managed') != has(self.name)", "set name if and only if lifecycle is External")
+    def _name_fits_lifecycle(self) -> bool:
+        return (self.lifecycle == "Managed") != (self.name is not None)
 
 
 class HostMaster(Model):
@@ -109,30 +102,16 @@ class HostMaster(Model):
     type: Literal["LinuxBridge"] = Field(description="Kind of the master: LinuxBridge.")
     linux_bridge: LinuxBridge | None = Field(default=None, description="The bridge, when type is LinuxBridge.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (data.get("type") == "OVSBridge" or data.get("ovsBridge") is not None):
-            raise ValueError("OVS bridges are not supported yet in this version")
-        return data
+    _not_yet = unsupported("OVSBridge", "ovsBridge", "OVS bridges")
 
-    @model_validator(mode="after")
-    @cel("has(self.linuxBridge)", "type LinuxBridge needs linuxBridge")
-    def _bridge_fits_type(self) -> Self:
-        if self.linux_bridge is None:
-            raise ValueError("type LinuxBridge needs linuxBridge")
-        return self
+    @check("has(self.linuxBridge)", "type LinuxBridge needs linuxBridge")
+    def _bridge_fits_type(self) -> bool:
+        return self.linux_bridge is not None
 
 
-class L2Vni(Model):
+class L2Vni(Vxlan):
     """A stretched layer-2 segment, optionally routed by a VRF."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
-    vni: Vni = Field(description="VXLAN network identifier, unique on a node.")
-    vxlan_port: UdpPort = Field(default=VXLAN_PORT, description="UDP port of the tunnel.")
-    underlay_address_family: AddressFamilyName | None = Field(
-        default=None, description="Family of the tunnel endpoint; absent: IPv4 when the underlay has one, else IPv6."
-    )
     routing_domain: RoutingDomain | None = Field(default=None, description="What routes for it; absent: nothing does.")
     host_master: HostMaster | None = Field(
         default=None, description="Where the host's veth is attached; absent: it stays free."
@@ -145,41 +124,29 @@ class L2Vni(Model):
 
     @field_validator("gateway_ips")
     @classmethod
-    @cel(
-        "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)",
-        "at most one IPv4 and one IPv6 gateway",
-        field="gatewayIPs",
-    )
+    @cel(ONE_OF_EACH_FAMILY, "at most one IPv4 and one IPv6 gateway", field="gatewayIPs")
     def _one_gateway_a_family(cls, gateways: tuple[str, ...]) -> tuple[str, ...]:
-        versions = [parse_cidr(gateway).version for gateway in gateways]
-        if len(set(versions)) != len(versions):
-            raise ValueError("at most one IPv4 and one IPv6 gateway")
-        return gateways
+        return one_of_each_family(gateways, "gateway")
 
-    @model_validator(mode="after")
-    @cel(
+    @check(
         "!has(self.gatewayIPs) || self.gatewayIPs.size() == 0 || has(self.routingDomain)",
         "gatewayIPs need a routingDomain",
     )
-    def _gateways_need_a_vrf(self) -> Self:
-        if self.gateway_ips and self.routing_domain is None:
-            raise ValueError("gatewayIPs need a routingDomain")
-        return self
+    def _gateways_need_a_vrf(self) -> bool:
+        return not self.gateway_ips or self.routing_domain is not None
 
 
-class L3Passthrough(Model):
+class L3Passthrough(Selected):
     """Plain BGP between host and fabric through the underlay's instance; at most one a node."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
     host_session: HostSession = Field(
         description="The session. It runs in the underlay's BGP instance, so the underlay's asn is the router's."
     )
 
 
-class RawFrrConfig(Model):
+class RawFrrConfig(Selected):
     """A verbatim piece of FRR configuration (experimental)."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
     priority: int = Field(default=0, strict=True, ge=0, le=2147483647, description="Lower comes first.")
     raw_config: str = Field(
         min_length=1, max_length=MAX_RAW_CONFIG, description="FRR configuration lines, added after the generated ones."

@@ -1,4 +1,4 @@
-"""What the API server has to be told of a rule whose Python form it cannot read.
+"""Rules for the API server: the CEL form of what validators check in Python.
 
 A range or a length that pydantic knows reaches the custom resource definitions by itself. A validator does not: it is
 marked here, where it stands, with its other form in CEL (Kubernetes' expression language), so that both are written,
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pydantic import GetJsonSchemaHandler
+from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -25,7 +25,11 @@ LIST_KEYS: Final = "x-kubernetes-list-map-keys"
 MAP_TYPE: Final = "x-kubernetes-map-type"
 _MARK: Final = "_openperouter_cel"
 
+#: Said of parts of upstream's schema.
+NOT_YET: Final = "not supported yet in this version"
+
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,31 @@ def cel(rule: str, message: str, *, field: str | None = None) -> Callable[[F], F
         return function
 
     return mark
+
+
+def check(rule: str, message: str) -> Callable[[Callable[[Any], bool]], Any]:
+    """Make a validator of a model from a method that says whether the object is legal, with its form in CEL."""
+
+    def validator(holds: Callable[[Any], bool]) -> Any:
+        def validate(self: M) -> M:
+            if not holds(self):
+                raise ValueError(message)
+            return self
+
+        return model_validator(mode="after")(cel(rule, message)(validate))
+
+    return validator
+
+
+def unsupported(type_: str, key: str, what: str) -> Any:
+    """Make a validator that refuses a ``type``, and its ``key``, of which a later version will know more."""
+
+    def validate(cls: type, data: Any) -> Any:
+        if isinstance(data, dict) and (data.get("type") == type_ or data.get(key) is not None):
+            raise ValueError(f"{what} are {NOT_YET}")
+        return data
+
+    return model_validator(mode="before")(validate)
 
 
 def marked(model: type) -> Iterator[tuple[str | None, Cel]]:

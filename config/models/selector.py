@@ -50,6 +50,12 @@ class LabelSelector(Model):
         return labels
 
 
+class Selected(Model):
+    """Base of the resources: each chooses its nodes."""
+
+    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+
+
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels is selected. No selector, or an empty one, selects every node."""
     if selector is None:

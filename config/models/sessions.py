@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from config.desired import Family, RemoteAS
 
 from .base import Model
-from .rules import Cel, cel
+from .rules import Cel, check
 from .types import Asn, Ipv4Cidr, Ipv6Cidr
 
 #: How FRR spells the typed relation.
@@ -32,12 +32,9 @@ class LocalCidr(Model):
     ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, equal on every node.")
     ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, equal on every node.")
 
-    @model_validator(mode="after")
-    @cel("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
-    def _some_family(self) -> Self:
-        if self.ipv4 is None and self.ipv6 is None:
-            raise ValueError("set at least one of ipv4 and ipv6")
-        return self
+    @check("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
+    def _some_family(self) -> bool:
+        return self.ipv4 is not None or self.ipv6 is not None
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -65,12 +62,9 @@ class HostSession(Model):
         LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and make it again")
     ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
 
-    @model_validator(mode="after")
-    @cel("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
-    def _one_remote(self) -> Self:
-        if (self.host_asn is None) == (self.host_type is None):
-            raise ValueError("set exactly one of hostASN and hostType")
-        return self
+    @check("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
+    def _one_remote(self) -> bool:
+        return (self.host_asn is None) != (self.host_type is None)
 
     @property
     def remote_as(self) -> RemoteAS:

@@ -32,7 +32,7 @@ _CIDR: Final = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})", re.ASCII)
 
 
 def parse_address(text: str) -> IPAddress:
-    """Parse an address without scope. Raises ValueError that says what was expected."""
+    """Parse an address without scope. Raises ValueError with what was expected."""
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
         raise ValueError("must be an IPv4 or IPv6 address without a zone")
     try:
@@ -45,7 +45,7 @@ def parse_address(text: str) -> IPAddress:
 
 
 def parse_cidr(text: str) -> IPInterface:
-    """Parse ``address/length``, host bits allowed. Raises ValueError that says what was expected."""
+    """Parse ``address/length``, host bits allowed. Raises ValueError with what was expected."""
     wanted = "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"
     if len(text) > _CIDR_CHARACTERS or not _CIDR.fullmatch(text):
         raise ValueError(wanted)
@@ -106,6 +106,18 @@ Ipv6Cidr = Annotated[
     Cel("isCIDR(self) && cidr(self).ip().family() == 6", "must be an IPv6 network, such as 2001:db8::/64"),
 ]
 
+
+def one_of_each_family(cidrs: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Return the networks. Raises ValueError for two of one IP version."""
+    if len({parse_cidr(cidr).version for cidr in cidrs}) != len(cidrs):
+        raise ValueError(f"at most one IPv4 and one IPv6 {what}")
+    return cidrs
+
+
+#: :func:`one_of_each_family` for the API server.
+ONE_OF_EACH_FAMILY: Final = (
+    "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)"
+)
 
 #: The longest route target upstream's schema admits.
 _RT_CHARACTERS: Final = 21

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,11 +14,10 @@ from config.desired import IPInterface, Secret
 from .base import Model
 from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate
-from .rules import cel
-from .selector import LabelSelector
-from .types import Asn, Cidr, Ipv4Cidr, parse_cidr
+from .rules import NOT_YET, cel, check, unsupported
+from .selector import Selected
+from .types import ONE_OF_EACH_FAMILY, Asn, Cidr, Ipv4Cidr, one_of_each_family, parse_cidr
 
-_NOT_YET = "not supported yet in this version"
 #: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
 MAX_INTERFACES = 64
 
@@ -35,19 +34,11 @@ class UnderlayInterface(Model):
     type: Literal["NetworkDevice"] = Field(description="Kind of link: NetworkDevice.")
     network_device: NetworkDevice | None = Field(default=None, description="The device, when type is NetworkDevice.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (data.get("type") == "CNIDevice" or data.get("cniDevice") is not None):
-            raise ValueError(f"interfaces of type CNIDevice are {_NOT_YET}")
-        return data
+    _not_yet = unsupported("CNIDevice", "cniDevice", "interfaces of type CNIDevice")
 
-    @model_validator(mode="after")
-    @cel("has(self.networkDevice)", "type NetworkDevice needs networkDevice.interfaceName")
-    def _device_fits_type(self) -> Self:
-        if self.network_device is None:
-            raise ValueError("type NetworkDevice needs networkDevice.interfaceName")
-        return self
+    @check("has(self.networkDevice)", "type NetworkDevice needs networkDevice.interfaceName")
+    def _device_fits_type(self) -> bool:
+        return self.network_device is not None
 
     @property
     def name(self) -> str:
@@ -62,16 +53,9 @@ class TunnelEndpoint(Model):
 
     @field_validator("cidrs")
     @classmethod
-    @cel(
-        "[4, 6].all(version, self.filter(one, isCIDR(one) && cidr(one).ip().family() == version).size() <= 1)",
-        "at most one IPv4 and one IPv6 network",
-        field="cidrs",
-    )
+    @cel(ONE_OF_EACH_FAMILY, "at most one IPv4 and one IPv6 network", field="cidrs")
     def _one_a_family(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
-        versions = [parse_cidr(cidr).version for cidr in cidrs]
-        if len(set(versions)) != len(versions):
-            raise ValueError("at most one IPv4 and one IPv6 network")
-        return cidrs
+        return one_of_each_family(cidrs, "network")
 
 
 class GracefulRestartSettings(Model):
@@ -103,10 +87,9 @@ def _overlap(neighbors: tuple[Neighbor, ...]) -> tuple[int, int] | None:
     return None
 
 
-class Underlay(Model):
+class Underlay(Selected):
     """How the node is attached to the fabric; at most one applies to a node."""
 
-    node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
     asn: Asn = Field(description="The router's AS number towards the fabric.")
     router_id_cidr: Ipv4Cidr = Field(
         default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i takes host number i+1."
@@ -126,7 +109,7 @@ class Underlay(Model):
         if isinstance(data, dict):
             wanted = [key for key in ("isis", "srv6", "routeReflector") if data.get(key) is not None]
             if wanted:
-                raise ValueError(f"{', '.join(wanted)}: {_NOT_YET}")
+                raise ValueError(f"{', '.join(wanted)}: {NOT_YET}")
         return data
 
     @field_validator("interfaces")

@@ -1,8 +1,8 @@
-"""Which L3VNI a segment means by its routing domain's name: files and API name one another.
+"""Which L3VNI the name in a segment's routing domain refers to, across files and API.
 
-An entry of a file means the L3VNI of the files with that short name, else the API's in the files' namespace, else the
-only one of that name in any other namespace. An object of the API means the L3VNI of its own namespace, else that of
-the files, by its short name or by the long one under which it is mirrored. What is configured counts, valid or not: a
+An entry of a file refers to the L3VNI of the files with that short name, else the API's in the files' namespace, else
+the only one of that name in any other namespace. An object of the API refers to the L3VNI of its own namespace, else
+that of the files, by its short name or by the long one of its mirror. What is configured counts, valid or not: a
 segment must not change its network because a file is broken.
 """
 
@@ -59,5 +59,5 @@ class Domains:
         several = f'"{name}" may mean {", ".join(str(one.id) for one in found)}'
         if kept is None:
             raise RefusedError(f"{several}; use a name that only one has", DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
-        findings.warn(segment, f"{several}; it stays with {kept.id}, which was there first", DOMAIN_FIELD)
+        findings.warn(segment, f"{several}; it stays in {kept.id}, which it was in before", DOMAIN_FIELD)
         return kept

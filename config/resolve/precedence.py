@@ -1,17 +1,16 @@
-"""Who was there first: what decides a clash between two resources that are valid by themselves.
+"""What decides between two resources that conflict but are valid by themselves: the one in force wins.
 
-What is in force wins over the newcomer, so that nobody can take a network away by adding something. In full, the first
-difference decides:
+So no one can take a network out of force by adding a resource. In full, the first difference decides:
 
 1. in force and unchanged; in force under its name, but changed since; not in force yet
 2. from a file; from the API
 3. L3VNI, L2VNI, passthrough
 4. namespace and name
 
-A segment is no older than its routing domain: without it, it is nothing. Contents are compared by digest, so that a
-resource that moved (from the API to a file, to another entry of the files) takes its place along; but a copy of what
-somebody only edits inherits nothing. A :class:`Standing` is what has to be remembered for that; it holds no secret,
-since two passwords look the same to it.
+A segment is no older than its routing domain, without which it cannot be in force. Contents are compared by digest, so
+that a resource that moved (from the API to a file, or to another entry) keeps its precedence; a copy of one that is
+still there inherits nothing. A :class:`Standing` is what has to be stored for that; it contains no secret, since all
+passwords look the same in it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from config.resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is remembered of a resource in force: a digest of its content, and for a segment its routing domain."""
+    """What is stored about a resource in force: a digest of its content, and for a segment its routing domain."""
 
     digest: str
     domain: ResourceId | None = None
@@ -66,7 +65,7 @@ class Precedence:
         self._digests = {one: digest(resource) for one, resource in known.items()}
         self._unchanged = {one for one, held in standing.items() if self._digests.get(one) == held.digest}
         gone = {one: held for one, held in standing.items() if one not in known}
-        # Entries of files without names are numbered, so what is inserted before one takes its name.
+        # Nameless entries of files are numbered, so an entry inserted before one takes its name.
         renamed = {one for one in standing if one in known and one not in self._unchanged and known[one].is_from_file}
         self._moved = {(one.kind, held.digest) for one, held in gone.items()}
         self._moved_in_files = self._moved | {(one.kind, standing[one].digest) for one in renamed}

@@ -1,11 +1,11 @@
-"""From everything that users wrote to the one value that says what this node should be.
+"""From everything that users wrote to the one value that this node should be.
 
     resources -> underlay -> precedence -> overlays, one by one -> DesiredState, problems, standing
 
 A pure function of its arguments, independent of the order of the resources and of where they come from. Resources fail
 alone: one that breaks a rule takes itself and its dependents out, named in the problems, and everything else proceeds.
 Of two that conflict, the one in force stays (:mod:`.precedence`). Only the underlay is different: while it is not
-usable nothing may change, which the result says with ``desired`` None.
+usable nothing may change: then ``desired`` is None.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From the API's objects to resources, by the same models as the files' entries.
 
-One that breaks a rule becomes an unusable resource with problems that name it. A field that this version does not know
-is told and left out, and the rest of the object counts: in an upgrade the cluster's definitions are newer than some of
-the nodes. Passwords are put in from the Secrets that the snapshot brings along; no message ever has one. The snapshot
-holds what is for this node, so node selectors have done their work when an object comes here.
+An object that breaks a rule becomes an unusable resource with problems that name it. A field that this version does not
+know is reported and ignored, and the rest of the object counts: during an upgrade the cluster's definitions are newer
+than some of the nodes. Passwords come from the Secrets in the snapshot; no message ever contains one. The snapshot has
+only objects that select this node, so node selectors are not evaluated again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .naming import PASSTHROUGH, SECTIONS
 _MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
     {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
 )
-_LEFT_OUT: Final = "this version does not know the field and leaves it out; the rest is in force"
+_LEFT_OUT: Final = "this version does not know the field and ignores it; the rest is in force"
 #: Each round of leaving fields out uncovers at most what they hid; no schema is deeper.
 _MAX_ROUNDS: Final = 16
 _UNKNOWN: Final = "extra_forbidden"
@@ -37,7 +37,7 @@ _SELECTOR: Final = "nodeSelector"
 
 
 def read_objects(snapshot: ApiSnapshot, namespace: str) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
-    """Return the resources that a snapshot's objects are, unusable ones included, and what is wrong with them.
+    """Return a snapshot's objects as resources, unusable ones included, and their problems.
 
     ``namespace`` is the program's own: raw snippets and Secrets of any other are refused. Raises nothing.
     """
@@ -55,7 +55,7 @@ def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model 
         return Unusable(), [_problem(one, message)]
     model, problems = _validated(one)
     if model is None:
-        # Nobody knows whether one whose selector cannot be read is for this node; it must not change any session.
+        # One whose selector cannot be read may not be for this node; it must not change any session.
         known = one.kind is Kind.L3PASSTHROUGH and not any(_is_about_selector(problem) for problem in problems)
         return Unusable(passthrough_families(one.spec) if known else frozenset()), problems
     if isinstance(model, Underlay):
@@ -64,7 +64,7 @@ def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model 
 
 
 def _validated(one: ApiObject) -> tuple[Model | None, list[Problem]]:
-    """Return the model, None when a rule is broken, and what is wrong; fields that nobody knows are left out."""
+    """Return the model, None when a rule is broken, and the problems; unknown fields are left out."""
     model = _MODELS[one.kind]
     spec: Any = dict(one.spec) if isinstance(one.spec, Mapping) else one.spec
     warnings: list[Problem] = []
@@ -85,7 +85,7 @@ def _errors(one: ApiObject, details: list[ErrorDetails]) -> Iterator[Problem]:
     for detail in meant(details):
         message = message_of(detail)
         if detail["loc"][:1] == (_SELECTOR,):
-            message += "; it is not known which nodes it is for"
+            message += "; which nodes it applies to is unknown"
         yield _problem(one, message, detail["loc"])
 
 
@@ -125,7 +125,7 @@ def _with_passwords(
 
 
 def _password(place: str, name: str, snapshot: ApiSnapshot, namespace: str) -> Secret:
-    """Return the password in a Secret. Raises ValueError that says what to do, and never has the password."""
+    """Return the password in a Secret. Raises ValueError with what to do, never with the password."""
     if place != namespace:
         raise ValueError(
             f"Secrets are read in namespace {namespace} only: create this Underlay and its Secret there, "
@@ -136,7 +136,7 @@ def _password(place: str, name: str, snapshot: ApiSnapshot, namespace: str) -> S
     secret = snapshot.secrets[place, name]
     if secret is None:
         raise ValueError(
-            f"Secret {place}/{name} is not there or has no usable password: create it with 1 to 128 printable ASCII "
+            f"Secret {place}/{name} does not exist or has no usable password: create it with 1 to 128 printable ASCII "
             "characters without spaces under the key password"
         )
     return secret

@@ -1,9 +1,9 @@
 """What the API shows of the resources that come from files: one labelled object for each (reference 8.5).
 
 A mirror is for readers: ``kubectl get`` shows what a node runs, wherever it was written. It has the file's spec as the
-model understands it, defaults spelled out, so that it says what is in force even where the cluster's schema has other
-defaults. No secret is in it: passwords are left out, and an annotation says where there are some. An owner reference to
-the Node makes the cluster remove it together with the node.
+model reads it, defaults included, so that it shows what is in force even where the cluster's schema has other defaults.
+It contains no secret: passwords are left out, and an annotation names their places. An owner reference to the Node
+makes the cluster remove it together with the node.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def mirror_of(
 ) -> ApiObject:
     """Return the object that shows a valid resource from a file; it has neither uid nor resource version.
 
-    ``node`` is the Node that owns it and that it selects, ``proof`` what tells it from a forgery, ``l3vnis`` the names
+    ``node`` is the Node that owns it and that it selects, ``proof`` its signature, ``l3vnis`` the names
     of the files' L3VNIs, each with that of its mirror.
     """
     withheld = ", ".join(_withheld(resource.spec))
@@ -126,7 +126,7 @@ def plain_name(name: str, node_name: str) -> str:
 
 
 def file_of(mirror: ApiObject) -> str:
-    """Return the path of the file that a mirror says it is from; empty when it says none."""
+    """Return the path of the file in a mirror's annotation; empty when there is none."""
     return _POSITION.sub("", mirror.annotations.get(FILE_ANNOTATION, ""))
 
 
@@ -140,11 +140,11 @@ def _selector(node: ApiNode) -> dict[str, Any]:
 
 
 def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dict[str, Any]:
-    """Return the spec for everybody's eyes, without a node selector."""
+    """Return the spec without secrets and node selector."""
     spec = _dump(resource.spec)
     spec.pop("nodeSelector", None)
     for neighbor in spec.get("neighbors", ()):
-        # The name of a file beside the configuration says nothing to the cluster, where it would mean a Secret.
+        # In the API the name of a password file would mean a Secret.
         neighbor.pop("password", None)
         neighbor.pop("passwordSecret", None)
     if "rawConfig" in spec:
@@ -155,7 +155,7 @@ def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dic
 
 
 def _name_of_l3vni(name: str, node_name: str, l3vnis: Mapping[str, str]) -> str:
-    """Return the object's name for what may be a file's short name for it, as :mod:`.validation.domains` finds it."""
+    """Return the object's name for what may be a file's name for it, as :mod:`config.resolve.domains` finds it."""
     return l3vnis.get(resource_name(node_name, name), l3vnis.get(name, name))
 
 

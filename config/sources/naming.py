@@ -80,7 +80,7 @@ PASSTHROUGH: Final = Section(Kind.L3PASSTHROUGH, L3Passthrough, L3Passthrough)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One resource of a file with what was found wrong with it. ``named``: the user chose its name."""
+    """One resource of a file with its problems. ``named``: the user chose its name."""
 
     resource: Resource
     problems: tuple[Problem, ...] = ()
@@ -126,7 +126,7 @@ def _fitting(name: str) -> str:
 
 
 def entry_suffix(kind: Kind, data: Any, index: int) -> tuple[str, bool]:
-    """Return what tells an entry from others of its kind, and whether the user chose it. Works on invalid entries."""
+    """Return an entry's own name among those of its kind, and whether the user chose it. Works on invalid entries."""
     match kind:
         case Kind.UNDERLAY:
             return f"underlay-{index}", False
@@ -146,7 +146,7 @@ def entry_suffix(kind: Kind, data: Any, index: int) -> tuple[str, bool]:
 def unique_names(files: Iterable[tuple[str, Iterable[Entry]]]) -> list[list[Entry]]:
     """Give every resource of all files a name of its own. The first keeps its name, in the order of files and entries.
 
-    ``files`` are pairs of a word that tells the file from others and its entries. A name that a user gave twice is
+    ``files`` are pairs of a word that distinguishes the file and its entries. A name that a user gave twice is
     accepted, as upstream does, with a warning.
     """
     taken: set[ResourceId] = set()

@@ -1,13 +1,13 @@
 """Parses one router configuration file into resources.
 
-Faults are of two sizes. One that makes the file as a whole doubtful (not YAML, an unknown or ill-typed top-level key)
-refuses the file. One inside an entry refuses that entry only, which stays visible as an unusable resource.
+An error that makes the whole file doubtful (not YAML, an unknown or ill-typed top-level key) refuses the file. An error
+inside an entry refuses that entry only, which stays visible as an unusable resource.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,22 +30,16 @@ _LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """One file's entries. ``usable`` False: the file is refused as a whole, and ``problems`` say why."""
+    """One file's entries. ``usable`` False: the file is refused as a whole, for the reasons in ``problems``.
+
+    ``text`` is what the entries were parsed from, and what to store; None when it is unknown.
+    """
 
     path: Path
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     usable: bool = True
-
-    @property
-    def resources(self) -> tuple[Resource, ...]:
-        """Return the resources, unusable ones included."""
-        return tuple(entry.resource for entry in self.entries)
-
-    @property
-    def all_problems(self) -> tuple[Problem, ...]:
-        """Return the file's problems and its entries'."""
-        return (*self.problems, *(problem for entry in self.entries for problem in entry.problems))
+    text: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ def _is_switched_off(data: Mapping[str, Any]) -> bool:
 
 def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _Context) -> Entry:
     kind = section.kind
-    # Before validation, which corrects keys in place: the families must be told from what was written.
+    # Before validation, which corrects keys in place: the families are those in the original.
     unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())
     model, problems = validate(section.entry, data, context.document, path)
     suffix, named = entry_suffix(kind, data, index)

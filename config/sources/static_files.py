@@ -1,14 +1,16 @@
 """Reads the directory of router configuration files into one complete value.
 
-Complete means: never less than what is known. A file that is broken contributes its last good content, a directory that
-cannot be read contributes that of all its files, a password file that cannot be used its last good password, and all of
-them say so. Only a file that is verifiably not there contributes nothing. A directory that is not there may be one
-whose file system is not mounted: if it had files, they count until somebody confirms that they are gone.
+    directory, last good texts and passwords -> one FileContent per file -> StaticRead with the new last good texts
+
+Complete means: never less than what is known. A broken file contributes its last good content, an unreadable directory
+that of all its files, an unusable password file its last good password, and each is reported. Only a file that
+verifiably does not exist contributes nothing. A missing directory may be one whose file system is not mounted: if it
+had files, they count until a reload confirms that they are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -27,25 +29,16 @@ PREFIX: Final = "openpe_"
 SUFFIX: Final = ".yaml"
 _KEPT: Final = "its last good content stays in force"
 _NOTHING: Final = "no good content of it is known"
-_ABSENT: Final = "does not exist any more; make it again, or reload to confirm that its files are to go out of force"
+_ABSENT: Final = "no longer exists; create it again, or reload to confirm that its files are to be removed"
 
 
 @dataclass(frozen=True, slots=True)
 class StaticRead:
-    """All resources from files. ``last_good`` is what to pass to the next reading, and to store."""
+    """All resources from files. ``last_good`` is for the next reading, and to store."""
 
     resources: tuple[Resource, ...]
     problems: tuple[Problem, ...]
     last_good: LastGood
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One file's contribution and the text to remember, None when there is none."""
-
-    content: FileContent
-    text: str | None
-    unknown: bool = False
 
 
 def read_directory(
@@ -70,7 +63,7 @@ def read_directory(
         problems.append(error.problem(in_force=f"the last good content of {len(known)} files stays in force"))
         files = [reader.kept(Path(text_path)) for text_path in known]
         if not files:
-            files = [_File(FileContent(path, usable=False), None, unknown=True)]
+            files = [FileContent(path, usable=False)]
     return _assemble(files, problems, reader)
 
 
@@ -88,29 +81,35 @@ def _names(path: Path, *, absence_confirmed: bool) -> list[str]:
 def read_remembered(
     path: Path, node_name: str, remembered: LastGood, *, namespace: str = "openperouter-system"
 ) -> StaticRead:
-    """Return what the remembered texts of the files in ``path`` say, whatever the files say now.
+    """Return what the texts in ``remembered`` define, whatever the files in ``path`` contain now.
 
-    Password files are read all the same; a remembered password counts where its file cannot be used.
+    Password files are still read; a remembered password counts where its file cannot be used.
     """
     reader = _Reader(node_name, namespace, remembered, Passwords(remembered.secrets))
     known = sorted(text_path for text_path in remembered.texts if Path(text_path).parent == path)
     return _assemble([reader.kept(Path(text_path)) for text_path in known], [], reader)
 
 
-def _assemble(files: list[_File], problems: list[Problem], reader: _Reader) -> StaticRead:
-    entries = unique_names((_word(file.content.path), file.content.entries) for file in files)
+def combine(files: Sequence[FileContent]) -> tuple[list[Resource], list[Problem]]:
+    """Return the resources of all files, each with a name of its own, and all problems."""
+    entries = unique_names((_word(file.path), file.entries) for file in files)
     resources = [entry.resource for renamed in entries for entry in renamed]
+    problems: list[Problem] = []
     for file, renamed in zip(files, entries, strict=True):
-        problems += file.content.problems
-        problems += (problem for entry in renamed for problem in entry.problems)
-        if file.unknown:
-            resources.append(reader.placeholder(file.content.path))
-    texts = {str(file.content.path): file.text for file in files if file.text is not None}
-    return StaticRead(tuple(resources), tuple(problems), reader.previous.with_texts(texts, reader.passwords.used))
+        problems += (*file.problems, *(problem for entry in renamed for problem in entry.problems))
+    return resources, problems
+
+
+def _assemble(files: Sequence[FileContent], problems: Iterable[Problem], reader: _Reader) -> StaticRead:
+    resources, found = combine(files)
+    resources += (reader.placeholder(file.path) for file in files if not file.usable)
+    texts = {str(file.path): file.text for file in files if file.text is not None}
+    last_good = reader.previous.with_texts(texts, reader.passwords.used)
+    return StaticRead(tuple(resources), (*problems, *found), last_good)
 
 
 def _word(path: Path) -> str:
-    """Return what tells a file from its neighbours: ``red`` for ``openpe_red.yaml``."""
+    """Return the distinctive part of a file's name: ``red`` for ``openpe_red.yaml``."""
     return path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
 
 
@@ -123,14 +122,14 @@ class _Reader:
     previous: LastGood
     passwords: Passwords
 
-    def read_all(self, paths: Iterable[Path]) -> Iterator[_File]:
-        """Read the files that are there; one that vanished since it was listed is skipped."""
+    def read_all(self, paths: Iterable[Path]) -> Iterator[FileContent]:
+        """Read the files; one that vanished since it was listed is skipped."""
         for path in paths:
             file = self._read(path)
             if file is not None:
                 yield file
 
-    def _read(self, path: Path) -> _File | None:
+    def _read(self, path: Path) -> FileContent | None:
         try:
             content, mode = read_bounded(path, MAX_BYTES)
         except FileNotFoundError:
@@ -143,24 +142,23 @@ class _Reader:
         parsed = self._parse(content, path, mode)
         if not parsed.usable:
             return self._broken(path, parsed.problems)
-        return _File(parsed, content.decode("utf-8"))
+        return replace(parsed, text=content.decode("utf-8"))
 
-    def _broken(self, path: Path, problems: Iterable[Problem]) -> _File:
-        """Return the last good content of a broken file, or nothing, together with what is wrong now."""
+    def _broken(self, path: Path, problems: Iterable[Problem]) -> FileContent:
+        """Return the last good content of a broken file, or nothing, with its present problems."""
         text = self.previous.texts.get(str(path))
         in_force = _NOTHING if text is None else _KEPT
-        told = tuple(replace(problem, in_force=in_force) for problem in problems)
+        explained = tuple(replace(problem, in_force=in_force) for problem in problems)
         if text is None:
-            return _File(FileContent(path, problems=told, usable=False), None, unknown=True)
+            return FileContent(path, problems=explained, usable=False)
         kept = self.kept(path)
-        return replace(kept, content=replace(kept.content, problems=(*told, *kept.content.problems)))
+        return replace(kept, problems=(*explained, *kept.problems))
 
-    def kept(self, path: Path) -> _File:
+    def kept(self, path: Path) -> FileContent:
         """Return the last good content of a file, which must be known."""
         text = self.previous.texts[str(path)]
-        parsed = self._parse(text.encode("utf-8"), path)
-        # A newer version may refuse what an older one took; then the file's content is unknown after all.
-        return _File(parsed, text, unknown=not parsed.usable)
+        # A newer version may refuse what an older one accepted; then the file's content is unknown after all.
+        return replace(self._parse(text.encode("utf-8"), path), text=text)
 
     def _parse(self, content: bytes, path: Path, mode: int = 0o600) -> FileContent:
         return parse_router_file(

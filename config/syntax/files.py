@@ -1,4 +1,4 @@
-"""Reads files of a bounded size; tells one that is not there from one that cannot be read, and notices changed ones."""
+"""Reads files of a bounded size, distinguishes missing files from unreadable ones, and detects changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from config.problems import Origin, Problem, Reason
 
-#: Identity and age of one path; None when it is not there or cannot be looked at.
+#: Identity and age of one path; None when it does not exist or is not accessible.
 Mark: TypeAlias = tuple[int, int, int, int, int] | None
 
 
 class UnreadableFileError(Exception):
-    """A file or directory exists but cannot be used; the text says why."""
+    """A file or directory exists but cannot be used; the text gives the reason."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -23,7 +23,7 @@ class UnreadableFileError(Exception):
         self.reason = reason
 
     def problem(self, *, in_force: str = "") -> Problem:
-        """Return it as something for the user to mend."""
+        """Return it as a problem for the user to fix."""
         return Problem(
             message=self.reason, origin=Origin(path=str(self.path)), reason=Reason.FILE_INVALID, in_force=in_force
         )
@@ -32,7 +32,7 @@ class UnreadableFileError(Exception):
 def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
     """Return up to ``limit + 1`` bytes of a regular file, and its mode bits.
 
-    One byte more than the limit tells the caller that the file is too large. Raises FileNotFoundError when there is no
+    One byte more than the limit means that the file is too large. Raises FileNotFoundError when there is no
     such file, :class:`UnreadableFileError` for every other failure. Never blocks on a FIFO or a device.
     """
     try:
@@ -65,7 +65,7 @@ def scan_directory(path: Path) -> list[str]:
     """Return a directory's entries, sorted.
 
     Raises FileNotFoundError when there is no such directory, :class:`UnreadableFileError` for every other failure, a
-    symbolic link to nowhere among them: what it should lead to may only be away for a moment.
+    symbolic link to nowhere among them: its target may be missing for a moment only.
     """
     try:
         return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths, are wanted
@@ -87,5 +87,5 @@ def mark(path: Path) -> Mark:
 
 
 def describe(error: OSError) -> str:
-    """Return the system's words for an error, without the path."""
+    """Return the system's text of an error, without the path."""
     return f"cannot be read: {os.strerror(error.errno or errno.EIO)}"

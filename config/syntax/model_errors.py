@@ -1,7 +1,7 @@
 """Checks parsed YAML against a model and turns every complaint into a :class:`Problem` with a position.
 
-Keys that differ from the schema's only in upper and lower case are taken for them, with a warning, since upstream's
-decoder ignores case. Unknown keys are errors that name the closest known key. Values are never quoted.
+Keys that differ from the schema's only in upper and lower case are accepted with a warning, since upstream's decoder
+ignores case. Unknown keys are errors that name the closest known key. Values are never quoted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def validate(
 
 
 def meant(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
-    """Leave out that a list is too short when that is only because entries of it are refused: pydantic says both."""
+    """Leave out that a list is too short when entries of it are refused: pydantic reports both."""
     places = [detail["loc"] for detail in details]
     for detail in details:
         loc = detail["loc"]
@@ -74,9 +74,9 @@ def case_match(key: str, known: tuple[str, ...]) -> str | None:
 
 
 def case_warning(document: Document, path: FieldPath, name: str) -> Problem:
-    """Return the warning about a key at ``path`` that was taken for ``name``."""
+    """Return the warning about a key at ``path`` that was accepted as ``name``."""
     return Problem(
-        message=f"taken for {name!r}: write it so",
+        message=f"accepted as {name!r}; use this spelling",
         origin=document.key_origin(path),
         field=format_path(path),
         severity=Severity.WARNING,
@@ -139,7 +139,7 @@ def _problem(
 
 
 def message_of(detail: ErrorDetails, written: str | None = None) -> str:
-    """Say in plain words what is wrong; ``written`` is the unquoted YAML text, of which only the kind is told."""
+    """Return what is wrong in plain words; ``written`` is the unquoted YAML text, which is never quoted."""
     context: Mapping[str, Any] = detail.get("ctx", {})
     kind = detail["type"]
     plain = {

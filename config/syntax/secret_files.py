@@ -1,7 +1,7 @@
-"""Passwords that stand in files of their own, beside the router configuration.
+"""Passwords in files of their own, beside the router configuration.
 
-``passwordSecret: fabric`` in ``configs/openpe_x.yaml`` means the file ``configs/secrets/fabric``. Nothing of its
-content ever gets into a message.
+``passwordSecret: fabric`` in ``configs/openpe_x.yaml`` means the file ``configs/secrets/fabric``. Its content
+never appears in a message.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecretUnusableError(ValueError):
-    """The password cannot be had; the text names the file and says why, never what is in it."""
+    """The password is unavailable; the text gives the file and the reason, never the content."""
 
 
 @dataclass(slots=True)
 class Passwords:
-    """Reads password files, and collects what was read for who remembers it; ``known`` are the last good ones.
+    """Reads password files; ``known`` are the last good ones, ``used`` what was read, to be stored.
 
     Both are by the path of the password file.
     """

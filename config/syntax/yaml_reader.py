@@ -18,11 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
 import yaml
 
 from config.problems import Origin, Problem, Reason
+
+from .files import UnreadableFileError, read_bounded
 
 #: A field's place inside a document: keys and list indices.
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -135,6 +138,14 @@ def format_path(path: FieldPath) -> str:
     return text
 
 
+def read_yaml(path: Path) -> Document:
+    """Read and parse one file. Raises FileNotFoundError, and :class:`InvalidYamlError` for every other failure."""
+    try:
+        return parse_yaml(read_bounded(path, MAX_BYTES)[0], str(path))
+    except UnreadableFileError as error:
+        raise InvalidYamlError([error.problem()]) from None
+
+
 def parse_yaml(content: bytes, path: str) -> Document:
     """Parse one file's bytes. Raises :class:`InvalidYamlError`; nothing else."""
     text = _decode(content, path)
@@ -216,13 +227,13 @@ class _Builder:
             self._close(self._resolve(event))
         elif isinstance(event, yaml.ScalarEvent):
             node = self._scalar(event)
-            self._register(event, node)
+            self._register(event.anchor, node)
             self._close(node)
         elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
             self._open(event)
         elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
             top = self._stack.pop()
-            self._register_name(top.anchor, top.node)
+            self._register(top.anchor, top.node)
             self._close(top.node)
 
     def _open(self, event: Any) -> None:
@@ -251,10 +262,7 @@ class _Builder:
             target.items, target.entries, target.size,
         )  # fmt: skip
 
-    def _register(self, event: Any, node: _Node) -> None:
-        self._register_name(event.anchor, node)
-
-    def _register_name(self, anchor: str | None, node: _Node) -> None:
+    def _register(self, anchor: str | None, node: _Node) -> None:
         if anchor:
             self._anchors[anchor] = node
 

@@ -23,9 +23,9 @@ from config.problems import Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.resolution import Resolution
 from config.resources import Resource
 from config.settings import Settings, load_settings
-from config.sources.naming import resource_name, unique_names
+from config.sources.naming import resource_name
 from config.sources.router_file import FileContent, parse_router_file
-from config.sources.static_files import read_directory
+from config.sources.static_files import combine, read_directory
 from config.store.api_snapshot_file import SavedSnapshot, read_saved
 from config.store.json_store import StoreError
 from config.store.last_good import LastGood, read_texts
@@ -86,11 +86,8 @@ def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
             found += load_settings(path, path / "none")[1] if path.exists() else [_absent(path)]
         else:
             contents.append(_parse(path, node, settings))
-    entries = unique_names((content.path.stem, content.entries) for content in contents)
-    resources = tuple(entry.resource for renamed in entries for entry in renamed)
-    found += (problem for content in contents for problem in content.problems)
-    found += (problem for renamed in entries for entry in renamed for problem in entry.problems)
-    return _resolved(settings, node, resources, (*errors(problems), *found))
+    resources, in_files = combine(contents)
+    return _resolved(settings, node, tuple(resources), (*errors(problems), *found, *in_files))
 
 
 def _parse(path: Path, node: NodeIdentity, settings: Settings) -> FileContent:

@@ -27,29 +27,9 @@ STAY_SHORT = {
 #: One verb of the command line per file, however short.
 VERBS = "supervisor/cli/verbs/"
 #: What is being merged at the moment. To be emptied.
-NOT_YET_MERGED = frozenset(
-    {
-        "actors/crd_watch/debounce.py",
-        "actors/crd_watch/facts.py",
-        "actors/crd_watch/last_labels.py",
-        "actors/crd_watch/node_selector.py",
-        "actors/desired/merge.py",
-        "actors/frr/render/tokens.py",
-        "actors/frr/startup.py",
-        "actors/report/mirror_remarks.py",
-        "actors/static_config/file_watch.py",
-        "actors/static_config/settings_changes.py",
-        "actors/status_writer/cluster_size.py",
-        "actors/status_writer/lazy_client.py",
-        "actors/status_writer/timers.py",
-        "config/validation/tunnels.py",
-        "supervisor/operations/bundle/archive.py",
-        "supervisor/operations/doctor/checks.py",
-        "supervisor/operations/doctor/credentials_probes.py",
-    }
-)
+NOT_YET_MERGED: frozenset[str] = frozenset()
 #: Folders that are becoming smaller at the moment. To be emptied.
-NOT_YET_SPLIT = frozenset({"actors/crd_watch", "actors/status_writer", "supervisor/cli/verbs"})
+NOT_YET_SPLIT: frozenset[str] = frozenset()
 #: Sleeping is waiting for nothing in particular; only harnesses that look at another machine may poll.
 MAY_SLEEP = ("tests/harness/", "tests/guest/", "tests/frr/", "tests/kernel/", "tests/bench/")
 #: Names that say nothing about what is inside.

@@ -21,6 +21,7 @@ from config.problems import Kind
 from config.resources import Resource
 from config.sources.mirror_objects import manifest, other_name
 from config.sources.router_file import parse_router_file
+from config.sources.static_files import combine
 from supervisor.runtime.actor import ActorContext
 from tests.cluster.harness import ClusterServer, Json, both_versions, eventually, kube, make_namespace
 from tests.cluster.mirroring import VERBS, Bench, collection, mirroring, parsed
@@ -303,7 +304,7 @@ async def test_a_namespace_that_appears_later_is_filled_then(
         node = NodeIdentity(bench.node.name, 0)
         content = parse_router_file((RED % POOL).encode(), Path("openpe_a.yaml"), node.name, namespace=later)
         bench.access.set(ApiAccess(ApiReach.REACHABLE, server.admin))
-        bench.static.set(StaticSnapshot(node, content.resources))
+        bench.static.set(StaticSnapshot(node, tuple(combine([content])[0])))
         await eventually("the missing namespace is logged", lambda: "not mirrored" in caplog.text)
         await make_namespace(admin, later)
         path = f"{collection(later, Kind.L3VNI)}/static-{namespace}-red"
@@ -375,7 +376,8 @@ def sample(count: int) -> list[tuple[Resource, ...]]:
     )  # fmt: skip
     @given(FILES)
     def collect(content: dict[str, Any]) -> None:
-        found.append(parse_router_file(json.dumps(content).encode(), Path("openpe_a.yaml"), "node").resources)
+        parsed = parse_router_file(json.dumps(content).encode(), Path("openpe_a.yaml"), "node")
+        found.append(tuple(combine([parsed])[0]))
 
     collect()
     return found

@@ -38,7 +38,7 @@ UNDERLAY = {
 
 
 def of_file(kind: Kind, name: str, spec: Any) -> Resource:
-    return Resource(kind, "openperouter-system", f"static-{NODE}-{name}", Origin(path=f"/etc/{name}.yaml"), spec)
+    return Resource(kind, "openperouter-system", f"static-{NODE}-{name}", Origin(path=f"/etc/{name}.yaml"), spec, name)
 
 
 FABRIC = of_file(Kind.UNDERLAY, "underlay-0", Underlay.model_validate(UNDERLAY))
@@ -257,11 +257,11 @@ async def both_are_reported(life: Life, namespace: str) -> None:
     """Wait until the file's network and the object's underlay are refused, and see that the winners know."""
     await until("both conflicts are reported", lambda: len(life.reported(Severity.ERROR)) == 2)
     assert life.vrfs == ["blue"]
-    assert sorted(life.reported(Severity.ERROR)) == [
-        f"another: can't have more than one underlay per node: it has Underlay {FABRIC.name}",
-        f"static-{NODE}-aaa: duplicate vni 200: L3VNI {namespace}/blue",
-    ]
-    assert {line.partition(":")[0] for line in life.reported(Severity.WARNING)} == {"blue", FABRIC.name}
+    assert set(life.reported(Severity.ERROR)) == {
+        f"{namespace}/another: can't have more than one underlay per node: it has {FABRIC.id}",
+        f"aaa: duplicate vni 200: L3VNI {namespace}/blue",
+    }
+    assert {line.partition(":")[0] for line in life.reported(Severity.WARNING)} == {f"{namespace}/blue", FABRIC.label}
 
 
 async def test_what_is_in_force_wins_and_both_are_reported_also_after_a_restart(

@@ -131,6 +131,6 @@ def named(problem: Problem) -> str:
     return problem.resource.name if problem.resource else ""
 
 
-def told(resolution: Resolution, name: str) -> str:
+def messages_about(resolution: Resolution, name: str) -> str:
     """Return the messages about one resource, joined."""
     return " | ".join(one.message for one in resolution.problems if named(one) == name)

@@ -44,7 +44,7 @@ def test_no_index_means_zero_with_a_warning(tmp_path: Path, text: str) -> None:
     config, problems = load(tmp_path, text)
     assert config is not None
     assert config.identify("host").index == 0
-    assert "not given, so it is 0" in problems[0]
+    assert "not set, so it is 0" in problems[0]
 
 
 @pytest.mark.parametrize(

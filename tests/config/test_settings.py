@@ -56,7 +56,7 @@ def test_attribute_names_are_not_keys(tmp_path: Path) -> None:
 def test_a_key_in_another_case_works_with_a_warning(tmp_path: Path) -> None:
     settings, problems = load(tmp_path, "NETNS: other\n")
     assert settings.netns == "other"
-    assert problems == ["main.yaml:1:1: warning: NETNS: taken for 'netns': write it so"]
+    assert problems == ["main.yaml:1:1: warning: NETNS: accepted as 'netns'; use this spelling"]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ async def test_a_snapshot_has_everything_that_concerns_the_node(autojump_clock: 
     server.put_node("other")
     bench.begin()
     snapshot = await bench.live()
-    assert [str(one.id) for one in snapshot.objects] == [
+    assert [f"{one.kind} {one.name}" for one in snapshot.objects] == [
         "Underlay fabric",
         "L3VNI red",
         "L2VNI red",

@@ -103,7 +103,7 @@ async def run_until(bench: Bench, done: Callable[[], object]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_restarted_actor_goes_on_from_the_state_in_force(bench: Bench, nursery: trio.Nursery) -> None:
+async def test_a_restarted_actor_continues_from_the_state_in_force(bench: Bench, nursery: trio.Nursery) -> None:
     bench.static.set(files(underlay()))
     await run_until(bench, bench.file.exists)
     nursery.start_soon(bench.life)
@@ -130,7 +130,7 @@ async def test_nothing_is_published_before_the_files_are_read(bench: Bench, nurs
     assert bench.out.version == 0
 
 
-async def test_a_restart_while_the_api_is_away_has_the_networks_of_its_objects(bench: Bench) -> None:
+async def test_a_restart_while_the_api_is_unreachable_has_the_networks_of_its_objects(bench: Bench) -> None:
     bench.static.set(files(underlay()))
     bench.api.set(cluster(api_l3vni("blue", 2)))
     await run_until(bench, bench.file.exists)
@@ -192,9 +192,9 @@ async def test_a_kind_that_a_server_does_not_list_after_a_restart_stays_until_it
         bench.api.set(silent)
         await run_until(bench, partial(remembering, bench, name, "segment"))
         assert (bench.vrfs(), [one.vni for one in bench.published().l2vnis]) == ([name], [3])
-        [told] = bench.published().problems
-        assert told.severity is Severity.WARNING
-        assert str(why) in told.message
+        [warning] = bench.published().problems
+        assert warning.severity is Severity.WARNING
+        assert str(why) in warning.message
         # It is no younger than what is oldest in it.
         assert bench.moment() == true_at
     nursery.start_soon(bench.life)

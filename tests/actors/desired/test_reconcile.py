@@ -37,7 +37,7 @@ class Node:
         return decision.state
 
     def restart(self) -> Node:
-        """Return the node in its next life, which has heard of no API yet."""
+        """Return the node after a restart, before any API snapshot."""
         node = Node(self.known.static)
         accepted = replace(self.known.accepted, live=False) if self.known.accepted else None
         node.known = replace(node.known, accepted=accepted, standing=self.known.standing)
@@ -81,7 +81,7 @@ def test_a_reload_is_taken_in_even_when_nothing_changed() -> None:
     assert again.content() == first.content()
 
 
-def test_an_unusable_underlay_of_the_files_keeps_the_state_in_force_and_tells_the_problem() -> None:
+def test_an_unusable_underlay_of_the_files_keeps_the_state_in_force_and_reports_the_problem() -> None:
     node = Node(files(underlay(), l3vni("red", 100)))
     first = node.learn()
     problem = Problem("no good", Origin(path="/etc/broken.yaml"), resource=BROKEN.id)
@@ -119,7 +119,7 @@ def test_the_files_do_not_wait_for_the_api_and_the_api_adds_to_them() -> None:
     assert node.vrfs() == ["red"]
 
 
-def test_a_server_that_goes_away_changes_nothing() -> None:
+def test_a_server_that_becomes_unreachable_changes_nothing() -> None:
     node = Node(files(underlay()), cluster(api_l3vni("blue", 2)))
     node.learn()
     assert node.learn(api=cluster(api_l3vni("blue", 2), live=False)) is None
@@ -192,7 +192,7 @@ def test_an_invalid_underlay_of_the_api_that_was_never_in_force_leaves_the_files
     assert node.state.underlay is not None
 
 
-def test_a_restart_while_the_api_is_away_has_the_networks_of_its_objects() -> None:
+def test_a_restart_while_the_api_is_unreachable_has_the_networks_of_its_objects() -> None:
     node = Node(files(underlay()), cluster(api_l3vni("blue", 2)))
     first = node.learn()
     reborn = node.restart()

@@ -119,7 +119,7 @@ async def test_a_new_an_edited_and_a_removed_file_are_noticed(node: Node) -> Non
         assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
 
 
-async def test_a_replaced_directory_is_read_anew(node: Node) -> None:
+async def test_a_replaced_directory_is_read_again(node: Node) -> None:
     node.write("a", GOOD)
     async with node.alive() as snapshots:
         await snapshots.receive()
@@ -408,11 +408,11 @@ async def test_unusable_settings_are_reported_at_a_reload_with_their_place_and_s
         await snapshots.receive()
         fragment.write_text("# why\nlogLevel: loud\nnetns: other\n")
         node.reload.set(1)
-        told = await snapshots.receive()
-    (problem,) = errors(told.problems)
+        snapshot = await snapshots.receive()
+    (problem,) = errors(snapshot.problems)
     assert (problem.origin.path, problem.origin.line, problem.field) == (str(fragment), 2, "logLevel")
     assert problem.in_force == "the daemon keeps the settings that it was started with; it cannot start with these"
-    assert kinds(told) == [Kind.UNDERLAY]
+    assert kinds(snapshot) == [Kind.UNDERLAY]
 
 
 async def test_a_daemon_that_waits_for_its_identity_reports_its_settings_as_well(node: Node) -> None:

@@ -257,7 +257,7 @@ async def test_credentials_that_no_connection_can_use_are_a_failure_of_the_serve
 
     async with running(replace(bench, ctx=ActorContext("announce"), connect=unusable)) as second:
         await reported(second, RED)
-        assert "has to be https://" in str(second.ctx.facts["failing"])
+        assert "must be https://" in str(second.ctx.facts["failing"])
 
 
 async def test_retry_after_is_respected(autojump_clock: MockClock, bench: Bench) -> None:

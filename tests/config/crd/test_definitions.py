@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from config.api import GROUP, NODE_STATUS_KIND, PLURALS
-from config.crd.definitions import DEFINITIONS, Definition, immutable_fields
+from config.crd.definitions import DEFINITIONS, Definition
+from config.crd.structural import Schema
+from config.models.rules import VALIDATIONS
 from config.problems import Kind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,9 +99,16 @@ def test_what_is_not_supported_yet_is_not_in_half() -> None:
         assert word not in text
 
 
-def test_the_immutable_fields_can_be_looked_up() -> None:
-    assert set(immutable_fields(Kind.L3VNI)) == {("hostSession", "localCIDR")}
-    assert set(immutable_fields(Kind.L3PASSTHROUGH)) == {("hostSession", "localCIDR")}
-    assert set(immutable_fields(Kind.L2VNI)) == {("gatewayIPs",)}
-    assert not immutable_fields(Kind.UNDERLAY)
-    assert not immutable_fields(Kind.RAW_FRR_CONFIG)
+def immutable(schema: Schema, path: str = "") -> set[str]:
+    """Return the paths of the fields that the API server does not let change."""
+    found = {path for rule in schema.get(VALIDATIONS, ()) if rule["rule"] == "self == oldSelf"}
+    return found.union(*(immutable(inner, f"{path}.{key}") for key, inner in schema.get("properties", {}).items()))
+
+
+def test_pools_and_gateways_cannot_be_changed() -> None:
+    found = {one.kind: immutable(one.schema()["properties"].get("spec", {})) for one in DEFINITIONS}
+    assert {kind: fields for kind, fields in found.items() if fields} == {
+        Kind.L3VNI: {".hostSession.localCIDR"},
+        Kind.L3PASSTHROUGH: {".hostSession.localCIDR"},
+        Kind.L2VNI: {".gatewayIPs"},
+    }

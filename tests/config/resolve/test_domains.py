@@ -8,7 +8,7 @@ from config.problems import Kind, Reason, Severity
 from config.resolve.resolution import Resolution
 from config.resources import Resource
 
-from ..samples import from_api, in_force, l2vni, l3vni, solve, told, underlay, unusable
+from ..samples import from_api, in_force, l2vni, l3vni, messages_about, solve, underlay, unusable
 
 
 def of_file(vni: int = 1) -> Resource:
@@ -51,19 +51,19 @@ def test_a_name_means_the_nearest(segment: Resource, l3vnis: list[Resource], vrf
 def test_an_object_of_the_api_does_not_reach_another_namespace() -> None:
     resolution = solve(underlay(), from_api(SEGMENT), of_api("other", 3), of_api("ns", 2))
     assert "seg" not in in_force(resolution)
-    assert told(resolution, "seg") == 'referenced L3VNI "red" not found'
+    assert messages_about(resolution, "seg") == 'referenced L3VNI "red" not found'
 
 
 def test_a_broken_file_does_not_move_its_segment_into_another_network() -> None:
     resolution = solve(underlay(), SEGMENT, unusable(Kind.L3VNI, "static-node-red"), of_api("ns", 2))
     assert "seg" not in in_force(resolution)
-    assert told(resolution, "seg") == 'referenced L3VNI "red" not found'
+    assert messages_about(resolution, "seg") == 'referenced L3VNI "red" not found'
 
 
 def test_a_name_that_two_namespaces_have_is_refused_with_both() -> None:
     resolution = solve(underlay(), SEGMENT, of_api("b", 2), of_api("a", 3))
     assert "seg" not in in_force(resolution)
-    assert told(resolution, "seg") == '"red" may mean L3VNI a/red, L3VNI b/red; use a name that only one has'
+    assert messages_about(resolution, "seg") == '"red" may mean L3VNI a/red, L3VNI b/red; use a name that only one has'
     assert {problem.reason for problem in resolution.problems} == {Reason.DEPENDENCY_FAILED}
 
 
@@ -73,6 +73,6 @@ def test_a_segment_in_force_stays_where_it_is_when_its_domains_name_becomes_ambi
     assert domain_of(second) == "b"
     (problem,) = second.problems
     assert problem.severity is Severity.WARNING
-    assert problem.message.endswith("it stays with L3VNI b/red, which was there first")
+    assert problem.message.endswith("it stays in L3VNI b/red, which it was in before")
     third = solve(underlay(), SEGMENT, of_api("b", 2), of_api("a", 3), standing=second.standing)
     assert domain_of(third) == "b"

@@ -12,7 +12,7 @@ from config.outcomes import NodeIdentity
 from config.problems import Kind
 from config.resolve.overlays import Pools
 
-from ..samples import in_force, l3vni, passthrough, raw, session, solve, told, underlay
+from ..samples import in_force, l3vni, messages_about, passthrough, raw, session, solve, underlay
 
 
 def vni(name: str, number: int, ipv4: str | None = None, ipv6: str | None = None) -> object:
@@ -29,7 +29,7 @@ def vni(name: str, number: int, ipv4: str | None = None, ipv6: str | None = None
         ((None, "2001:db8::/64"), ("192.0.2.0/24", "2001:db8::/48")),
     ],
 )
-def test_the_later_of_two_overlapping_sessions_fails_and_hears_of_the_other(
+def test_the_later_of_two_overlapping_sessions_fails_and_names_the_other(
     first: tuple[str | None, str | None], second: tuple[str | None, str | None]
 ) -> None:
     resolution = solve(
@@ -39,7 +39,7 @@ def test_the_later_of_two_overlapping_sessions_fails_and_hears_of_the_other(
         l3vni("c", 3, hostSession=session("198.51.100.0/24")),
     )
     assert in_force(resolution) == {"a", "c"}
-    assert "overlaps a host session of L3VNI a" in told(resolution, "b")
+    assert "overlaps a host session of L3VNI a" in messages_about(resolution, "b")
 
 
 def test_the_families_of_one_session_do_not_meet() -> None:
@@ -51,7 +51,7 @@ def test_a_passthrough_yields_to_an_l3vni() -> None:
         underlay(), passthrough("a", ipv4="192.0.2.0/24"), l3vni("b", 1, hostSession=session("192.0.0.0/16"))
     )
     assert in_force(resolution) == {"b"}
-    assert "overlaps a host session of L3VNI b" in told(resolution, "a")
+    assert "overlaps a host session of L3VNI b" in messages_about(resolution, "a")
 
 
 def test_an_index_beyond_a_sessions_pool_fails_that_session_only() -> None:
@@ -63,7 +63,7 @@ def test_an_index_beyond_a_sessions_pool_fails_that_session_only() -> None:
         node=NodeIdentity("node", 3),
     )
     assert in_force(resolution) == {"large"}
-    assert told(resolution, "small") == "no addresses for node index 3: 192.0.2.0/30 has no host number 5"
+    assert messages_about(resolution, "small") == "no addresses for node index 3: 192.0.2.0/30 has no host number 5"
     assert resolution.problems[0].field == "hostSession.localCIDR.ipv4"
 
 

@@ -1,4 +1,4 @@
-"""VNIs beside each other: who wins, who hears what, and what dependents do."""
+"""VNIs beside each other: which wins, what each message says, and what dependents do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from config.problems import Kind, Reason
 from config.resources import Resource
 
-from ..samples import in_force, interface, l2vni, l3vni, session, solve, told, underlay, unusable
+from ..samples import in_force, interface, l2vni, l3vni, messages_about, session, solve, underlay, unusable
 
 
 def bridged(name: str, vni: int, bridge: str | None = None) -> Resource:
@@ -24,24 +24,24 @@ def routed(name: str, vni: int, domain: str, *gateways: str) -> Resource:
 def test_the_first_by_name_keeps_a_vni_among_l3vnis() -> None:
     resolution = solve(underlay(), l3vni("b", 1), l3vni("a", 1))
     assert in_force(resolution) == {"a"}
-    assert told(resolution, "b") == "duplicate vni 1: L3VNI a"
+    assert messages_about(resolution, "b") == "duplicate vni 1: L3VNI a"
 
 
 def test_an_l3vni_keeps_a_vni_before_any_l2vni() -> None:
     resolution = solve(underlay(), l2vni("a", 1), l3vni("z", 1), l2vni("c", 2), l2vni("b", 2))
     assert in_force(resolution) == {"z", "b"}
-    assert told(resolution, "a") == "duplicate vni 1: L3VNI z"
-    assert told(resolution, "c") == "duplicate vni 2: L2VNI b"
-    assert told(resolution, "b") == "L2VNI c conflicts with this one and is ignored: duplicate vni 2: L2VNI b"
+    assert messages_about(resolution, "a") == "duplicate vni 1: L3VNI z"
+    assert messages_about(resolution, "c") == "duplicate vni 2: L2VNI b"
+    assert messages_about(resolution, "b") == "L2VNI c conflicts with this one and is ignored: duplicate vni 2: L2VNI b"
 
 
 def test_one_vrf_belongs_to_one_l3vni() -> None:
     resolution = solve(underlay(), l3vni("a", 1, vrf="red"), l3vni("b", 2, vrf="red"))
     assert in_force(resolution) == {"a"}
-    assert told(resolution, "b") == "VRF red already belongs to L3VNI a"
+    assert messages_about(resolution, "b") == "VRF red already belongs to L3VNI a"
 
 
-def test_one_that_fails_stands_in_nobodys_way() -> None:
+def test_one_that_fails_blocks_no_other() -> None:
     """Each of ``a`` to ``c`` loses for a reason of its own; ``d`` would lose to any of them."""
     resolution = solve(
         underlay(),
@@ -56,7 +56,7 @@ def test_one_that_fails_stands_in_nobodys_way() -> None:
 
 def test_a_vrf_must_not_have_the_name_of_an_underlay_interface() -> None:
     resolution = solve(underlay(interfaces=[interface("red")]), l3vni("red", 1))
-    assert told(resolution, "red") == "VRF red has the name of an underlay interface"
+    assert messages_about(resolution, "red") == "VRF red has the name of an underlay interface"
 
 
 def test_a_segment_is_in_its_domains_vrf() -> None:
@@ -102,8 +102,8 @@ def test_a_segment_whose_subnet_overlaps_another_ones_is_refused_alone(
         l3vni("blue", 4), routed("c", 5, "blue", *second), l2vni("d", 6),
     )  # fmt: skip
     assert in_force(resolution) == {"red", "a", "blue", "c", "d"}
-    assert "subnets overlap in VRF red" in told(resolution, "b")
-    assert "L2VNI b conflicts with this one" in told(resolution, "a")
+    assert "subnets overlap in VRF red" in messages_about(resolution, "b")
+    assert "L2VNI b conflicts with this one" in messages_about(resolution, "a")
     assert {problem.reason for problem in resolution.problems} == {Reason.VALIDATION_FAILED}
 
 
@@ -113,7 +113,7 @@ def test_a_segment_gives_way_to_its_networks_own_session() -> None:
         routed("b", 3, "red", "11.0.0.1/24"),
     )  # fmt: skip
     assert in_force(resolution) == {"red", "b"}
-    assert told(resolution, "a") == "subnets overlap in VRF red: 10.0.0.0/25 with a subnet of L3VNI red"
+    assert messages_about(resolution, "a") == "subnets overlap in VRF red: 10.0.0.0/25 with a subnet of L3VNI red"
 
 
 def test_segments_may_share_a_users_bridge() -> None:
@@ -123,12 +123,12 @@ def test_segments_may_share_a_users_bridge() -> None:
 def test_a_users_bridge_and_a_managed_one_must_not_have_one_name() -> None:
     resolution = solve(underlay(), bridged("a", 5), bridged("b", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
-    assert "is made by the router for L2VNI a" in told(resolution, "b")
+    assert "is made by the router for L2VNI a" in messages_about(resolution, "b")
     resolution = solve(underlay(), bridged("b", 5), bridged("a", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
-    assert "L2VNI a uses bridge br-hs-5 as an external one" in told(resolution, "b")
+    assert "L2VNI a uses bridge br-hs-5 as an external one" in messages_about(resolution, "b")
 
 
 def test_a_bridge_must_not_be_the_nic_that_leaves_the_host() -> None:
     resolution = solve(underlay(), bridged("a", 1, "toswitch1"))
-    assert told(resolution, "a") == "bridge toswitch1 has the name of an underlay interface"
+    assert messages_about(resolution, "a") == "bridge toswitch1 has the name of an underlay interface"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from config.problems import Kind
 
-from ..samples import in_force, l3vni, passthrough, solve, told, underlay, unusable
+from ..samples import in_force, l3vni, messages_about, passthrough, solve, underlay, unusable
 
 
-def test_of_two_passthroughs_the_first_by_name_is_used_and_both_are_told() -> None:
+def test_of_two_passthroughs_the_first_by_name_is_used_and_both_have_a_message() -> None:
     resolution = solve(underlay(), passthrough("b"), passthrough("a", ipv4="10.9.0.0/24"), l3vni("red", 1))
     assert in_force(resolution) == {"red", "a"}
     refused = "can't have more than one passthrough per node: it has L3Passthrough a"
-    assert told(resolution, "b") == refused
-    assert told(resolution, "a") == f"L3Passthrough b conflicts with this one and is ignored: {refused}"
+    assert messages_about(resolution, "b") == refused
+    assert messages_about(resolution, "a") == f"L3Passthrough b conflicts with this one and is ignored: {refused}"
 
 
-def test_a_passthrough_that_cannot_be_used_stands_in_nobodys_way() -> None:
+def test_a_passthrough_that_cannot_be_used_blocks_no_other() -> None:
     resolution = solve(underlay(), passthrough("a", ipv4="10.0.0.0/31"), passthrough("b"))
     assert in_force(resolution) == {"b"}
-    assert "no addresses for node index 0" in told(resolution, "a")
+    assert "no addresses for node index 0" in messages_about(resolution, "a")
 
 
 def test_an_invalid_passthrough_does_not_count_as_a_second_one() -> None:
@@ -31,7 +31,7 @@ def test_a_passthrough_runs_in_the_underlays_instance() -> None:
     assert resolution.desired.passthrough is not None
     session = resolution.desired.passthrough.session
     assert (session.asn, session.remote_as, session.ebgp) == (65000, 64514, True)
-    assert "whose AS is 65000" in told(resolution, "pass")
+    assert "whose AS is 65000" in messages_about(resolution, "pass")
 
 
 def test_a_passthrough_with_the_underlays_as_has_no_warning() -> None:

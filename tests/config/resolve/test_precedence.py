@@ -65,7 +65,7 @@ def beside(*resources: Resource) -> list[Resource]:
 @pytest.mark.parametrize("clash", CLASHES.values(), ids=CLASHES)
 @pytest.mark.parametrize("reverse", [False, True], ids=["a first", "b first"])
 @pytest.mark.parametrize("first_is_from_api", [False, True], ids=["file first", "API first"])
-def test_what_is_in_force_stays_and_both_are_told(
+def test_what_is_in_force_stays_and_both_have_a_message(
     clash: tuple[Resource, Resource], reverse: bool, first_is_from_api: bool
 ) -> None:
     first, newcomer = reversed(clash) if reverse else clash
@@ -135,7 +135,7 @@ def test_a_segment_is_no_older_than_its_routing_domain() -> None:
     assert {named(one) for one in errors(edited.problems)} == {"seg"}
 
 
-def test_without_an_underlay_everybody_keeps_the_place() -> None:
+def test_without_an_underlay_precedence_is_kept() -> None:
     first = solve(underlay(), l3vni("b", 1))
     gap = solve(l3vni("a", 1), l3vni("b", 1), standing=first.standing)
     again = solve(underlay(), l3vni("a", 1), l3vni("b", 1), standing=gap.standing)
@@ -154,7 +154,7 @@ def test_ranks() -> None:
     assert [precedence.rank(one) for one in (old, edited, new)] == [Rank.UNCHANGED, Rank.CHANGED, Rank.NEW]
 
 
-def test_a_digest_tells_contents_apart_and_no_secrets() -> None:
+def test_a_digest_distinguishes_contents_and_contains_no_secrets() -> None:
     def password(text: str) -> Resource:
         return underlay(neighbors=[neighbor(password=text)])
 
@@ -264,7 +264,7 @@ def test_with_nothing_in_force_files_lose_nothing_to_the_api(resources: list[Res
 
 
 @given(_SETS, _SETS)
-def test_a_refused_resource_stands_in_nobodys_way_whatever_was_in_force(
+def test_a_refused_resource_blocks_no_other_whatever_was_in_force(
     before: list[Resource], resources: list[Resource]
 ) -> None:
     standing = _standing(before)
@@ -274,10 +274,10 @@ def test_a_refused_resource_stands_in_nobodys_way_whatever_was_in_force(
         if one.kind is Kind.L3VNI:
             continue  # what names it may then find another one of that name
         rest = [other for other in resources if other is not one]
-        # Who held a place and is gone leaves it to whoever has the same content.
+        # The place of a resource that is gone goes to one with the same content.
         held = {key: value for key, value in standing.items() if key != one.id}
         assert ids_in_force(resolve(rest, NODE, standing=held)) == ids_in_force(resolution)
 
 
-def test_nobody_is_in_force_at_first() -> None:
+def test_nothing_is_in_force_at_first() -> None:
     assert Precedence([l3vni("a", 1)]).standing == NOTHING_IN_FORCE

@@ -27,12 +27,12 @@ from ..samples import (
     l2vni,
     l3vni,
     make,
+    messages_about,
     neighbor,
     passthrough,
     raw,
     session,
     solve,
-    told,
     underlay,
     unusable,
 )
@@ -195,7 +195,7 @@ def test_an_invalid_resource_changes_nothing_for_others(resources: list[Resource
 
 
 @given(_SETS)
-def test_a_refused_resource_stands_in_nobodys_way(resources: list[Resource]) -> None:
+def test_a_refused_resource_blocks_no_other(resources: list[Resource]) -> None:
     resolution = solve(underlay(), *resources)
     for problem in errors(resolution.problems):
         rest = [one for one in resources if one.id != problem.resource]
@@ -262,5 +262,5 @@ def test_no_token_of_a_desired_state_can_break_a_line(place: str, word: str) -> 
 
 def test_names_in_problems_are_those_of_resources() -> None:
     resolution = solve(underlay(), l3vni("a", 1), l3vni("b", 1), node=NodeIdentity("node", 2))
-    assert told(resolution, "b").startswith("duplicate vni 1")
+    assert messages_about(resolution, "b").startswith("duplicate vni 1")
     assert errors(resolution.problems)[0].kind is Kind.L3VNI

@@ -82,7 +82,7 @@ def test_the_last_vnis_becoming_invalid_resets_no_session() -> None:
         ({"type": "Internal"}, "internal", False),
     ],
 )
-def test_external_is_told_by_relation_or_number(remote: dict[str, Any], remote_as: object, external: bool) -> None:
+def test_external_follows_from_relation_or_number(remote: dict[str, Any], remote_as: object, external: bool) -> None:
     session = session_of({"address": "192.0.2.1"} | remote)
     assert (session.remote_as, session.ebgp) == (remote_as, external)
 

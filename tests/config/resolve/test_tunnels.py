@@ -6,7 +6,7 @@ import pytest
 
 from config.problems import Reason
 
-from ..samples import in_force, l2vni, l3vni, solve, told, underlay
+from ..samples import in_force, l2vni, l3vni, messages_about, solve, underlay
 
 V4, V6 = "100.65.0.0/24", "2001:db8::/64"
 
@@ -21,7 +21,7 @@ V4, V6 = "100.65.0.0/24", "2001:db8::/64"
         ([V4, V6], "IPv4", "100.65.0.0"),
     ],
 )
-def test_a_vni_uses_ipv4_unless_told_or_there_is_none(cidrs: list[str], wanted: str | None, vtep: str) -> None:
+def test_a_vni_uses_ipv4_unless_ipv6_is_wanted_or_alone(cidrs: list[str], wanted: str | None, vtep: str) -> None:
     fields = {"underlayAddressFamily": wanted} if wanted else {}
     state = solve(
         underlay(tunnelEndpoint={"cidrs": cidrs}), l3vni("red", 1, **fields), l2vni("l2", 2, **fields)
@@ -36,7 +36,7 @@ def test_a_missing_family_fails_only_the_vni_that_asks_for_it(cidr: str, wanted:
         underlay(tunnelEndpoint={"cidrs": [cidr]}), l3vni("bad", 1, underlayAddressFamily=wanted), l3vni("good", 2)
     )
     assert in_force(resolution) == {"good"}
-    assert told(resolution, "bad") == f"the underlay's tunnelEndpoint has no {wanted} network"
+    assert messages_about(resolution, "bad") == f"the underlay's tunnelEndpoint has no {wanted} network"
 
 
 def test_vnis_without_any_tunnel_endpoint_fail_one_by_one() -> None:

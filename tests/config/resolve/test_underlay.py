@@ -1,4 +1,4 @@
-"""Which underlay a node has, and what happens while that cannot be told."""
+"""Which underlay a node has, and what happens while that is unknown."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
 from config.resources import Resource, UnknownContent
 
-from ..samples import from_api, ids_in_force, in_force, l3vni, raw, solve, told, underlay, unusable
+from ..samples import from_api, ids_in_force, in_force, l3vni, messages_about, raw, solve, underlay, unusable
 
 UNKNOWN = Resource(Kind.UNDERLAY, "ns", "unknown", Origin("bad.yaml"), UnknownContent())
 
 
-def test_of_two_underlays_the_first_by_name_is_used_and_both_are_told() -> None:
+def test_of_two_underlays_the_first_by_name_is_used_and_both_have_a_message() -> None:
     resolution = solve(underlay("b"), underlay("a"), l3vni("red", 1))
     assert resolution.desired is not None
     assert resolution.desired.underlay is not None
     assert resolution.desired.underlay.resource.name == "a"
     refused = "can't have more than one underlay per node: it has Underlay a"
-    assert told(resolution, "b") == refused
-    assert told(resolution, "a") == f"Underlay b conflicts with this one and is ignored: {refused}"
+    assert messages_about(resolution, "b") == refused
+    assert messages_about(resolution, "a") == f"Underlay b conflicts with this one and is ignored: {refused}"
     assert [problem.severity for problem in resolution.problems if problem.name == "a"] == [Severity.WARNING]
 
 
@@ -88,7 +88,7 @@ def test_no_underlay_keeps_nothing_but_raw_snippets() -> None:
     assert resolution.desired.underlay is None
     assert in_force(resolution) == set()
     assert [snippet.text for snippet in resolution.desired.raw_frr] == ["! hello"]
-    assert "no underlay is configured" in told(resolution, "red")
+    assert "no underlay is configured" in messages_about(resolution, "red")
 
 
 def test_nothing_at_all_is_a_valid_configuration() -> None:
@@ -101,7 +101,9 @@ def test_an_index_beyond_a_pool_is_the_underlays_fault() -> None:
     far = NodeIdentity("node", 300)
     resolution = solve(underlay(), node=far)
     assert resolution.desired is None
-    assert told(resolution, "underlay") == "no router ID for node index 300: 10.0.0.0/24 has no host number 301"
+    assert (
+        messages_about(resolution, "underlay") == "no router ID for node index 300: 10.0.0.0/24 has no host number 301"
+    )
     resolution = solve(underlay(routerIDCIDR="10.0.0.0/8"), node=far)
     assert resolution.problems[0].field == "tunnelEndpoint.cidrs"
 

@@ -91,7 +91,7 @@ def test_an_unknown_field_does_not_save_an_object_that_breaks_a_rule() -> None:
 def test_a_selector_that_cannot_be_read_makes_the_object_unusable(selector: Any) -> None:
     (resource,), problems = read(red(nodeSelector=selector))
     assert resource.spec == Unusable()
-    assert all("it is not known which nodes it is for" in problem.message for problem in problems)
+    assert all("which nodes it applies to is unknown" in problem.message for problem in problems)
 
 
 def test_an_invalid_passthrough_keeps_its_families_unless_it_may_be_another_nodes() -> None:
@@ -128,22 +128,22 @@ def test_a_password_comes_from_its_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secrets", "namespace", "cure"),
+    ("secrets", "namespace", "fix"),
     [
         ({}, OWN, "cannot be read: allow the nodes to get, list and watch it"),
         ({(OWN, "fabric"): None}, OWN, "create it with 1 to 128 printable ASCII characters"),
         ({("tenant", "fabric"): Secret(PASSWORD)}, "tenant", f"create this Underlay and its Secret there ({OWN})"),
     ],
 )
-def test_a_password_that_cannot_be_had_is_told_with_the_cure(
-    secrets: dict[tuple[str, str], Secret | None], namespace: str, cure: str
+def test_an_unavailable_password_is_reported_with_the_fix(
+    secrets: dict[tuple[str, str], Secret | None], namespace: str, fix: str
 ) -> None:
     (resource,), (problem,) = read(with_reference(namespace), secrets=secrets)
     assert resource.spec == Unusable()
     assert problem.field == "neighbors[1].passwordSecret"
     assert problem.severity is Severity.ERROR
     assert PASSWORD not in str(problem)
-    for word in cure.split(" ("):
+    for word in fix.split(" ("):
         assert word.rstrip(")") in problem.message
 
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from config.api import ApiNode, ApiObject
 from config.models import Underlay
 from config.models.overlays import MAX_RAW_CONFIG
-from config.problems import Kind, Origin
+from config.problems import Kind, Origin, errors
 from config.resources import Resource
 from config.sources.mirror_objects import canonical, file_of, label_value, manifest, mirror_of, other_name, plain_name
 from config.sources.naming import resource_name
 from config.sources.router_file import parse_router_file
+from config.sources.static_files import combine
 
 from ..file_contents import FILES, SECRET
 from ..samples import MODELS, l2vni, l3vni, make, neighbor, passthrough, raw, session, underlay, underlay_spec
@@ -40,8 +41,9 @@ def without_passwords(spec: Any) -> Any:
 @given(FILES)
 def test_a_mirror_read_again_says_what_the_file_says(content: dict[str, Any]) -> None:
     parsed = parse_router_file(json.dumps(content).encode(), Path("/etc/c/openpe_a.yaml"), "node")
-    assert not [problem for problem in parsed.all_problems if problem.severity == "error"]
-    for resource in parsed.resources:
+    resources, problems = combine([parsed])
+    assert not errors(problems)
+    for resource in resources:
         shown = mirror(resource)
         again = MODELS[resource.kind].model_validate(shown.spec)
         assert again.model_copy(update={"node_selector": None}) == without_passwords(resource.spec)
@@ -52,7 +54,7 @@ def test_a_mirror_read_again_says_what_the_file_says(content: dict[str, Any]) ->
 @given(FILES)
 def test_every_value_of_a_mirror_is_explicit_and_no_list_is_empty(content: dict[str, Any]) -> None:
     parsed = parse_router_file(json.dumps(content).encode(), Path("/etc/c/openpe_a.yaml"), "node")
-    for resource in parsed.resources:
+    for resource in combine([parsed])[0]:
         text = json.dumps(mirror(resource).spec)
         assert "null" not in text
         assert "[]" not in text
@@ -98,8 +100,8 @@ def test_passwords_are_left_out_and_said_to_be_there() -> None:
     shown = mirror(underlay(neighbors=peers))
     assert SECRET not in json.dumps(manifest(shown))
     assert "file-name" not in json.dumps(manifest(shown))
-    told = shown.annotations["openperouter.github.io/withheld"]
-    assert told == "neighbors[1].password, neighbors[2].password"
+    withheld = shown.annotations["openperouter.github.io/withheld"]
+    assert withheld == "neighbors[1].password, neighbors[2].password"
 
 
 def test_secrets_in_raw_configuration_are_starred_and_said_to_be_there() -> None:
@@ -157,7 +159,7 @@ def test_files_are_read_with_the_names_that_mirrors_have() -> None:
     """What the reader makes of a short reference is the name under which the other entry is mirrored."""
     domain = {"type": "L3VNI", "l3vni": {"name": "red"}}
     text = json.dumps({"l3vnis": [{"vrf": "red", "vni": 1}], "l2vnis": [{"vni": 2, "routingDomain": domain}]})
-    red, segment = parse_router_file(text.encode(), Path("/etc/c/openpe_a.yaml"), "node").resources
+    (red, segment), _ = combine([parse_router_file(text.encode(), Path("/etc/c/openpe_a.yaml"), "node")])
     shown = mirror(segment, l3vnis=frozenset({red.name}))
     assert shown.spec["routingDomain"]["l3vni"]["name"] == mirror(red).name == resource_name("node", "red")
 
@@ -179,7 +181,7 @@ def test_what_means_something_else_differs(spec: dict[str, Any]) -> None:
     assert canonical(Kind.L3VNI, spec) != canonical(Kind.L3VNI, {"vrf": "red", "vni": 100})
 
 
-def test_a_password_that_somebody_added_differs() -> None:
+def test_a_password_that_was_added_differs() -> None:
     shown = mirror(underlay(neighbors=[neighbor(password=SECRET)]))
     added = underlay_spec(neighbors=[neighbor(password="x")]) | {"nodeSelector": shown.spec["nodeSelector"]}
     assert canonical(Kind.UNDERLAY, added) != canonical(Kind.UNDERLAY, shown.spec)
@@ -193,7 +195,7 @@ def test_what_no_model_takes_has_no_meaning(spec: Any) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_label_values_are_legal_and_tell_nodes_apart(one: str, other: str) -> None:
+def test_label_values_are_legal_and_distinguish_nodes(one: str, other: str) -> None:
     values = label_value(one), label_value(other)
     assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value) for value in values)
     assert (values[0] == values[1]) == (one == other)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from config.desired import Family, Secret
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay
-from config.problems import Kind, Reason, Severity
-from config.resources import Unusable
+from config.problems import Kind, Problem, Reason, Severity
+from config.resources import Resource, Unusable
 from config.sources.router_file import FileContent, parse_router_file
 
 from ..samples import RED_FILE, UNDERLAY_FILE
@@ -26,19 +26,27 @@ def parse(text: str, path: Path = PATH, mode: int = 0o600) -> FileContent:
     return parse_router_file(text.encode(), path, "node", mode=mode)
 
 
+def resources_of(content: FileContent) -> tuple[Resource, ...]:
+    return tuple(entry.resource for entry in content.entries)
+
+
+def problems_of(content: FileContent) -> list[Problem]:
+    return [*content.problems, *(problem for entry in content.entries for problem in entry.problems)]
+
+
 def messages(content: FileContent) -> list[str]:
-    return [str(problem).removeprefix(f"{content.path}:") for problem in content.all_problems]
+    return [str(problem).removeprefix(f"{content.path}:") for problem in problems_of(content)]
 
 
 def test_defaults_are_applied_and_explicit_values_kept() -> None:
     content = parse(UNDERLAY_FILE + RED_FILE + "  - {name: b, vrf: blue, vni: 2, vxlanPort: 4790}\n")
     assert messages(content) == []
-    fabric, red, blue = (resource.spec for resource in content.resources)
+    fabric, red, blue = (resource.spec for resource in resources_of(content))
     assert isinstance(fabric, Underlay)
     assert isinstance(red, L3Vni)
     assert isinstance(blue, L3Vni)
     assert (fabric.router_id_cidr, red.vxlan_port, blue.vxlan_port) == ("10.0.0.0/24", 4789, 4790)
-    assert [resource.name for resource in content.resources] == [
+    assert [resource.name for resource in resources_of(content)] == [
         "static-node-underlay-0", "static-node-red", "static-node-b",
     ]  # fmt: skip
 
@@ -71,7 +79,7 @@ def test_a_doubtful_file_is_refused_as_a_whole(text: str, message: str) -> None:
 def test_a_wrong_entry_refuses_only_itself_and_stays_visible() -> None:
     content = parse("l3vnis:\n  - {vrf: red, vni: 1}\n  - {vrf: blue, vni: 0, colour: blue}\n  - 7\n")
     assert content.usable
-    assert [type(resource.spec) for resource in content.resources] == [L3Vni, Unusable, Unusable]
+    assert [type(resource.spec) for resource in resources_of(content)] == [L3Vni, Unusable, Unusable]
     assert messages(content) == [
         "3:22: error: L3VNI blue: l3vnis[1].vni: must be at least 1",
         "3:25: error: L3VNI blue: l3vnis[1].colour: unknown key; known keys: exportRTs, hostSession, "
@@ -82,7 +90,7 @@ def test_a_wrong_entry_refuses_only_itself_and_stays_visible() -> None:
 
 def test_a_wrong_underlay_says_what_stays() -> None:
     content = parse(UNDERLAY_FILE.replace("64514", "0"))
-    assert isinstance(content.resources[0].spec, Unusable)
+    assert isinstance(resources_of(content)[0].spec, Unusable)
     assert messages(content) == [
         "2:10: error: Underlay underlay-0: underlays[0].asn: must be at least 1 (the running configuration is kept)"
     ]
@@ -90,13 +98,13 @@ def test_a_wrong_underlay_says_what_stays() -> None:
 
 def test_top_level_keys_in_another_case_work_with_a_warning() -> None:
     content = parse("L3VNIs:\n  - {VRF: red, VNI: 1}\n")
-    assert [resource.name for resource in content.resources] == ["static-node-red"]
-    assert {problem.severity for problem in content.all_problems} == {Severity.WARNING}
-    assert {problem.field for problem in content.all_problems} == {"L3VNIs", "L3VNIs[0].VRF", "L3VNIs[0].VNI"}
+    assert [resource.name for resource in resources_of(content)] == ["static-node-red"]
+    assert {problem.severity for problem in problems_of(content)} == {Severity.WARNING}
+    assert {problem.field for problem in problems_of(content)} == {"L3VNIs", "L3VNIs[0].VRF", "L3VNIs[0].VNI"}
 
 
 def test_a_reference_stays_as_written_since_it_may_mean_an_object_of_the_api() -> None:
-    (l2,) = parse("l2vnis:\n  - {vni: 1, routingDomain: {type: L3VNI, l3vni: {name: Red_1}}}\n").resources
+    (l2,) = resources_of(parse("l2vnis:\n  - {vni: 1, routingDomain: {type: L3VNI, l3vni: {name: Red_1}}}\n"))
     assert isinstance(l2.spec, L2Vni)
     assert l2.spec.routing_domain is not None
     assert l2.spec.routing_domain.l3vni is not None
@@ -105,26 +113,26 @@ def test_a_reference_stays_as_written_since_it_may_mean_an_object_of_the_api() -
 
 def test_a_passthrough_is_there_when_its_as_is() -> None:
     content = parse(PASSTHROUGH % 1)
-    assert isinstance(content.resources[0].spec, L3Passthrough)
-    assert content.resources[0].name == "static-node-l3passthrough"
-    assert parse("bgpPassthrough: {}\n").resources == ()
+    assert isinstance(resources_of(content)[0].spec, L3Passthrough)
+    assert resources_of(content)[0].name == "static-node-l3passthrough"
+    assert resources_of(parse("bgpPassthrough: {}\n")) == ()
 
 
 def test_a_passthrough_with_as_zero_is_none_and_says_so() -> None:
     content = parse(PASSTHROUGH % 0)
-    assert content.resources == ()
+    assert resources_of(content) == ()
     assert messages(content) == ["1:1: warning: bgppassthrough: ignored, because hostSession.asn is 0"]
 
 
-def test_an_invalid_passthrough_still_tells_its_families() -> None:
-    spec = parse(PASSTHROUGH % "x").resources[0].spec
+def test_an_invalid_passthrough_still_shows_its_families() -> None:
+    spec = resources_of(parse(PASSTHROUGH % "x"))[0].spec
     assert spec == Unusable(frozenset(Family))
-    assert parse("bgppassthrough: {hostSession: 3}\n").resources[0].spec == Unusable()
+    assert resources_of(parse("bgppassthrough: {hostSession: 3}\n"))[0].spec == Unusable()
 
 
 def test_raw_snippets_are_numbered() -> None:
     content = parse("rawfrrconfigs:\n  - {rawConfig: a}\n  - {rawConfig: b, priority: 3}\n")
-    assert [(one.name, one.spec.priority) for one in content.resources if isinstance(one.spec, RawFrrConfig)] == [
+    assert [(one.name, one.spec.priority) for one in resources_of(content) if isinstance(one.spec, RawFrrConfig)] == [
         ("static-node-rawfrrconfig-0", 0),
         ("static-node-rawfrrconfig-1", 3),
     ]
@@ -132,14 +140,14 @@ def test_raw_snippets_are_numbered() -> None:
 
 def test_l3vpns_are_refused_without_hurting_the_rest() -> None:
     content = parse(RED_FILE + "l3vpns:\n  - {vrf: x}\n")
-    assert [resource.kind for resource in content.resources] == [Kind.L3VNI]
+    assert [resource.kind for resource in resources_of(content)] == [Kind.L3VNI]
     assert [problem.reason for problem in content.problems] == [Reason.VALIDATION_FAILED]
     assert "L3VPNs are not supported yet in this version (the rest of the file is in force)" in messages(content)[0]
 
 
 def test_a_node_selector_in_a_file_is_without_effect_and_says_so() -> None:
     content = parse("l3vnis:\n  - {vrf: red, vni: 1, nodeSelector: {matchLabels: {a: b}}}\n")
-    assert content.resources[0].spec.node_selector is None
+    assert resources_of(content)[0].spec.node_selector is None
     assert "has no effect in a file" in messages(content)[0]
 
 
@@ -155,14 +163,14 @@ def with_secret(tmp_path: Path, content: str | None) -> FileContent:
 def test_a_password_file_beside_the_configuration_is_read(tmp_path: Path) -> None:
     content = with_secret(tmp_path, "s3cret\n")
     assert messages(content) == []
-    assert content.resources[0].spec.neighbors[0].password == Secret("s3cret")
+    assert resources_of(content)[0].spec.neighbors[0].password == Secret("s3cret")
     assert "s3cret" not in repr(content)
 
 
 @pytest.mark.parametrize("text", [None, "s3 cret"])
 def test_an_underlay_without_its_password_is_unusable(tmp_path: Path, text: str | None) -> None:
     content = with_secret(tmp_path, text)
-    assert isinstance(content.resources[0].spec, Unusable)
+    assert isinstance(resources_of(content)[0].spec, Unusable)
     assert "10:25: error: Underlay underlay-0: underlays[0].neighbors[0].passwordSecret:" in messages(content)[0]
     assert "s3" not in repr(content).replace(str(tmp_path), "")
 
@@ -194,7 +202,7 @@ _VALUES = st.recursive(
 @given(st.dictionaries(_KEYS, _VALUES, max_size=3))
 def test_no_content_crashes_the_parser_and_every_problem_has_a_position(sections: dict[str, str]) -> None:
     content = parse("\n".join(f"{key}: {value}" for key, value in sections.items()))
-    assert all(problem.origin.line > 0 and problem.origin.column > 0 for problem in content.all_problems)
-    refused = [resource for resource in content.resources if isinstance(resource.spec, Unusable)]
-    told = {problem.resource for problem in content.all_problems if problem.severity is Severity.ERROR}
-    assert all(resource.id in told for resource in refused)
+    assert all(problem.origin.line > 0 and problem.origin.column > 0 for problem in problems_of(content))
+    refused = [resource for resource in resources_of(content) if isinstance(resource.spec, Unusable)]
+    reported = {problem.resource for problem in problems_of(content) if problem.severity is Severity.ERROR}
+    assert all(resource.id in reported for resource in refused)

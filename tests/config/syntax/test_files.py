@@ -1,4 +1,4 @@
-"""Bounded reading that tells absence from failure and never blocks."""
+"""Bounded reading that distinguishes absence from failure and never blocks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_directory_is_not_a_file_and_a_file_is_not_a_directory(tmp_path: Path)
         list_directory(tmp_path / "f")
 
 
-def test_a_loop_of_links_is_told_in_the_systems_words(tmp_path: Path) -> None:
+def test_a_loop_of_links_is_reported_in_the_systems_words(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UnreadableFileError, match="cannot be read: Too many levels of symbolic links") as caught:
         read_bounded(tmp_path / "loop", 1)

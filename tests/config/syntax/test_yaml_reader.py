@@ -70,7 +70,7 @@ def test_data_of_one_document_is_never_shared() -> None:
     assert document.data() == {"a": {"k": 1}, "b": {"k": 1}}
 
 
-def test_every_duplicate_key_is_told_with_its_place() -> None:
+def test_every_duplicate_key_is_reported_with_its_place() -> None:
     message = refusal(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
     assert "f.yaml:4:3: key 'c' is given twice (first at line 3)" in message
     assert "f.yaml:5:1: key 'a' is given twice (first at line 1)" in message
