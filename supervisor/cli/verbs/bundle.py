@@ -17,7 +17,7 @@ from ..options import StoreFile, add_settings, complain
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from supervisor.operations.bundle.collector import Piece
+    from supervisor.operations.bundle.archive import Piece
 
 DEFAULT_HOURS = 24
 

@@ -4,8 +4,7 @@ Each piece is collected by itself, with a deadline; one that is unavailable leav
 passes through :class:`Redactor` before it is written anywhere.
 """
 
-from .archive import BundleError, write_bundle
-from .collector import collect
+from .archive import BundleError, collect, write_bundle
 from .known_secrets import known_secrets
 from .redactor import Redactor
 

@@ -26,7 +26,7 @@ from ..doctor import as_json, as_lines, examine
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
 from ..paths import CONTROL_SOCKET, STATE_FILE
-from .collector import PIECE_SECONDS, Source
+from .archive import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that its output until then is kept.
 PROGRAM_SECONDS: Final = PIECE_SECONDS - 5

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.operations.bundle import BundleError, archive, write_bundle
-from supervisor.operations.bundle.collector import Piece
+from supervisor.operations.bundle.archive import Piece
 
 PIECES = (Piece("status.json", "{}"), Piece("frr/running.conf", "router bgp 1\n"))
 

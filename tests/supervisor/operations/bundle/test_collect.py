@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.operations.bundle import Redactor, collect, collector
-from supervisor.operations.bundle.collector import Piece, Source
+from supervisor.operations.bundle import Redactor, archive, collect
+from supervisor.operations.bundle.archive import Piece, Source
 from supervisor.process.subprocesses import CommandTimeout
 
 PLANTED = "hunter2hunter2"
@@ -88,7 +88,7 @@ async def test_what_a_program_said_before_it_hung_is_kept() -> None:
 
 
 async def test_a_large_text_is_cut_between_lines_journals_at_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "PIECE_CHARACTERS", 25)
+    monkeypatch.setattr(archive, "PIECE_CHARACTERS", 25)
     text = "first line\nsecond line\nthird line\n"
     pieces = await collected({"journal.txt": saying(text), "table.txt": saying(text)})
     assert pieces["journal.txt"].text == "*** 11 characters are left out ***\nsecond line\nthird line\n"
@@ -97,7 +97,7 @@ async def test_a_large_text_is_cut_between_lines_journals_at_their_beginning(mon
 
 
 async def test_the_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "TOTAL_CHARACTERS", 100)
+    monkeypatch.setattr(archive, "TOTAL_CHARACTERS", 100)
     pieces = await collected({"one": saying("x" * 80), "two": saying("y" * 80), "three": saying("z" * 15)})
     assert pieces["one"].text == "x" * 80
     assert "too large" in pieces["two"].error
