@@ -220,7 +220,7 @@ class Daemon:
             ),
             # Mirrors the resources from files to the API as custom resources.
             ChildSpec(
-                "mirror",
+                "api_mirror",
                 lambda ports: partial(
                     api_mirror.run,
                     settings=settings,

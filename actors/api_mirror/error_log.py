@@ -20,7 +20,7 @@ from supervisor.logs.throttle import RepeatLimiter
 from .planning import Change
 from .writer import NameTakenError
 
-log = get_logger("mirror")
+log = get_logger("api_mirror")
 
 #: Passes after which a conflict is no longer the ordinary one of a snapshot that is a moment behind.
 PATIENCE_WITH_CONFLICTS: Final = 4
@@ -105,7 +105,7 @@ class MirrorLog:
             log.warning(
                 "labelled as a mirror of this node's files, but this node did not write it: it is treated like any "
                 "other object and never deleted from here; remove the label, or the object if it is a leftover",
-                message_id=message_ids.MIRROR_STRANGER,
+                message_id=message_ids.MIRROR_UNSIGNED,
                 **_fields(resource),
             )
         self._mislabelled = found

@@ -16,15 +16,16 @@ from the same version. What each error means for it is in :func:`retry_after`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
 from actors.lib.kube.client import PAGE_SIZE, Json, KubeClient
+from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.errors import (
     ApiError,
     CredentialsError,
@@ -43,10 +44,6 @@ from supervisor.runtime.restart_policy import Backoff
 
 from .decoding import is_behind, items, version_of
 from .store import Store
-
-if TYPE_CHECKING:
-    from .availability import Availability
-    from .cache import Cache
 
 log = get_logger("crd_watch")
 
@@ -118,6 +115,41 @@ def retry_after(error: ApiError, failures: int, chance: float) -> Retry:
             return Retry(USUAL.delay(failures, chance), WatchFailure.FAILING, relist=failures >= RELIST_AFTER)
 
 
+class Server(Protocol):
+    """What a reflector needs of the server's availability (:class:`.Availability`)."""
+
+    client: KubeClient
+    chance: Callable[[], float]
+
+    async def wait(self) -> None:
+        """Wait until the server answers."""
+
+    def lost(self) -> None:
+        """Report that the server did not answer."""
+
+
+class Owner(Protocol):
+    """What a reflector reports to and reads from: the cache that it is part of (:class:`.Cache`)."""
+
+    node: Reflector
+    labels_known: trio.Event
+    cluster_size: ClusterSize
+    last_event: float | None
+    edits: int
+
+    def wake(self) -> None:
+        """Have the publisher check what to do."""
+
+    def changed(self, reflector: Reflector, /) -> None:
+        """Follow up a changed content."""
+
+    def listed(self, reflector: Reflector, version: str, /) -> None:
+        """Follow up a list."""
+
+    def select_without_node(self) -> None:
+        """Select by the saved labels where the Node may not be read."""
+
+
 class Reflector:
     """Fills one store. ``resource`` is its plural, for messages; ``params`` narrow it down.
 
@@ -126,7 +158,7 @@ class Reflector:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: Owner,
         resource: str,
         path: str,
         store: Store[Any],
@@ -197,7 +229,7 @@ class Reflector:
         """Continue from a list's version."""
         self.version, self._relist = version, False
 
-    async def run(self, server: Availability) -> None:
+    async def run(self, server: Server) -> None:
         """List and watch until cancelled. Raises only what is a bug."""
         self._failures, self._last_error = 0, None
         try:
@@ -216,7 +248,7 @@ class Reflector:
         """Return over how many seconds the nodes' lists of one kind are spread."""
         return self._cache.cluster_size.row(RELIST_SECONDS)
 
-    async def _list_and_watch(self, server: Availability) -> None:
+    async def _list_and_watch(self, server: Server) -> None:
         if self.needs_list:
             if self._failures == 0 and self._all_nodes_list():
                 # With one place for all kinds of a node their changes are published together.
@@ -302,7 +334,7 @@ class Reflector:
                 return False
         raise UnreachableError(f"{self._path}: the server sends events of type {what[:40]!r}")
 
-    async def _recover(self, error: ApiError, server: Availability) -> None:
+    async def _recover(self, error: ApiError, server: Server) -> None:
         """Record what is wrong, and wait as long as the error asks for."""
         if isinstance(error, NotFoundError) and not self._optional:
             error = UnreachableError(f"the server has no {self.resource}: not an API server")

@@ -22,8 +22,8 @@ from typing import Final
 from config.api import PLURALS, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
+from config.precedence import Standing
 from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
-from config.resolve.precedence import Standing
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 from config.sources.api_objects import read_objects

@@ -26,7 +26,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed, run_command
 
-from .diff.grammar import scan
+from .grammar import scan
 from .mgmtd_recovery import MgmtdRecovery
 
 #: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.

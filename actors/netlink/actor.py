@@ -33,10 +33,10 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
 from .converge import Pass, converge
+from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
 from .planning.plan import marked_nics
 from .state_files import StateFiles
-from .wire.kernel import LinuxKernel
 from .wire.namespace import NAMESPACES, NamespaceMissing
 from .wire.socket import KernelRefusal
 

@@ -1,6 +1,6 @@
 """One pass over the kernel: observe, plan, execute, and observe again until nothing is left to do.
 
-In come the desired state and a kernel (:class:`.wire.kernel.Kernel`). A step that the kernel refuses fails its resource
+In come the desired state and a kernel (:class:`.kernel.Kernel`). A step that the kernel refuses fails its resource
 and what depends on it, and nothing else; the rest of its unit is skipped if the step was vital, and everything else is
 carried out. A refused removal belongs to no resource: it is an error of the pass, which is then incomplete. What was
 refused is left to the next pass, after a pause; the observation after it is for the report only.
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from config.desired import DesiredState, ResourceFailure
 from config.problems import Kind, Reason, ResourceId
 
+from .kernel import Kernel
 from .planning.observed import Observed
 from .planning.plan import Failures, plan
 from .planning.steps import Plan, Step
-from .wire.kernel import Kernel
 from .wire.socket import KernelRefusal
 
 #: Rounds of observe, plan and execute in one pass. Two are normal: the second only verifies.

@@ -17,10 +17,10 @@ from config.desired import DesiredState, IPInterface
 from config.settings import Settings
 
 from .converge import observe_and_plan
+from .kernel import LinuxKernel
 from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed
 from .planning.steps import Plan
 from .state_files import StateFiles
-from .wire.kernel import LinuxKernel
 from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from .node_events import NAMESPACE, LastingFailure, NodeEvent, lasting_failures
 from .node_state import NodeState
 from .rate_limit import TokenBucket
 
-log = get_logger("announce")
+log = get_logger("status_writer")
 
 MANAGER: Final = "openperouter"
 PATH: Final = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
@@ -129,7 +129,7 @@ class EventWriter:
         except InvalidError as error:
             self.dropped += 1
             name = series.event.name(self._node)
-            log.warning(f"dropped the Event {name}: {error}", message_id=message_ids.CLUSTER_NOT_TOLD)
+            log.warning(f"dropped the Event {name}: {error}", message_id=message_ids.REPORTING_FAILS)
         series.waiting = 0
 
     def _report_lasting(self, now: float) -> None:

@@ -12,7 +12,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
 
-log = get_logger("announce")
+log = get_logger("status_writer")
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Retry:
         """Wait, and log the failure unless it repeats the one before."""
         self.backoff.failed(error, now)
         self.error = error.reason or str(error)
-        message_id = message_ids.API_FORBIDDEN if isinstance(error, ForbiddenError) else message_ids.CLUSTER_NOT_TOLD
+        message_id = message_ids.API_FORBIDDEN if isinstance(error, ForbiddenError) else message_ids.REPORTING_FAILS
         self._limiter.failing(
             self.subject, f"reporting to the cluster fails: {self.subject}: {error}", message_id=message_id
         )
@@ -56,4 +56,4 @@ class Retry:
         self.backoff.reset()
         self.error = None
         message = f"reporting to the cluster works again: {self.subject}"
-        self._limiter.recovered(self.subject, message, message_id=message_ids.CLUSTER_TOLD)
+        self._limiter.recovered(self.subject, message, message_id=message_ids.REPORTING_WORKS)

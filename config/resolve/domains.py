@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from config.precedence import Standing
 from config.problems import Kind, Reason, ResourceId
 from config.resources import Resource
 from config.sources.naming import resource_name
 
 from .findings import Findings, RefusedError
-from .precedence import Standing
 
 #: Where a segment names its routing domain.
 DOMAIN_FIELD = "routingDomain.l3vni.name"

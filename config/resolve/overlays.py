@@ -28,13 +28,13 @@ from config.models import HostSession, L2Vni, L3Passthrough, L3Vni
 from config.models.overlays import LinuxBridge
 from config.models.sessions import is_external
 from config.outcomes import NodeIdentity
+from config.precedence import Held, Precedence
 from config.problems import Kind, Reason, ResourceId
 from config.resources import Resource
 
 from .domains import DOMAIN_FIELD, Domains
 from .findings import Findings, RefusedError
 from .ipam import PoolExhaustedError, session_addresses
-from .precedence import Held, Precedence
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
 _POOL_FIELDS = {4: "hostSession.localCIDR.ipv4", 6: "hostSession.localCIDR.ipv6"}

@@ -16,12 +16,12 @@ from types import MappingProxyType
 
 from config.desired import DesiredRawFRR, DesiredState
 from config.outcomes import NodeIdentity
+from config.precedence import NOTHING_IN_FORCE, Precedence, Standing
 from config.problems import Kind, Problem
 from config.resources import Resource
 
 from .findings import Findings
 from .overlays import accept_overlays
-from .precedence import NOTHING_IN_FORCE, Precedence, Standing
 from .underlay import UnderlayUnusableError, resolve_underlay
 
 

@@ -13,12 +13,12 @@ from config.desired import BGPFamily, DesiredUnderlay, GracefulRestart, IPInterf
 from config.models import Underlay
 from config.models.types import parse_cidr
 from config.outcomes import NodeIdentity
+from config.precedence import Precedence
 from config.problems import Kind, Problem, Reason
 from config.resources import Resource, UnknownContent
 
 from .findings import Findings, RefusedError
 from .ipam import PoolExhaustedError, router_id, vtep
-from .precedence import Precedence
 from .sessions import Configured, fabric_neighbor
 
 

@@ -18,8 +18,8 @@ from pydantic import PlainSerializer
 
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
+from config.precedence import NOTHING_IN_FORCE, Held, Standing
 from config.problems import Kind, ResourceId
-from config.resolve.precedence import NOTHING_IN_FORCE, Held, Standing
 
 from .json_store import JsonStore, StoreError
 

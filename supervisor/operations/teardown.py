@@ -22,10 +22,10 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.netlink.converge import converge
+from actors.netlink.kernel import Kernel, LinuxKernel
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Step
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.kernel import Kernel, LinuxKernel
 from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState
 from config.settings import Settings

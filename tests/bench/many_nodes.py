@@ -98,7 +98,7 @@ class SimulatedNode:
 
         async def report() -> None:
             await status_writer.run(
-                ActorContext("announce"),
+                ActorContext("status_writer"),
                 settings=settings,
                 access=self.access.reader(),
                 api=self.api.reader(),
@@ -111,7 +111,7 @@ class SimulatedNode:
         async def show() -> None:
             snapshots = self.static.reader()
             await mirror.run(
-                ActorContext("mirror"),
+                ActorContext("api_mirror"),
                 settings=settings,
                 access=self.access.reader(),
                 snapshots=snapshots,

@@ -73,7 +73,7 @@ class Bench:
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
-    ctx: ActorContext = field(default_factory=lambda: ActorContext("mirror"))
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("api_mirror"))
     watch_access: Latest[ApiAccess] = field(default_factory=lambda: Latest("watch_access"))
 
     async def mirror(self) -> None:

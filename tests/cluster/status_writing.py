@@ -89,7 +89,7 @@ class ReportingNode:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     bad: dict[str, str] = field(default_factory=dict)
     index: int = 3
-    ctx: ActorContext = field(default_factory=lambda: ActorContext("announce"))
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("status_writer"))
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
@@ -221,7 +221,7 @@ async def cluster(
     """Run nodes; ``without`` are the writers that RBAC forbids, ``bad`` what each node refuses, by object."""
     reading = await account(admin, namespace, "watch", WATCHING)
     rules = [rule for writer, needed in RULES.items() if writer not in without for rule in needed]
-    writing = await account(admin, namespace, "announce", rules)
+    writing = await account(admin, namespace, "status-writer", rules)
     nodes = {}
     for name in names:
         await make_node(admin, name)

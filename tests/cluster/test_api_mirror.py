@@ -106,7 +106,7 @@ async def test_a_converged_node_sends_nothing_even_after_a_restart(
         before = requests(server, bench)
         bench.read()
         async with trio.open_nursery() as nursery:
-            bench.ctx = ActorContext("mirror", 2)
+            bench.ctx = ActorContext("api_mirror", 2)
             nursery.start_soon(bench.mirror)
             await eventually("the second incarnation has looked", lambda: bench.ctx.facts == {"mirrors": 5})
             # A write that is due shows that all that was due before it has been sent.

@@ -101,7 +101,7 @@ async def test_the_daemon_as_a_whole_is_refused_nothing(
             snapshots=node.static.reader(),
             api=node.api.reader(),
         )
-        nursery.start_soon(mirroring, ActorContext("mirror"))
+        nursery.start_soon(mirroring, ActorContext("api_mirror"))
         await until("everything is written", partial(all_is_written, complete))
         nursery.cancel_scope.cancel()
         assert complete.refusals() == []

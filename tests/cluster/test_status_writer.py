@@ -48,7 +48,7 @@ def condition(status: Json, type_: str) -> Json:
 
 def sent(server: ClusterServer, namespace: str) -> Counter[tuple[str, str, int]]:
     """Return what the writing account sent, as verb, resource and answer, but for the polls of the cluster's size."""
-    requests = server.requests(f"system:serviceaccount:{namespace}:announce")
+    requests = server.requests(f"system:serviceaccount:{namespace}:status-writer")
     return Counter((one.verb, one.resource, one.code) for one in requests if one.verb != "list")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
 from config.outcomes import NodeIdentity
+from config.precedence import NOTHING_IN_FORCE, Standing
 from config.problems import Kind, Origin, Problem, ResourceId
-from config.resolve.precedence import NOTHING_IN_FORCE, Standing
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource, Unusable
 

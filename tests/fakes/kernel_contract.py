@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
+from actors.netlink.kernel import Kernel
 from actors.netlink.planning.observed import (
     IFA_F_PERMANENT,
     OWNED_GROUP,
@@ -43,7 +44,6 @@ from actors.netlink.planning.steps import (
     Step,
 )
 from actors.netlink.planning.wanted import WantedLink
-from actors.netlink.wire.kernel import Kernel
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
 from tests.actors.netlink.builders import UNDERLAY, state, underlay

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
+from actors.netlink.kernel import LinuxKernel
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Plan
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.kernel import LinuxKernel
 from config.desired import DesiredState
 
 KEPT = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.netlink.wire.kernel import Kernel
+from actors.netlink.kernel import Kernel
 from tests.fakes.kernel_contract import CONTRACT
 from tests.kernel.node import Node
 

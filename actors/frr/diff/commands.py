@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..grammar import Path, scan
 from .difference import Difference, Entry, Intent, parse, subject
-from .grammar import Path, scan
 
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
 _DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")

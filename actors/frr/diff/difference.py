@@ -15,8 +15,8 @@ from typing import Final
 from config.desired import DesiredRawFRR
 from config.syntax.frr_secrets import redact
 
+from ..grammar import Path, scan
 from ..render.render import RenderedConfig
-from .grammar import Path, scan
 
 #: A line after the context that it is in; an opening line is in its own context, so that empty contexts count.
 Entry = tuple[Path, str]

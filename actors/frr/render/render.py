@@ -24,7 +24,7 @@ from config.problems import ResourceId
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
-from ..diff.grammar import open_depth
+from ..grammar import open_depth
 from .template_context import bfd_profiles, rd_numbers, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.

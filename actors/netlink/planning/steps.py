@@ -1,6 +1,6 @@
 """The steps of a plan: immutable values, each attributed to the resource that it is for.
 
-:mod:`.plan` puts them into order, :mod:`..converge` hands them to a kernel one by one, and :mod:`..wire.kernel` (or the
+:mod:`.plan` puts them into order, :mod:`..converge` hands them to a kernel one by one, and :mod:`..kernel` (or the
 fake of the tests) carries them out; a step does nothing by itself. ``str(step)`` is the line that ``openperouter plan``
 prints and that error messages quote.
 

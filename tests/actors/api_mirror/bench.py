@@ -35,7 +35,7 @@ class Bench:
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
-    ctx: ActorContext = field(default_factory=lambda: ActorContext("mirror"))
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("api_mirror"))
     watching: bool = True
     node: ApiNode | None = NODE
     #: All dice; with 0 it is always this node's turn.

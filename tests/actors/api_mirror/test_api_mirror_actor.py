@@ -61,7 +61,7 @@ async def test_a_converged_node_sends_nothing(bench: Bench, mock_clock: MockCloc
 async def test_a_restarted_actor_sends_nothing(bench: Bench) -> None:
     await bench.files(red(), blue())
     async with trio.open_nursery() as nursery:
-        bench.ctx = ActorContext("mirror", 2)
+        bench.ctx = ActorContext("api_mirror", 2)
         nursery.start_soon(bench.start)
         await bench.settle()
         nursery.cancel_scope.cancel()
@@ -135,7 +135,7 @@ async def test_a_spoofed_label_is_logged_once_and_the_object_left_alone(
     assert bench.names() == ["mine"]
     assert bench.server.requests == [("create", f"l3vnis/{NAME}"), ("delete", f"l3vnis/{NAME}")]
     assert caplog.text.count("labelled as a mirror") == 1
-    assert explained(record for record in caplog.records if "labelled" in record.getMessage()) == ["MIRROR_STRANGER"]
+    assert explained(record for record in caplog.records if "labelled" in record.getMessage()) == ["MIRROR_UNSIGNED"]
 
 
 async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_again(bench: Bench) -> None:
@@ -210,7 +210,7 @@ async def test_such_a_field_costs_a_restarted_actor_one_write(bench: Bench, mock
     bench.server.defaults = {"l3vnis": {"vxlanPort": 4789, "fieldOfTheFuture": True}}
     await bench.files(red())
     async with trio.open_nursery() as nursery:
-        bench.ctx = ActorContext("mirror", 2)
+        bench.ctx = ActorContext("api_mirror", 2)
         nursery.start_soon(bench.start)
         for _ in range(20):
             await bench.later(300)
@@ -494,7 +494,7 @@ async def test_each_pass_that_writes_is_one_line(bench: Bench, caplog: pytest.Lo
 async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:
     bench.settings = bench.settings.model_copy(update={"state_dir": bench.settings.state_dir / "absent" / "file"})
     bench.static.set(files(red()))
-    bench.ctx = ActorContext("mirror", 2)
+    bench.ctx = ActorContext("api_mirror", 2)
     with pytest.raises(DependencyFault, match="is unavailable"), trio.fail_after(5):
         await bench.start()
 
@@ -511,7 +511,7 @@ async def test_an_error_that_is_none_of_the_servers_is_not_swallowed(bench: Benc
     async with trio.open_nursery() as nursery:
         scope = nursery.cancel_scope
         bench.server.fault = mistake
-        bench.ctx = ActorContext("mirror", 2)
+        bench.ctx = ActorContext("api_mirror", 2)
         bench.static = Latest("static")
         bench.static.set(files(red()))
         nursery.start_soon(expect)

@@ -52,7 +52,7 @@ async def test_another_nodes_object_is_left_alone(
     assert bench.ctx.facts == {"mirrors": 2}
     sent = len(bench.server.requests)
     async with trio.open_nursery() as nursery:
-        bench.ctx = ActorContext("mirror", 2)
+        bench.ctx = ActorContext("api_mirror", 2)
         nursery.start_soon(bench.start)
         await bench.later(3600)
         nursery.cancel_scope.cancel()

@@ -10,8 +10,8 @@ from actors.desired.reconcile import Decision, Known, decide
 from config.api import ApiObject, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
+from config.precedence import NOTHING_IN_FORCE
 from config.problems import Kind, Origin, Problem, errors
-from config.resolve.precedence import NOTHING_IN_FORCE
 from config.resources import Unusable
 from supervisor.runtime.faults import ConfigFault
 

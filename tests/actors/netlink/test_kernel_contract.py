@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from actors.netlink.kernel import Kernel
 from actors.netlink.planning.observed import Link, Namespace
-from actors.netlink.wire.kernel import Kernel
 from tests.fakes.kernel import FakeKernel
 from tests.fakes.kernel_contract import CONTRACT, NIC
 

@@ -238,7 +238,7 @@ async def test_an_illegal_event_is_dropped_and_does_not_stop_the_others(
     assert len(bench.events) == 1
     assert len(bench.server.requests) == 2
     assert (bench.writer.dropped, caplog.text.count("dropped the Event node-a.")) == (1, 1)
-    assert explained(caplog.records) == ["CLUSTER_NOT_TOLD"]
+    assert explained(caplog.records) == ["REPORTING_FAILS"]
 
 
 @pytest.mark.parametrize("error", [forbidden("create", "events"), error_for(500, "", "unreachable")])

@@ -36,7 +36,7 @@ class Bench:
     """The actor, its channels, and a watch that shows the server's objects on demand."""
 
     server: FakeServer = field(default_factory=FakeServer)
-    ctx: ActorContext = field(default_factory=lambda: ActorContext("announce"))
+    ctx: ActorContext = field(default_factory=lambda: ActorContext("status_writer"))
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
     desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
@@ -228,7 +228,7 @@ async def test_what_rbac_forbids_does_not_stop_the_rest(
     bench.watch(RED)
     await trio.sleep(60)
     assert "failing" not in bench.ctx.facts
-    assert explained(caplog.records) == ["API_FORBIDDEN", "CLUSTER_TOLD"]
+    assert explained(caplog.records) == ["API_FORBIDDEN", "REPORTING_WORKS"]
 
 
 async def test_a_server_that_refuses_everything_is_tried_with_increasing_back_off(
@@ -246,7 +246,7 @@ async def test_a_server_that_refuses_everything_is_tried_with_increasing_back_of
     await trio.sleep(6)
     assert bench.server.find("/routernodeconfigurationstatuses/")
     events = explained(caplog.records)
-    assert (set(events[:-1]), events[-1]) == ({"CLUSTER_NOT_TOLD"}, "CLUSTER_TOLD")
+    assert (set(events[:-1]), events[-1]) == ({"REPORTING_FAILS"}, "REPORTING_WORKS")
 
 
 async def test_credentials_that_no_connection_can_use_are_a_failure_of_the_server(
@@ -255,7 +255,7 @@ async def test_credentials_that_no_connection_can_use_are_a_failure_of_the_serve
     def unusable(credentials: ApiCredentials) -> KubeClient:
         return KubeClient(replace(credentials, server="nonsense"))
 
-    async with running(replace(bench, ctx=ActorContext("announce"), connect=unusable)) as second:
+    async with running(replace(bench, ctx=ActorContext("status_writer"), connect=unusable)) as second:
         await reported(second, RED)
         assert "must be https://" in str(second.ctx.facts["failing"])
 
@@ -270,7 +270,7 @@ async def test_a_restarted_actor_repeats_nothing(autojump_clock: MockClock, benc
     blue = cr("blue")
     await reported(bench, RED, blue, desired=state(RED, problems=(refused(blue),)))
     before = len(bench.server.writes())
-    async with running(replace(bench, ctx=ActorContext("announce"))) as restarted:
+    async with running(replace(bench, ctx=ActorContext("status_writer"))) as restarted:
         await trio.sleep(120)
         repeated = restarted.server.writes()[before:]
     # The Event that is there already is refused, and then it is known.

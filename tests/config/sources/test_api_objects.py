@@ -10,8 +10,8 @@ import pytest
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Family, Secret
 from config.models import L3Vni, Underlay
+from config.precedence import digest
 from config.problems import Kind, Origin, Problem, Severity
-from config.resolve.precedence import digest
 from config.resolve.resolution import resolve
 from config.resources import Resource, Unusable
 from config.sources.api_objects import read_objects

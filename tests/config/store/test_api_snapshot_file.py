@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from config.api import ApiNode, ApiObject, ApiSnapshot
 from config.desired import Secret
+from config.precedence import Held
 from config.problems import Kind, ResourceId
-from config.resolve.precedence import Held
 from config.store.api_snapshot_file import FILE, SavedSnapshot, essence, from_json, read_saved, to_json
 from config.store.json_store import StoreError
 

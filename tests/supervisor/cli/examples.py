@@ -13,8 +13,8 @@ from typing import Any
 from config.api import ApiObject, ApiSnapshot
 from config.desired import ResourceFailure
 from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
+from config.precedence import Held
 from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
-from config.resolve.precedence import Held
 from config.status import ActorStatus, ApiStatus, Generations, Status, UnderlayStatus
 from config.store.api_snapshot_file import SavedSnapshot, to_json
 

@@ -17,15 +17,15 @@ from typing import Any, Protocol
 
 from config.desired import DesiredState
 
-from ..planning import steps
-from ..planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
-from ..planning.vrf_tables import candidate_tables
-from ..planning.wanted import ROUTER_SYSCTLS, WantedLink
-from ..state_files import StateFiles
-from . import addresses, links, routes
-from .namespace import NamespaceHandle, NamespaceMissing
-from .nic_sysctls import path_of
-from .socket import KernelRefusal
+from .planning import steps
+from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
+from .planning.vrf_tables import candidate_tables
+from .planning.wanted import ROUTER_SYSCTLS, WantedLink
+from .state_files import StateFiles
+from .wire import addresses, links, routes
+from .wire.namespace import NamespaceHandle, NamespaceMissing
+from .wire.nic_sysctls import path_of
+from .wire.socket import KernelRefusal
 
 #: The process's own namespace, as a file for the kernel: that of the thread group's leader, which never leaves it.
 OWN_NAMESPACE = Path("/proc/self/ns/net")

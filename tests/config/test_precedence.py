@@ -9,12 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from config.models import L2Vni
+from config.precedence import NOTHING_IN_FORCE, Precedence, Rank, Standing, digest
 from config.problems import Kind, ResourceId, Severity, errors
-from config.resolve.precedence import NOTHING_IN_FORCE, Precedence, Rank, Standing, digest
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 
-from ..samples import (
+from .samples import (
     NODE,
     from_api,
     ids_in_force,
