@@ -52,7 +52,7 @@ class Configuration:
     api: ApiMemory | None = None
     api_unusable: str = ""
 
-    def told_of_api(self, now: float) -> str:
+    def api_summary(self, now: float) -> str:
         """Return one line on what the API contributed; empty when it contributed nothing."""
         if self.api is None or self.api.snapshot is None:
             return f"without the API's objects: {self.api_unusable}" if self.api_unusable else ""

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = load_usable_settings(arguments.settings)
     read = read_all(arguments.settings, remembered=True)
-    if told := read.told_of_api(time.time()):
+    if told := read.api_summary(time.time()):
         complain(told)
     for problem in read.problems:
         complain(str(problem))

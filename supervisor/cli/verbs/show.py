@@ -64,7 +64,7 @@ def _desired(arguments: argparse.Namespace) -> DesiredState:
     from supervisor.operations.node_configuration import read_all
 
     read = read_all(arguments.settings, remembered=True)
-    if told := read.told_of_api(time.time()):
+    if told := read.api_summary(time.time()):
         complain(told)
     if read.desired is None:
         for problem in read.problems:

@@ -61,10 +61,10 @@ async def test_a_snapshot_has_everything_that_concerns_the_node(autojump_clock: 
     bench.begin()
     snapshot = await bench.live()
     assert [str(one.id) for one in snapshot.objects] == [
-        "Underlay fabric",
-        "L3VNI red",
-        "L2VNI red",
-        "RawFRRConfig raw",
+        "Underlay openperouter-system/fabric",
+        "L3VNI default/red",
+        "L2VNI tenant/red",
+        "RawFRRConfig default/raw",
     ]
     assert snapshot.node == ApiNode("node", "uid-101", {"kubernetes.io/hostname": "node", "zone": "a"})
     assert snapshot.node_status == status
