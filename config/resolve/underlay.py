@@ -32,8 +32,9 @@ def underlay_doubts(resources: Sequence[Resource], node: NodeIdentity) -> tuple[
     The problems of an underlay that is invalid by itself are reported where it was read, and not again here.
     """
     findings = Findings()
+    precedence = Precedence(one for one in resources if one.kind is Kind.UNDERLAY)
     try:
-        resolve_underlay(resources, node, Precedence(resources), findings)
+        resolve_underlay(resources, node, precedence, findings)
     except UnderlayUnusableError:
         return findings.sorted()
     return None
