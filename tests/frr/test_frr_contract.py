@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from actors.frr.driver import FrrDriver, VtyshDriver
 from config.settings import Settings
@@ -13,8 +14,12 @@ from .harness import FrrInstance, eventually
 
 class TestRealFrr(FrrContract):
     @pytest.fixture
-    def configured(self, frr: FrrInstance, settings: Settings) -> FrrDriver:
-        backends = "show mgmt backend-adapter all"
-        # Until then mgmtd is locked, or keeps what it is sent to itself.
-        eventually("zebra is connected to mgmtd", lambda: "zebra" in frr.vtysh(backends))
-        return VtyshDriver(settings)
+    async def configured(self, frr: FrrInstance, settings: Settings) -> FrrDriver:
+        driver = VtyshDriver(settings)
+        adapters = "show mgmt backend-adapter all"
+        eventually("daemons are connected to mgmtd", lambda: {"zebra", "staticd"} <= set(frr.vtysh(adapters).split()))
+        # It may still be sending them their configuration, and is locked for that time.
+        with trio.fail_after(30):
+            while await driver.send("hostname node1\n"):  # noqa: ASYNC110 - FRR gives no notice
+                await trio.sleep(0.2)
+        return driver
