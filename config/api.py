@@ -100,7 +100,7 @@ class ApiNode:
 class ApiObject:
     """One custom resource as the server sent it; ``spec`` is JSON data that is not validated.
 
-    ``conditions`` are those of its status. ``created`` is the server's text (RFC 3339).
+    ``created`` is the server's text (RFC 3339).
     """
 
     kind: Kind
@@ -115,7 +115,6 @@ class ApiObject:
     owners: tuple[Mapping[str, Any], ...] = ()
     # Not in the repr: a password may be in it.
     spec: Any = field(default_factory=lambda: _NOTHING, repr=False)
-    conditions: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def id(self) -> ResourceId:

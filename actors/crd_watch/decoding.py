@@ -42,7 +42,6 @@ def api_object(kind: Kind, raw: Any) -> ApiObject:
         annotations=_texts(meta.get("annotations"), without=_MANIFEST),
         owners=_mappings(meta.get("ownerReferences")),
         spec=raw.get("spec", {}),
-        conditions=_mappings(_mapping(raw.get("status")).get("conditions")),
     )
 
 

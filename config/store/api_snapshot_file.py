@@ -44,9 +44,7 @@ class SavedSnapshot:
 
 def essence(snapshot: ApiSnapshot) -> ApiSnapshot:
     """Return the part worth saving: not live, and without what is only about the server."""
-    objects = tuple(
-        replace(one, labels=_NOTHING, annotations=_NOTHING, owners=(), conditions=()) for one in snapshot.objects
-    )
+    objects = tuple(replace(one, labels=_NOTHING, annotations=_NOTHING, owners=()) for one in snapshot.objects)
     return ApiSnapshot(
         objects=objects, secrets=snapshot.secrets, synced_at=snapshot.synced_at, chosen_by=snapshot.chosen_by
     )

@@ -109,10 +109,6 @@ def _is_secret(settings: Settings, path: str) -> bool:
     return any(path == str(one) or _below(path, one) for one in secret)
 
 
-def _readable(file: File) -> bool:
-    return not (file.directory or file.sheltered) and bool(file.mode & stat.S_IROTH)
-
-
 def _below(path: str, directory: Path) -> bool:
     return path.startswith(f"{directory}/")
 

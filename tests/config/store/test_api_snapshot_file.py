@@ -25,7 +25,7 @@ SNAPSHOT = ApiSnapshot(
     objects=(
         ApiObject(
             Kind.L3VNI, "ns", "red", "uid-1", "12", 2, "2026-11-21T10:00:00Z", {"a": "b"}, {"manifest": PASSWORD},
-            ({"kind": "Node"},), {"vrf": "red", "vni": 100}, ({"type": "Ready"},),
+            ({"kind": "Node"},), {"vrf": "red", "vni": 100},
         ),
     ),
     mirrored=(ApiObject(Kind.L3VNI, "ns", "static-node-a-red"),),
