@@ -37,7 +37,8 @@ def test_defaults_are_upstreams() -> None:
     ],
 )
 def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
-    Underlay.model_validate(underlay_spec(**fields))
+    accepted = Underlay.model_validate(underlay_spec(**fields))
+    assert accepted.model_fields_set >= set(underlay_spec(**fields)) & set(Underlay.model_fields)
 
 
 @pytest.mark.parametrize(
