@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.decoding import api_object
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
 from config.api import API_VERSION, PLURALS, ApiObject
-from config.problems import Kind
 from config.sources.mirror_objects import manifest
 
 from .planning import ABSENT, Change, another_nodes, difference, is_proven
@@ -73,12 +73,12 @@ async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
     try:
         answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
     except ConflictError:
-        there = _read(wanted.kind, await client.get(_path(wanted)))
+        there = api_object(wanted.kind, await client.get(_path(wanted)))
         if not difference(there, wanted):
             return Outcome(there, frozenset({ABSENT}))
         outcome = await _update(client, there, wanted)
         return Outcome(outcome.answer, outcome.stale | {ABSENT})
-    return Outcome(_read(wanted.kind, answer), frozenset({ABSENT}))
+    return Outcome(api_object(wanted.kind, answer), frozenset({ABSENT}))
 
 
 async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
@@ -98,7 +98,7 @@ async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) ->
             why = f"the object {observed.id}, which this node did not write, cannot be changed into the mirror"
             raise NameTakenError(f"{why}: {error}") from None
         return await _recreate(client, observed, wanted)
-    return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version}))
+    return Outcome(api_object(wanted.kind, answer), frozenset({observed.resource_version}))
 
 
 async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
@@ -117,7 +117,7 @@ async def _recreate(client: KubeClient, observed: ApiObject, wanted: ApiObject) 
     """Delete an object that has immutable fields, and create it again."""
     await _remove(client, observed)
     answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
-    return Outcome(_read(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))
+    return Outcome(api_object(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))
 
 
 def _collection(one: ApiObject) -> str:
@@ -126,18 +126,3 @@ def _collection(one: ApiObject) -> str:
 
 def _path(one: ApiObject) -> str:
     return f"{_collection(one)}/{one.name}"
-
-
-def _read(kind: Kind, data: Json) -> ApiObject:
-    metadata: dict[str, Any] = data.get("metadata") or {}
-    return ApiObject(
-        kind=kind,
-        namespace=metadata.get("namespace", ""),
-        name=metadata.get("name", ""),
-        uid=metadata.get("uid", ""),
-        resource_version=metadata.get("resourceVersion", ""),
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
-        owners=tuple(metadata.get("ownerReferences") or ()),
-        spec=data.get("spec") or {},
-    )

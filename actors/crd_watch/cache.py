@@ -24,13 +24,13 @@ import trio
 
 from actors.lib.kube.client import Json
 from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import api_node, is_behind, password, whole
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 
-from .decoding import api_node, is_behind, password, whole
 from .reflector import Reflector
 from .saved_labels import SavedLabels
 from .store import KindStore, Store

@@ -26,6 +26,7 @@ import trio
 
 from actors.lib.kube.client import PAGE_SIZE, Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import is_behind, items, version_of
 from actors.lib.kube.errors import (
     ApiError,
     CredentialsError,
@@ -42,7 +43,6 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.faults import summarize
 from supervisor.runtime.restart_policy import Backoff
 
-from .decoding import is_behind, items, version_of
 from .store import Store
 
 log = get_logger("crd_watch")

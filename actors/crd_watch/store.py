@@ -16,12 +16,11 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import ValidationError
 
+from actors.lib.kube.decoding import api_object, metadata
 from actors.lib.kube.mirror_signature import is_ours
 from config.api import ApiObject
 from config.models.selector import LabelSelector, selects
 from config.problems import Kind
-
-from .decoding import api_object, metadata
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ import trio
 from actors.api_mirror.planning import Change
 from actors.api_mirror.writer import carry_out
 from actors.crd_watch import actor as crd_watch
-from actors.crd_watch.decoding import api_node, api_object
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import api_node, api_object
 from actors.status_writer.actor import Writer
 from actors.status_writer.events import AGAIN_SECONDS, EventWriter
 from actors.status_writer.node_events import index_replaced

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.crd_watch import store as stores
-from actors.crd_watch.decoding import api_node
 from actors.crd_watch.store import KindStore, Selected, Store, selection
+from actors.lib.kube.decoding import api_node
 from actors.lib.kube.mirror_signature import proof
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE
 from config.problems import Kind, ResourceId

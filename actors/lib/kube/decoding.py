@@ -12,12 +12,13 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from actors.lib.kube.client import Json
-from actors.lib.kube.errors import UnreachableError
 from config.api import ApiNode, ApiObject
 from config.desired import Secret
 from config.models.types import check_password
 from config.problems import Kind
+
+from .client import Json
+from .errors import UnreachableError
 
 #: Repeats the manifest, which may hold a password.
 _MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.crd_watch.decoding import api_node, api_object, is_behind, items, password, version_of
+from actors.lib.kube.decoding import api_node, api_object, is_behind, items, password, version_of
 from actors.lib.kube.errors import UnreachableError
 from config.desired import Secret
 from config.problems import Kind
