@@ -204,7 +204,7 @@ class Daemon:
         """
         settings, channels = self.settings, self.channels
         return [
-            # Writes this node's status, conditions and Events to the API.
+            # Writes this node's status object, index and Events to the API.
             ChildSpec(
                 "status_writer",
                 lambda ports: partial(

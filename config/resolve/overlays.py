@@ -1,7 +1,8 @@
 """The overlays of one node: each is accepted when it fits those accepted before it.
 
-Resources come in order of precedence (:mod:`.precedence`). One that is accepted occupies its VNI, VRF, address ranges
-and bridge; one that is refused occupies nothing, so it never blocks another. What is in force loses to nothing new.
+Resources come in order of precedence (:mod:`config.precedence`). One that is accepted occupies its VNI, VRF, address
+ranges and bridge; one that is refused occupies nothing, so it never blocks another. What is in force loses to nothing
+new.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A pure function of its arguments, independent of the order of the resources and of where they come from. Resources fail
 alone: one that breaks a rule takes itself and its dependents out, named in the problems, and everything else proceeds.
-Of two that conflict, the one in force stays (:mod:`.precedence`). Only the underlay is different: while it is not
+Of two that conflict, the one in force stays (:mod:`config.precedence`). Only the underlay is different: while it is not
 usable nothing may change: then ``desired`` is None.
 """
 

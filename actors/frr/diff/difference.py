@@ -1,9 +1,9 @@
 """Compares the configuration that FRR should run with the one that it shows, line by line and context by context.
 
-Both texts are parsed by :mod:`.grammar` and brought into the form in which FRR shows its running configuration, so that
-FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an :class:`Intent`,
-:func:`parse` a text into entries, and :func:`difference` compares the two. :func:`blamed`, :func:`explained` and
-:func:`rewritten` then judge which raw snippets are behind a :class:`Difference`.
+Both texts are parsed by :mod:`actors.frr.grammar` and brought into the form in which FRR shows its running
+configuration, so that FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an
+:class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. :func:`blamed`,
+:func:`explained` and :func:`rewritten` then judge which raw snippets are behind a :class:`Difference`.
 """
 
 from __future__ import annotations
