@@ -17,7 +17,7 @@ _WORDS = {"External": "external", "Internal": "internal"}
 
 
 def remote_as(number: int | None, relation: str | None) -> RemoteAS:
-    """Return FRR's ``remote-as``: the number, or the word of the typed relation."""
+    """Return FRR's ``remote-as``: the number, or the keyword for the relation."""
     return number if number is not None else _WORDS[relation or "External"]
 
 

@@ -62,7 +62,7 @@ SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
 
 
 class Entry(NamedTuple):
-    """What a user needs to know of one key; ``default`` is Markdown, like the other texts."""
+    """What the reference shows about one key; ``default`` is Markdown, like the other texts."""
 
     path: str
     type: str

@@ -102,7 +102,7 @@ def test_a_session_that_frr_does_not_know_yet_has_no_as() -> None:
     assert session("Established", remote_as=4294967295).up
 
 
-#: The words of bgpd (bgp_status_msg, and those of its summary) and of the health actor.
+#: The states that bgpd (bgp_status_msg and its summary) and the health actor use.
 STATES = [
     "Established",
     "Idle",

@@ -119,7 +119,7 @@ def test_a_wrong_raw_snippet_is_refused(fields: dict[str, Any]) -> None:
         RawFrrConfig.model_validate(fields)
 
 
-def test_a_raw_snippet_has_priority_zero_unless_told() -> None:
+def test_a_raw_snippet_has_priority_zero_by_default() -> None:
     assert RawFrrConfig.model_validate({"rawConfig": "ip route 0.0.0.0/0 blackhole\n"}).priority == 0
 
 

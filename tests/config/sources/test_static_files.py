@@ -245,9 +245,9 @@ def test_a_password_file_that_breaks_keeps_the_last_good_password_over_a_restart
         assert str(path) in problem.message
         stored = to_json(found.last_good)
     secret_file(tmp_path, "n3wer")
-    mended = read_directory(tmp_path, "node", from_json(stored))
-    assert mended.resources[0].spec.neighbors[0].password == Secret("n3wer")
-    assert mended.problems == ()
+    fixed = read_directory(tmp_path, "node", from_json(stored))
+    assert fixed.resources[0].spec.neighbors[0].password == Secret("n3wer")
+    assert fixed.problems == ()
 
 
 def test_a_password_is_remembered_only_while_a_file_refers_to_it(tmp_path: Path) -> None:
