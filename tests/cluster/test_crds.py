@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[Kind, Json, Json]] = {
 async def test_what_upstream_makes_immutable_is(client: KubeClient, namespace: str, change: str) -> None:
     kind, before, after = CHANGES[change]
     made = await created(client, kind, namespace, before)
-    with pytest.raises(InvalidError, match=r"cannot be changed; delete .* and make it again"):
+    with pytest.raises(InvalidError, match=r"cannot be changed; delete .* and create it again"):
         await client.replace(f"{path(PLURALS[kind], namespace)}/one", made | {"spec": after})
 
 

@@ -275,7 +275,7 @@ async def test_the_saved_snapshot_is_for_root_alone_and_in_no_log(
     [
         ("{", "not JSON"),
         (to_json(SavedSnapshot("node-a")).replace("node-a", "node-b"), "checksum does not match"),
-        (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it is of another node, node-b"),
+        (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it belongs to another node, node-b"),
     ],
     ids=["damaged", "changed", "another node's"],
 )

@@ -411,7 +411,7 @@ async def test_unusable_settings_are_reported_at_a_reload_with_their_place_and_s
         snapshot = await snapshots.receive()
     (problem,) = errors(snapshot.problems)
     assert (problem.origin.path, problem.origin.line, problem.field) == (str(fragment), 2, "logLevel")
-    assert problem.in_force == "the daemon keeps the settings that it was started with; it cannot start with these"
+    assert problem.in_force == "the daemon keeps the settings with which it was started; it cannot start with these"
     assert kinds(snapshot) == [Kind.UNDERLAY]
 
 

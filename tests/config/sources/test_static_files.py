@@ -185,7 +185,7 @@ def test_an_unreadable_directory_of_unknown_content_changes_nothing(tmp_path: Pa
 def test_a_file_broken_from_the_start_may_hide_the_underlay_but_disturbs_no_other(tmp_path: Path) -> None:
     write(tmp_path, a="underlays: [", b=RED_FILE)
     found = read(tmp_path)
-    assert found.problems[0].in_force == "no good content of it is known"
+    assert found.problems[0].in_force == "it has no last good content"
     assert resolve(found.resources, NodeIdentity("node", 0)).desired is None
     write(tmp_path, b=UNDERLAY_FILE + RED_FILE)
     found = read(tmp_path)
