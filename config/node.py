@@ -44,12 +44,14 @@ class NodeIndex(Model):
         strict=True,
         ge=0,
         le=2**63 - 1,
-        description="The index, unique among nodes. Excludes interfaceName.",
+        description="The index, unique among nodes. Mutually exclusive with interfaceName.",
     )
     interface_name: NeighborInterface | None = Field(
-        default=None, description="Host interface from whose address the index is derived: the address's host part."
+        default=None, description="Host interface whose address gives the index: the host part of the address."
     )
-    cidr: Cidr | None = Field(default=None, description="Which address of that interface; absent: the first IPv4 one.")
+    cidr: Cidr | None = Field(
+        default=None, description="Network that contains the address to use; absent: the first IPv4 address."
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -63,7 +65,9 @@ class NodeIndex(Model):
 class NodeConfig(Model):
     """The content of ``node-config.yaml``."""
 
-    node_index: NodeIndex = Field(default_factory=NodeIndex, description="The node's place in every address pool.")
+    node_index: NodeIndex = Field(
+        default_factory=NodeIndex, description="Selects the node's addresses from every pool."
+    )
     node_name: Annotated[str, AfterValidator(_check_node_name)] | None = Field(
         default=None, description="The node's name in Kubernetes; absent: the host name."
     )

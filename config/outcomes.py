@@ -159,7 +159,7 @@ def vni_health(
 ) -> Iterator[VniHealth]:
     """Yield every configured VNI with its reported health, or with why it has none.
 
-    ``failures`` are messages about resources that are not in force, whoever found that.
+    ``failures`` are messages about resources that are not in force, from any actor.
     """
     reported = {vni.resource: vni for vni in report.vnis} if report else {}
     configured: tuple[DesiredL3VNI | DesiredL2VNI, ...] = (*desired.l3vnis, *desired.l2vnis)

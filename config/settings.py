@@ -19,7 +19,7 @@ from config.syntax.files import UnreadableFileError, list_directory
 from config.syntax.model_errors import case_match, known_keys, suggestion, validate
 from config.syntax.yaml_reader import Document, InvalidYamlError, read_yaml
 
-_RUNNING: Final = "the daemon keeps the settings that it was started with"
+_RUNNING: Final = "the daemon keeps the settings with which it was started"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -79,22 +79,23 @@ class Settings(BaseModel):
     frr_pathspace: PlainName = Field(default="perouter", description="FRR's instance name (its -N option).")
     frr_etc_dir: AbsolutePath = Field(
         default=Path("/etc/frr"),
-        description="FRR's configuration directory; the router's own is the pathspace's below it.",
+        description="FRR's configuration directory; the router's files are in its subdirectory frrPathspace.",
     )
     frr_run_dir: AbsolutePath = Field(
-        default=Path("/run/frr"), description="FRR's runtime directory; sockets are in the pathspace's below it."
+        default=Path("/run/frr"),
+        description="FRR's runtime directory; the sockets are in its subdirectory frrPathspace.",
     )
     vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
     frr_reload: AbsolutePath = Field(
         default=Path("/usr/lib/frr/frr-reload.py"),
-        description="FRR's reload program, used when FRR accepts the configuration no other way.",
+        description="FRR's reload program, the last resort when FRR does not accept the configuration otherwise.",
     )
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = Field(
         default="openperouter-system", description="Kubernetes namespace to which resources from files belong."
     )
     kubeconfig: AbsolutePath | None = Field(
         default=None,
-        description="Credentials of the API server; absent: the file kubeconfig in credentialsDir.",
+        description="Credentials for the API server (a kubeconfig); absent: kubeconfig in credentialsDir.",
     )
     credentials_dir: AbsolutePath = Field(
         default=Path("/var/lib/hostbridge"),
@@ -107,7 +108,7 @@ class Settings(BaseModel):
         le=65535,
         description="Maximum number of dynamic BGP neighbours (FRR's bgp listen limit).",
     )
-    log_level: LogLevelWord = Field(default="info", description="How much the daemon logs.")
+    log_level: LogLevelWord = Field(default="info", description="The daemon's log level.")
     audit_interval_seconds: float = Field(
         default=60.0,
         ge=1,

@@ -71,7 +71,7 @@ class Connection:
         self._probe_at = self._read_at = math.inf
 
     async def attempt(self, wake: Wake) -> bool:
-        """Read and probe what is due. Returns True, which tells a finished attempt from one that was given up."""
+        """Read and probe what is due. Returns True; an attempt that was given up returns nothing."""
         if wake is Wake.CHANGED:
             self._failed_probes = self._failed_readings = 0
         reading = wake is not Wake.TIMER or trio.current_time() >= self._read_at

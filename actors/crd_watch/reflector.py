@@ -284,7 +284,7 @@ class Reflector:
 
     async def _watch(self, client: KubeClient) -> None:
         self.verb = "watch"
-        # How long it lasts is up to the client, which uses that to tell a quiet watch from a dead one.
+        # The client chooses how long a watch lasts, which distinguishes a quiet watch from a dead one.
         params = {**self._params, "resourceVersion": str(self.version), "allowWatchBookmarks": "true"}
         opened_at, version = trio.current_time(), self.version
         try:

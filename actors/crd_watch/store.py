@@ -5,7 +5,7 @@ a list that breaks in the middle changes nothing. Events put and remove single o
 whether the content changed.
 
 A :class:`KindStore` keeps the custom resources whose node selector selects this node, and those that this node wrote.
-When the node's labels change in a way that may select others it is *stale*: only a new list can tell which.
+When the node's labels change in a way that may select others it is *stale*: only a new list can show which.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Interest:
 
 
 def _indices(datagram: bytes) -> Iterator[int]:
-    """Yield each message's link index, the second word of both ifinfomsg and ifaddrmsg."""
+    """Yield each message's link index, the second 32 bits of both ifinfomsg and ifaddrmsg."""
     offset = 0
     while offset + NETLINK_HEADER + 8 <= len(datagram):
         (length,) = struct.unpack_from("=I", datagram, offset)

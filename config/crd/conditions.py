@@ -37,23 +37,23 @@ _ELLIPSIS: Final = "…"
 
 
 class Condition(Model):
-    """One thing that is true, false or unknown of an object."""
+    """A condition of the object, as Kubernetes defines conditions."""
 
-    type: str = Field(max_length=316, pattern=_TYPE_PATTERN, description="What the condition is about.")
-    status: ConditionStatus = Field(description="Whether it holds.")
+    type: str = Field(max_length=316, pattern=_TYPE_PATTERN, description="Type of the condition.")
+    status: ConditionStatus = Field(description="Status of the condition.")
     observed_generation: int | None = Field(
         default=None,
         strict=True,
         ge=0,
-        description="The metadata.generation of the object that the condition was set for.",
+        description="metadata.generation of the object when the condition was set.",
     )
     last_transition_time: str = Field(
         json_schema_extra={"format": "date-time"}, description="When the status last changed."
     )
     reason: str = Field(
-        min_length=1, max_length=_MAX_REASON, pattern=_REASON_PATTERN, description="One word for machines."
+        min_length=1, max_length=_MAX_REASON, pattern=_REASON_PATTERN, description="Machine-readable reason."
     )
-    message: str = Field(max_length=MAX_MESSAGE, description="A sentence for people.")
+    message: str = Field(max_length=MAX_MESSAGE, description="Human-readable message.")
 
 
 #: All conditions of an object, each type once.
@@ -61,9 +61,9 @@ Conditions = Annotated[tuple[Condition, ...], OneEach("type")]
 
 
 class ResourceStatus(Model):
-    """What the nodes that an object selects made of it, all together."""
+    """The result on all nodes that the object selects, combined."""
 
-    conditions: Conditions = Field(default=(), description="Ready and Degraded.")
+    conditions: Conditions = Field(default=(), description="The conditions Ready and Degraded.")
 
 
 def legal_text(text: str, limit: int, fallback: str) -> str:

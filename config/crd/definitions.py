@@ -161,7 +161,7 @@ DEFINITIONS: Final = (
     Definition(
         NODE_STATUS_KIND,
         NODE_STATUS_PLURAL,
-        "What one node made of its configuration. The node of the same name writes it; there is nothing to configure.",
+        "Status of the configuration on one node. The node of the same name writes it; it has no spec.",
         None,
         NodeStatus,
         (_READY, _DEGRADED, _MESSAGE, _AGE),

@@ -37,7 +37,7 @@ Role = Literal["fabric", "host"]
 SESSION_STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Established": "routes are exchanged",
-        "Listening": "a listen range that is served, whose sessions are entries of their own",
+        "Listening": "a listen range that accepts sessions, each of which has its own entry",
         "Idle (Admin)": "shut down by configuration",
         "Idle (PfxCt)": "shut down after too many prefixes",
         "Missing": "configured, but not in bgpd",
@@ -79,13 +79,13 @@ T = TypeVar("T")
 
 
 class FailedResource(Model):
-    """One resource that is not in force on the node, or not wholly."""
+    """One resource that is not, or only partly, in force on the node."""
 
     kind: FailedKind = Field(description="Kind of the resource; File: a configuration file as a whole.")
-    name: _Name = Field(description="Name of the resource, or of the file.")
+    name: _Name = Field(description="Name of the resource or file.")
     namespace: _Namespace | None = Field(default=None, description="Namespace of the resource.")
-    reason: FailedReason = Field(description="Kind of the failure.")
-    message: str = Field(min_length=1, max_length=MAX_MESSAGE, description="What is wrong, and what to fix.")
+    reason: FailedReason = Field(description="Reason of the failure.")
+    message: str = Field(min_length=1, max_length=MAX_MESSAGE, description="What is wrong and how to fix it.")
 
 
 class ObservedResource(Model):
@@ -98,7 +98,8 @@ class ObservedResource(Model):
         strict=True, ge=0, description="The object's metadata.generation that this status is about."
     )
     in_force: bool = Field(
-        strict=True, description="Whether that generation is in force here; if not, failedResources says why."
+        strict=True,
+        description="Whether that generation is in force on this node; if not, failedResources has the reason.",
     )
 
 
@@ -110,10 +111,12 @@ class SessionState(Model):
     remote_asn: int | None = Field(
         default=None, alias="remoteASN", strict=True, ge=0, le=4294967295, description="The peer's AS number."
     )
-    role: Role = Field(description="fabric: a peer in the underlay; host: the host's own speaker.")
+    role: Role = Field(description="fabric: a peer in the underlay; host: the host's own BGP speaker.")
     state: _Word = Field(description="; ".join(f"{word}: {meaning}" for word, meaning in SESSION_STATES.items()) + ".")
     up: bool = Field(strict=True, description="Whether the session is established.")
-    bfd: _Word | None = Field(default=None, description=f"BFD: {', '.join(BFD_STATES)}; absent where it is not used.")
+    bfd: _Word | None = Field(
+        default=None, description=f"BFD: {', '.join(BFD_STATES)}; absent if the session does not use it."
+    )
 
 
 class VniState(Model):
@@ -124,16 +127,16 @@ class VniState(Model):
     name: _Name = Field(description="Name of that resource.")
     vni: int = Field(strict=True, ge=1, le=16777215, description="VXLAN network identifier.")
     vrf: _Word | None = Field(default=None, description="VRF that the VNI belongs to, if any.")
-    ok: bool = Field(strict=True, description="Whether kernel and FRR both have the VNI as configured.")
+    ok: bool = Field(strict=True, description="Whether both the kernel and FRR have the VNI as configured.")
     detail: str | None = Field(
-        default=None, min_length=1, max_length=MAX_MESSAGE, description="What is missing, when ok is false."
+        default=None, min_length=1, max_length=MAX_MESSAGE, description="What is missing if ok is false."
     )
 
 
 class NodeStatus(Model):
     """The result of applying the configuration on one node."""
 
-    conditions: Conditions = Field(default=(), description="Ready and Degraded.")
+    conditions: Conditions = Field(default=(), description="The conditions Ready and Degraded.")
     failed_resources: tuple[FailedResource, ...] = Field(
         default=(), max_length=MAX_FAILED, description="Resources that are not in force on this node."
     )
@@ -148,7 +151,7 @@ class NodeStatus(Model):
         default=None,
         strict=True,
         ge=1,
-        description="Number of entries left out, since an object has a limited size.",
+        description="Number of entries omitted because the size of an object is limited.",
     )
 
     def to_data(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def is_reserved(name: str) -> bool:
 
 def _check(name: str, grammar: re.Pattern[str], what: str, allowed: str) -> str:
     if not 1 <= len(name) <= MAX_NAME:
-        raise ValueError(f"{what} has 1 to {MAX_NAME} characters")
+        raise ValueError(f"{what} must have 1 to {MAX_NAME} characters")
     if not grammar.fullmatch(name):
         raise ValueError(f"{what} {allowed}")
     return name
@@ -42,7 +42,7 @@ def _check(name: str, grammar: re.Pattern[str], what: str, allowed: str) -> str:
 
 def check_interface_name(name: str) -> str:
     """Accept the name of a network device that may be handed to the router."""
-    _check(name, _INTERFACE, "an interface name", "starts with a letter, then letters, digits, '.', '_' and '-'")
+    _check(name, _INTERFACE, "an interface name", "must be a letter followed by letters, digits, '.', '_' and '-'")
     if is_reserved(name):
         raise ValueError(f"the interface name {name!r} is reserved")
     return name
@@ -50,7 +50,7 @@ def check_interface_name(name: str) -> str:
 
 def check_vrf_name(name: str) -> str:
     """Accept the name of a VRF, which is a device's name too."""
-    _check(name, _VRF, "a VRF name", "starts with a letter, then letters, digits, '_' and '-'")
+    _check(name, _VRF, "a VRF name", "must be a letter followed by letters, digits, '_' and '-'")
     if is_reserved(name):
         raise ValueError(f"the VRF name {name!r} is reserved")
     return name
@@ -61,7 +61,7 @@ def check_bridge_name(name: str) -> str:
 
     A name like ``br-hs-5`` is allowed unless the bridge of VNI 5 is managed (:mod:`config.resolve.overlays`).
     """
-    _check(name, _VRF, "a bridge name", "starts with a letter, then letters, digits, '_' and '-'")
+    _check(name, _VRF, "a bridge name", "must be a letter followed by letters, digits, '_' and '-'")
     if is_reserved(name) and not name.startswith("br-"):
         raise ValueError(f"the bridge name {name!r} is reserved")
     return name
@@ -69,7 +69,7 @@ def check_bridge_name(name: str) -> str:
 
 def check_neighbor_interface(name: str) -> str:
     """Accept the device over which an unnumbered session runs."""
-    return _check(name, _NEIGHBOR, "an interface name", "has letters, digits, '.', '_', '@', '+' and '-' only")
+    return _check(name, _NEIGHBOR, "an interface name", "may only contain letters, digits, '.', '_', '@', '+' and '-'")
 
 
 def _text(grammar: re.Pattern[str]) -> Text:

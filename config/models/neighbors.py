@@ -32,13 +32,13 @@ def first_duplicate(values: Iterable[Hashable]) -> int | None:
 class EbgpMultiHop(Model):
     """Parameters of multihop eBGP."""
 
-    ttl: int = Field(default=255, strict=True, ge=1, le=255, description="Most hops to the neighbour.")
+    ttl: int = Field(default=255, strict=True, ge=1, le=255, description="Maximum number of hops to the neighbour.")
 
 
 class NeighborProperty(Model):
     """An optional feature of a session."""
 
-    type: Literal["ebgpMultiHop"] = Field(description="Which feature.")
+    type: Literal["ebgpMultiHop"] = Field(description="Name of the feature.")
     ebgp_multi_hop: Annotated[EbgpMultiHop, Default({})] = Field(
         default_factory=EbgpMultiHop, description="Parameters of ebgpMultiHop."
     )
@@ -58,10 +58,14 @@ class BfdSettings(Model):
         description="Shortest transmit interval in ms; FRR's default is 300.",
     )
     detect_multiplier: int | None = Field(
-        default=None, strict=True, ge=2, le=255, description="Lost packets that end a session; FRR's default is 3."
+        default=None,
+        strict=True,
+        ge=2,
+        le=255,
+        description="Missed packets after which the session is down; FRR's default is 3.",
     )
     session_mode: Literal["Active", "Passive"] = Field(
-        default="Active", description="Passive waits for the neighbour to begin."
+        default="Active", description="Passive waits for the neighbour to start the session."
     )
     minimum_ttl: int | None = Field(
         default=None, alias="minimumTTL", strict=True, ge=1, le=254, description="Multihop only: smallest TTL accepted."
@@ -86,22 +90,24 @@ class NeighborFamily(Model):
 
 
 class Neighbor(Model):
-    """A BGP peer in the fabric, found by address, by interface (unnumbered) or by a range that it dials in from."""
+    """A BGP peer in the fabric, identified by address, interface (unnumbered) or the range from which it connects."""
 
-    asn: Asn | None = Field(default=None, description="The neighbour's AS number. Exclusive with type.")
+    asn: Asn | None = Field(default=None, description="The neighbour's AS number. Mutually exclusive with type.")
     type: Literal["External", "Internal"] | None = Field(
-        default=None, description="External: any AS but ours; Internal: our AS. Exclusive with asn."
+        default=None, description="External: any AS but ours; Internal: our AS. Mutually exclusive with asn."
     )
     address: Address | None = Field(default=None, description="The neighbour's address.")
-    interface: NeighborInterface | None = Field(default=None, description="Device of an unnumbered session.")
+    interface: NeighborInterface | None = Field(default=None, description="Interface of an unnumbered session.")
     listen_range: Cidr | None = Field(default=None, description="Network from which neighbours may connect.")
     port: int | None = Field(default=None, strict=True, ge=0, le=16384, description="TCP port; FRR's default is 179.")
-    password: SecretText | None = Field(default=None, description="TCP-MD5 password. Exclusive with passwordSecret.")
+    password: SecretText | None = Field(
+        default=None, description="TCP-MD5 password. Mutually exclusive with passwordSecret."
+    )
     password_secret: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
         max_length=253,
-        description="Where the password is kept: for files, secrets/<name> beside the configuration; for objects of "
+        description="Where the password is: for files, secrets/<name> beside the configuration; for objects of "
         "the API, the key password of the Secret of that name.",
     )
     hold_time_seconds: int | None = Field(
@@ -111,14 +117,14 @@ class Neighbor(Model):
         default=None, strict=True, ge=0, le=65535, description="Keepalive interval, at most the hold time."
     )
     connect_time_seconds: int | None = Field(
-        default=None, strict=True, ge=1, le=65535, description="Pause between connection attempts."
+        default=None, strict=True, ge=1, le=65535, description="Time between connection attempts."
     )
     properties: Annotated[tuple[NeighborProperty, ...], OneEach("type")] = Field(
         default=(), max_length=1, description="Optional features."
     )
     bfd: BfdSettings | None = Field(default=None, description="BFD for this session; absent: off.")
     address_families: Annotated[tuple[NeighborFamily, ...], OneEach("type")] = Field(
-        default=(), max_length=4, description="Address families; empty: computed from what is configured."
+        default=(), max_length=4, description="Address families; empty: derived from the configuration."
     )
 
     @field_validator("listen_range")
@@ -137,7 +143,7 @@ class Neighbor(Model):
     @classmethod
     def _each_family_once(cls, families: tuple[NeighborFamily, ...]) -> tuple[NeighborFamily, ...]:
         if first_duplicate(family.type for family in families) is not None:
-            raise ValueError("an address family is given twice")
+            raise ValueError("an address family is listed twice")
         return families
 
     @check("has(self.asn) != has(self.type)", "set exactly one of asn and type")

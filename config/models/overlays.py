@@ -24,9 +24,9 @@ AddressFamilyName = Literal["IPv4", "IPv6"]
 
 
 class Vxlan(Selected):
-    """What every VNI has."""
+    """The fields that every VNI has."""
 
-    vni: Vni = Field(description="VXLAN network identifier, unique on a node.")
+    vni: Vni = Field(description="VXLAN network identifier, unique per node.")
     vxlan_port: UdpPort = Field(default=VXLAN_PORT, description="UDP port of the tunnel.")
     underlay_address_family: AddressFamilyName | None = Field(
         default=None, description="Family of the tunnel endpoint; absent: IPv4 when the underlay has one, else IPv6."
@@ -73,7 +73,7 @@ class NamedReference(Model):
 class RoutingDomain(Model):
     """The VRF that routes for a segment."""
 
-    type: Literal["L3VNI"] = Field(description="Kind of the routing network: L3VNI.")
+    type: Literal["L3VNI"] = Field(description="Kind of the routing domain: L3VNI.")
     l3vni: NamedReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
 
     _not_yet = unsupported("L3VPN", "l3vpn", "routing domains of type L3VPN")
@@ -87,7 +87,7 @@ class LinuxBridge(Model):
     """The host bridge that the segment's veth joins."""
 
     lifecycle: Literal["Managed", "External"] = Field(
-        description="Managed: the router makes br-hs-<vni>. External: the bridge exists and is named by name."
+        description="Managed: the router creates br-hs-<vni>. External: name is an existing bridge."
     )
     name: BridgeName | None = Field(default=None, description="The bridge; set if and only if lifecycle is External.")
 
@@ -97,7 +97,7 @@ class LinuxBridge(Model):
 
 
 class HostMaster(Model):
-    """What the host's end of the segment's veth is attached to."""
+    """What the segment's veth is attached to on the host."""
 
     type: Literal["LinuxBridge"] = Field(description="Kind of the master: LinuxBridge.")
     linux_bridge: LinuxBridge | None = Field(default=None, description="The bridge, when type is LinuxBridge.")
@@ -112,14 +112,16 @@ class HostMaster(Model):
 class L2Vni(Vxlan):
     """A stretched layer-2 segment, optionally routed by a VRF."""
 
-    routing_domain: RoutingDomain | None = Field(default=None, description="What routes for it; absent: nothing does.")
+    routing_domain: RoutingDomain | None = Field(
+        default=None, description="What routes the segment; absent: it is not routed."
+    )
     host_master: HostMaster | None = Field(
-        default=None, description="Where the host's veth is attached; absent: it stays free."
+        default=None, description="What the host's veth is attached to; absent: nothing."
     )
     gateway_ips: Annotated[
-        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and make it again")
+        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and create it again")
     ] = Field(
-        default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one a family."
+        default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one per family."
     )
 
     @field_validator("gateway_ips")
@@ -137,7 +139,7 @@ class L2Vni(Vxlan):
 
 
 class L3Passthrough(Selected):
-    """Plain BGP between host and fabric through the underlay's instance; at most one a node."""
+    """Plain BGP between host and fabric through the underlay's instance; at most one per node."""
 
     host_session: HostSession = Field(
         description="The session. It runs in the underlay's BGP instance, so the underlay's asn is the router's."
@@ -147,7 +149,9 @@ class L3Passthrough(Selected):
 class RawFrrConfig(Selected):
     """A verbatim piece of FRR configuration (experimental)."""
 
-    priority: int = Field(default=0, strict=True, ge=0, le=2147483647, description="Lower comes first.")
+    priority: int = Field(
+        default=0, strict=True, ge=0, le=2147483647, description="Snippets with a lower priority come first."
+    )
     raw_config: str = Field(
         min_length=1, max_length=MAX_RAW_CONFIG, description="FRR configuration lines, added after the generated ones."
     )

@@ -12,7 +12,7 @@ from .rules import MAP_TYPE, cel
 
 
 class LabelRequirement(Model):
-    """One condition on one label."""
+    """A condition on a label."""
 
     key: str = Field(min_length=1, max_length=317, description="Label key.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="How the label is compared.")
@@ -21,7 +21,7 @@ class LabelRequirement(Model):
     @model_validator(mode="after")
     @cel(
         "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-        "In and NotIn need values, Exists and DoesNotExist take none",
+        "In and NotIn need values; Exists and DoesNotExist must have none",
     )
     def _values_fit_the_operator(self) -> Self:
         if self.operator in ("In", "NotIn") and not self.values:

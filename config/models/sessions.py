@@ -17,7 +17,7 @@ _WORDS = {"External": "external", "Internal": "internal"}
 
 
 def remote_as(number: int | None, relation: str | None) -> RemoteAS:
-    """Return FRR's ``remote-as``: the number, or the word of the typed relation."""
+    """Return FRR's ``remote-as``: the number, or the keyword for the relation."""
     return number if number is not None else _WORDS[relation or "External"]
 
 
@@ -29,8 +29,8 @@ def is_external(remote: RemoteAS, own: int) -> bool:
 class LocalCidr(Model):
     """Pools for the two ends of the veth: the router takes the first usable address, node ``i`` the next ones."""
 
-    ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, equal on every node.")
-    ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, equal on every node.")
+    ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, the same on every node.")
+    ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, the same on every node.")
 
     @check("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
     def _some_family(self) -> bool:
@@ -53,13 +53,15 @@ class HostSession(Model):
 
     asn: Asn = Field(description="AS number of the router's side.")
     host_asn: Asn | None = Field(
-        default=None, alias="hostASN", description="AS number of the host's speaker. Exclusive with hostType."
+        default=None,
+        alias="hostASN",
+        description="AS number of the host's BGP speaker. Mutually exclusive with hostType.",
     )
     host_type: Literal["External", "Internal"] | None = Field(
-        default=None, description="External: any AS but asn; Internal: the same AS. Exclusive with hostASN."
+        default=None, description="External: any AS but asn; Internal: the same AS. Mutually exclusive with hostASN."
     )
     local_cidr: Annotated[
-        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and make it again")
+        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and create it again")
     ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
 
     @check("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")

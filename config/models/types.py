@@ -40,7 +40,7 @@ def parse_address(text: str) -> IPAddress:
     except ValueError:
         raise ValueError("must be an IPv4 or IPv6 address, such as 192.0.2.1 or 2001:db8::1") from None
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        raise ValueError("IPv4-mapped IPv6 addresses are not usable: write the IPv4 address")
+        raise ValueError("IPv4-mapped IPv6 addresses are not supported: write the IPv4 address")
     return address
 
 
@@ -54,7 +54,7 @@ def parse_cidr(text: str) -> IPInterface:
     except ValueError:
         raise ValueError(wanted) from None
     if isinstance(interface.ip, IPv6Address) and interface.ip.ipv4_mapped:
-        raise ValueError("IPv4-mapped IPv6 networks are not usable: write the IPv4 network")
+        raise ValueError("IPv4-mapped IPv6 networks are not supported: write the IPv4 network")
     return interface
 
 
@@ -138,10 +138,10 @@ def check_route_target(text: str) -> str:
     The administrator's size decides the other half's: 16 bits beside an IPv4 address or an AS above 65535, else 32.
     """
     if len(text) > _RT_CHARACTERS:
-        raise ValueError(f"a route target has at most {_RT_CHARACTERS} characters")
+        raise ValueError(f"a route target must have at most {_RT_CHARACTERS} characters")
     left, colon, right = text.partition(":")
     if not colon or ":" in right:
-        raise ValueError("a route target has exactly one ':', such as 64514:100 or 192.0.2.1:100")
+        raise ValueError("a route target must have exactly one ':', such as 64514:100 or 192.0.2.1:100")
     if "." in left:
         limit = _route_target_address(left)
     else:
@@ -149,8 +149,8 @@ def check_route_target(text: str) -> str:
         if asn > _MAX_32:
             raise ValueError(f"the AS before ':' must be at most {_MAX_32}")
         limit = _MAX_32 if asn <= _MAX_16 else _MAX_16
-    if _number(right, "what follows ':'") > limit:
-        raise ValueError(f"what follows ':' must be at most {limit} here")
+    if _number(right, "the number after ':'") > limit:
+        raise ValueError(f"the number after ':' must be at most {limit} here")
     return text
 
 
@@ -158,7 +158,7 @@ def _route_target_address(left: str) -> int:
     try:
         IPv4Address(left)
     except ValueError:
-        raise ValueError("what precedes ':' must be an AS number or an IPv4 address") from None
+        raise ValueError("the part before ':' must be an AS number or an IPv4 address") from None
     return _MAX_16
 
 
@@ -170,7 +170,7 @@ RouteTarget = Annotated[
         "self.contains('.') ? isIP(self.split(':')[0]) && int(self.split(':')[1]) <= 65535"
         " : int(self.split(':')[0]) <= 4294967295"
         " && int(self.split(':')[1]) <= (int(self.split(':')[0]) <= 65535 ? 4294967295 : 65535)",
-        "what follows ':' has 16 bits beside an IPv4 address or an AS above 65535, else 32; an AS has at most 32",
+        "the number after ':' has 16 bits after an IPv4 address or an AS above 65535, else 32; an AS has at most 32",
     ),
 ]
 
@@ -183,7 +183,7 @@ _PASSWORD: Final = re.compile(r"[!-~]+", re.ASCII)
 def check_password(text: str) -> str:
     """Accept 1 to 128 printable ASCII characters without spaces. The error never shows the text."""
     if len(text) > _PASSWORD_CHARACTERS or not _PASSWORD.fullmatch(text):
-        raise ValueError("a password has 1 to 128 printable ASCII characters and no spaces")
+        raise ValueError("a password must have 1 to 128 printable ASCII characters and no spaces")
     return text
 
 

@@ -23,13 +23,13 @@ MAX_INTERFACES = 64
 
 
 class NetworkDevice(Model):
-    """A device of the host that is handed to the router."""
+    """A device of the host that moves into the router."""
 
     interface_name: InterfaceName = Field(description="Name of the host's network device.")
 
 
 class UnderlayInterface(Model):
-    """One link to the fabric."""
+    """A link to the fabric."""
 
     type: Literal["NetworkDevice"] = Field(description="Kind of link: NetworkDevice.")
     network_device: NetworkDevice | None = Field(default=None, description="The device, when type is NetworkDevice.")
@@ -49,7 +49,7 @@ class UnderlayInterface(Model):
 class TunnelEndpoint(Model):
     """Pools of the tunnel endpoints: node ``i`` takes host number ``i``."""
 
-    cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2, description="One pool, or one of each family.")
+    cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2, description="One pool, or one per family.")
 
     @field_validator("cidrs")
     @classmethod
@@ -92,7 +92,7 @@ class Underlay(Selected):
 
     asn: Asn = Field(description="The router's AS number towards the fabric.")
     router_id_cidr: Ipv4Cidr = Field(
-        default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i takes host number i+1."
+        default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i gets host number i+1."
     )
     neighbors: tuple[Neighbor, ...] = Field(min_length=1, max_length=128, description="BGP neighbours in the fabric.")
     interfaces: tuple[UnderlayInterface, ...] = Field(

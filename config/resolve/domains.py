@@ -56,8 +56,8 @@ class Domains:
             return next(iter(found), None)
         held = self._standing.get(segment.id)
         kept = next((one for one in found if held is not None and one.id == held.domain), None)
-        several = f'"{name}" may mean {", ".join(str(one.id) for one in found)}'
+        several = f'"{name}" is ambiguous: {", ".join(str(one.id) for one in found)}'
         if kept is None:
-            raise RefusedError(f"{several}; use a name that only one has", DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
-        findings.warn(segment, f"{several}; it stays in {kept.id}, which it was in before", DOMAIN_FIELD)
+            raise RefusedError(f"{several}; use a unique name", DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
+        findings.warn(segment, f"{several}; it stays in {kept.id} as before", DOMAIN_FIELD)
         return kept

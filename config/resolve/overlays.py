@@ -233,7 +233,7 @@ class Overlays:
         owner = self._managed_bridges.get(bridge.name)
         name_field = "hostMaster.linuxBridge.name"
         if owner is not None:
-            message = f"bridge {bridge.name} is made by the router for {owner.id}"
+            message = f"bridge {bridge.name} is created by the router for {owner.id}"
             raise RefusedError(message, name_field, winner=owner)
         if bridge.name in self.underlay.interfaces:
             raise RefusedError(f"bridge {bridge.name} has the name of an underlay interface", name_field)

@@ -29,7 +29,7 @@ from .naming import PASSTHROUGH, SECTIONS
 _MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
     {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
 )
-_LEFT_OUT: Final = "this version does not know the field and ignores it; the rest is in force"
+_LEFT_OUT: Final = "this version does not support the field and ignores it; the rest is in force"
 #: Each round of leaving fields out uncovers at most what they hid; no schema is deeper.
 _MAX_ROUNDS: Final = 16
 _UNKNOWN: Final = "extra_forbidden"
@@ -51,7 +51,7 @@ def read_objects(snapshot: ApiSnapshot, namespace: str) -> tuple[tuple[Resource,
 
 def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model | Unusable, list[Problem]]:
     if one.kind is Kind.RAW_FRR_CONFIG and one.namespace != namespace:
-        message = f"raw FRR configuration is taken from namespace {namespace} only: create it there"
+        message = f"raw FRR configuration is accepted from namespace {namespace} only: create it there"
         return Unusable(), [_problem(one, message)]
     model, problems = _validated(one)
     if model is None:

@@ -46,7 +46,7 @@ _MAX_LABEL: Final = 63
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DIGEST: Final = 10
 #: The last line of a snippet that is longer with its secrets hidden than an object may hold: a comment to FRR.
-_CUT: Final = "! the rest does not fit in here"
+_CUT: Final = "! the rest is omitted: the object would become too large"
 #: The longest name of an API object (RFC 1123 subdomain).
 _MAX_NAME: Final = 253
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})

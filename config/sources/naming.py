@@ -91,7 +91,7 @@ class Entry:
         old, resource = self.resource, replace(self.resource, name=name, label=label)
         problems = [replace(problem, resource=resource.id) for problem in self.problems]
         if self.named:
-            message = f"the name is given twice; this one is called {label}, references to {old.label} mean the first"
+            message = f"duplicate name; this one is named {label}, references to {old.label} mean the first"
             warning = Problem(message, old.origin, "name", severity=Severity.WARNING, resource=resource.id)
             problems.append(warning)
         return replace(self, resource=resource, problems=tuple(problems))

@@ -5,7 +5,7 @@
 Complete means: never less than what is known. A broken file contributes its last good content, an unreadable directory
 that of all its files, an unusable password file its last good password, and each is reported. Only a file that
 verifiably does not exist contributes nothing. A missing directory may be one whose file system is not mounted: if it
-had files, they count until a reload confirms that they are gone.
+had files, they count until a reload confirms that they were removed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .router_file import FileContent, parse_router_file
 PREFIX: Final = "openpe_"
 SUFFIX: Final = ".yaml"
 _KEPT: Final = "its last good content stays in force"
-_NOTHING: Final = "no good content of it is known"
-_ABSENT: Final = "no longer exists; create it again, or reload to confirm that its files are to be removed"
+_NOTHING: Final = "it has no last good content"
+_ABSENT: Final = "no longer exists; create it again, or reload to confirm that its files are removed"
 
 
 @dataclass(frozen=True, slots=True)

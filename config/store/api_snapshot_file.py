@@ -118,7 +118,7 @@ def read_saved(state_dir: Path, node_name: str) -> SavedSnapshot | None:
     if content is None:
         return None
     if content.node != node_name:
-        raise StoreError(f"{path}: it is of another node, {content.node}")
+        raise StoreError(f"{path}: it belongs to another node, {content.node}")
     return _saved(content)
 
 

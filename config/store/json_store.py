@@ -71,7 +71,7 @@ class JsonStore(Generic[T]):
             return self._adapter.validate_python(stored)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the whole"
+            place = ".".join(str(part) for part in first["loc"]) or "document"
             raise StoreError(f"not a valid {self._name}: {place}: {first['msg']}") from None
         except (TypeError, AttributeError):
             raise StoreError(f"not a valid {self._name}") from None

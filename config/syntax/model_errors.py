@@ -131,7 +131,7 @@ def _problem(
         owner = _model_at(model, loc[:-1])
         known = known_keys(owner) if owner else ()
         twin = case_match(str(loc[-1]), known)
-        message = f"given a second time as {twin!r}" if twin else f"unknown key; {suggestion(str(loc[-1]), known)}"
+        message = f"also given as {twin!r}" if twin else f"unknown key; {suggestion(str(loc[-1]), known)}"
     else:
         message = message_of(detail, document.plain_text(full))
     origin = document.key_origin(full) if unknown else document.origin(full)
@@ -143,9 +143,9 @@ def message_of(detail: ErrorDetails, written: str | None = None) -> str:
     context: Mapping[str, Any] = detail.get("ctx", {})
     kind = detail["type"]
     plain = {
-        "missing": "required, but not given",
+        "missing": "required, but missing",
         "int_type": "must be a whole number" + _number_hint(written),
-        "string_type": "must be text" + ("; put it in quotes" if written else ""),
+        "string_type": "must be a string" + ("; put it in quotes" if written else ""),
         "model_type": "must be a mapping (key: value)",
         "model_attributes_type": "must be a mapping (key: value)",
         "dict_type": "must be a mapping (key: value)",

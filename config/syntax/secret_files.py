@@ -75,7 +75,7 @@ def read_secret(directory: Path, name: str) -> tuple[Secret, str]:
     try:
         text = check_password(content.decode("ascii").removesuffix("\n").removesuffix("\r"))
     except UnicodeDecodeError:
-        raise SecretUnusableError(f"{path}: a password has printable ASCII characters only") from None
+        raise SecretUnusableError(f"{path}: a password must have printable ASCII characters only") from None
     except ValueError as error:
         raise SecretUnusableError(f"{path}: {error}") from None
     return Secret(text), open_to_others(path, mode)

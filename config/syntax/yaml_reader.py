@@ -190,7 +190,7 @@ def _explain(error: yaml.MarkedYAMLError, text: str) -> str:
     mark = error.problem_mark
     lines = text.split("\n")
     if mark and mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
-        return "a tab cannot indent YAML: use spaces"
+        return "YAML does not allow tabs as indentation: use spaces"
     # Scanner messages quote single characters and token names; names of anchors and tags are the exception.
     for word in ("anchor", "alias", "tag"):
         if word in problem:
@@ -222,7 +222,7 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                self._fail("only one YAML document a file is allowed", event)
+                self._fail("only one YAML document per file is allowed", event)
         elif isinstance(event, yaml.AliasEvent):
             self._close(self._resolve(event))
         elif isinstance(event, yaml.ScalarEvent):
@@ -292,7 +292,7 @@ class _Builder:
             self._merge(top, value)
             return
         if not isinstance(key.value, str):
-            self._problems.append(self._at_node("a key must be text: put it in quotes", key))
+            self._problems.append(self._at_node("a key must be a string: put it in quotes", key))
             return
         if key.value in entries and key.value not in top.merged:
             first = entries[key.value][0]
@@ -308,7 +308,7 @@ class _Builder:
         assert entries is not None  # noqa: S101 - only mappings get here
         for source in value.items if value.items is not None else [value]:
             if source.entries is None:
-                self._problems.append(self._at_node("the merge key << takes a mapping or a list of mappings", source))
+                self._problems.append(self._at_node("the merge key << needs a mapping or a list of mappings", source))
                 return
             for name, pair in source.entries.items():
                 if name not in entries:

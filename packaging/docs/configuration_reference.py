@@ -45,8 +45,8 @@ object). Entries of `l3vnis` and `l2vnis` may carry a `name` beside the fields b
 
 A file that cannot be read or parsed keeps its last good content in force, and so do a password file and the directory: a missing
 directory may mean that its file system is not mounted, so its files stay in force, across restarts too, until
-`systemctl reload openperouter` (or `openperouter reload`) confirms that they are gone. A single file that is removed is out of force
-at once. An entry that breaks a rule is left out, together with what depends on it; everything else is applied. While there is no usable
+`systemctl reload openperouter` (or `openperouter reload`) confirms that they were removed. A single file that is removed is out of force
+at once. An invalid entry is ignored, together with what depends on it; everything else is applied. While there is no usable
 underlay, nothing changes at all.
 """
 
@@ -62,7 +62,7 @@ SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
 
 
 class Entry(NamedTuple):
-    """What a user needs to know of one key; ``default`` is Markdown, like the other texts."""
+    """What the reference shows about one key; ``default`` is Markdown, like the other texts."""
 
     path: str
     type: str

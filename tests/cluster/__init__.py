@@ -1,1 +1,1 @@
-"""Tests against a real kube-apiserver and etcd. What there is to use is told in :mod:`tests.cluster.conftest`."""
+"""Tests against a real kube-apiserver and etcd. The fixtures are in :mod:`tests.cluster.conftest`."""

@@ -92,7 +92,7 @@ class Pool:
 def pool() -> Iterator[Pool]:
     """Make servers as they are asked for."""
     for old in LOGS.glob("*"):
-        # Several runs may be going on in one checkout.
+        # Several runs may share one checkout.
         if not (Path("/proc") / old.name).exists():
             shutil.rmtree(old, ignore_errors=True)
     pool = Pool()

@@ -11,7 +11,7 @@
     async with kube(server.admin) as client: ...
     token = await service_account(client, namespace, name)    a ServiceAccount and a token for it
 
-``start``, ``stop`` and the like block for up to a few seconds: in a test where something else has to go on meanwhile,
+``start``, ``stop`` and the like block for up to a few seconds: in a test where other tasks must keep running meanwhile,
 ``await trio.to_thread.run_sync(server.start)``.
 """
 
@@ -64,8 +64,8 @@ class ClusterServer(ApiServer):
 
     def __init__(self, release: Release = NEWEST, *, logs: Path | None = None) -> None:
         super().__init__(release, logs=logs)
-        self._told: list[tuple[str, Request]] = []
-        self._told_until = 0
+        self._audited: list[tuple[str, Request]] = []
+        self._audited_until = 0
 
     @cached_property
     def admin(self) -> ApiCredentials:
@@ -85,13 +85,13 @@ class ClusterServer(ApiServer):
 
     def requests(self, user: str | None = None) -> list[Request]:
         """Return the requests that have been answered (a watch: that has begun) so far, oldest first."""
-        events, self._told_until = self.audit_from(self._told_until)
-        self._told += [
+        events, self._audited_until = self.audit_from(self._audited_until)
+        self._audited += [
             (event["user"].get("username", ""), _request(event))
             for event in events
             if event["stage"] == ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete")
         ]
-        return [request for name, request in self._told if user in (None, name)]
+        return [request for name, request in self._audited if user in (None, name)]
 
 
 def _request(event: Mapping[str, Any]) -> Request:

@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[Kind, Json, Json]] = {
 async def test_what_upstream_makes_immutable_is(client: KubeClient, namespace: str, change: str) -> None:
     kind, before, after = CHANGES[change]
     made = await created(client, kind, namespace, before)
-    with pytest.raises(InvalidError, match=r"cannot be changed; delete .* and make it again"):
+    with pytest.raises(InvalidError, match=r"cannot be changed; delete .* and create it again"):
         await client.replace(f"{path(PLURALS[kind], namespace)}/one", made | {"spec": after})
 
 
@@ -203,7 +203,7 @@ def upstream_s_l2vnis() -> Json:
 
 
 @both_versions
-async def test_an_object_from_before_our_definitions_is_told_why_it_is_not_in_force(
+async def test_for_an_object_older_than_our_definitions_the_reason_is_reported(
     client: KubeClient, namespace: str
 ) -> None:
     """Upstream's definitions are replaced by ours: what they kept stays, is refused by the model, and gets a status."""

@@ -58,7 +58,7 @@ def test_no_index_means_zero_with_a_warning(tmp_path: Path, text: str) -> None:
         ("nodeIndex: {cidr: 10.0.0.0/8}", "cidr needs interfaceName"),
         ("nodeIndex: {index: 1, cidr: 10.0.0.0/8}", "cidr needs interfaceName"),
         ("nodeIndex: {interfaceName: eth0, cidr: nonsense}", "must be an address with a prefix length"),
-        ("nodeIndex: {interfaceName: 'a b'}", "an interface name has"),
+        ("nodeIndex: {interfaceName: 'a b'}", "an interface name may only contain"),
         ("nodeName: 'a b'", "must be a host name"),
         ("logLevel: loud", "must be 'debug'"),
         ("nodeIdx: {}", "did you mean 'nodeIndex'?"),

@@ -38,7 +38,7 @@ def test_a_second_use_of_a_name_has_a_label_of_its_own(tmp_path: Path) -> None:
     found = read_directory(tmp_path, "node", LastGood())
     assert [str(one.id) for one in found.resources] == ["L3VNI red", "L3VNI red-two"]
     (problem,) = found.problems
-    assert problem.message == "the name is given twice; this one is called red-two, references to red mean the first"
+    assert problem.message == "duplicate name; this one is named red-two, references to red mean the first"
 
 
 def test_messages_about_another_resource_name_it_as_its_user_does(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_bad_value_is_an_error_and_leaves_the_default(tmp_path: Path, line: st
 
 
 @pytest.mark.parametrize(("word", "level"), [("WARN", "warning"), ("Debug", "debug"), ("error", "error")])
-def test_log_levels_are_taken_in_the_words_of_others(tmp_path: Path, word: str, level: str) -> None:
+def test_common_spellings_of_log_levels_are_accepted(tmp_path: Path, word: str, level: str) -> None:
     assert load(tmp_path, f"logLevel: {word}")[0].log_level == level
 
 

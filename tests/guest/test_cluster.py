@@ -68,7 +68,7 @@ def pings(node: Machine, count: int = 5) -> bool:
     return done.returncode == 0
 
 
-def test_the_way_to_the_server_leads_through_the_fabric(member: Machine, cluster: Cluster) -> None:
+def test_the_server_is_reached_through_the_fabric(member: Machine, cluster: Cluster) -> None:
     eventually(lambda: api(member).get("live") is True, "the API server is watched", seconds=SECONDS)
     assert "host-e-100" in member.remote.run(f"ip route get {UPLINK_HOST}").stdout
     index = str(status(member)["node_index"])
@@ -104,7 +104,7 @@ def test_the_server_goes_away_and_nothing_is_lost(member: Machine, cluster: Clus
         eventually(lambda: api(member).get("live") is True, "the server is watched again", seconds=SECONDS)
 
 
-def test_a_reboot_while_the_server_is_away_loses_nothing(member: Machine, cluster: Cluster) -> None:
+def test_a_reboot_while_the_server_is_unreachable_loses_nothing(member: Machine, cluster: Cluster) -> None:
     cluster.server.stop()
     member.restart()
     eventually(lambda: property_of(member, "ActiveState") == "active", "the router is ready", seconds=SECONDS)

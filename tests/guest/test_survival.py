@@ -70,7 +70,7 @@ def test_settings_that_cannot_be_used_wait_for_a_person(node: Machine) -> None:
             node.remote.run("systemctl start openperouter", seconds=300)
 
 
-def test_a_supervisor_that_dies_again_and_again_is_restarted_more_slowly_but_for_ever(node: Machine) -> None:
+def test_a_supervisor_that_keeps_dying_is_restarted_ever_more_slowly_but_indefinitely(node: Machine) -> None:
     deaths = 4
     node.remote.run("systemctl restart openperouter", seconds=300)
     waits = []

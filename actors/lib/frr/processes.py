@@ -39,7 +39,7 @@ def is_loading(pathspace: str, proc: Path = PROC) -> bool:
 
 
 def _arguments(process: Path) -> list[str]:
-    """Return the words of a process's command line; none if it has ended."""
+    """Return a process's command-line arguments; none if it has ended."""
     try:
         return (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:

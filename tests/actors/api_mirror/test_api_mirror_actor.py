@@ -190,7 +190,9 @@ async def test_nothing_is_sent_twice_while_the_watch_lags(bench: Bench, mock_clo
     assert bench.server.requests == [("create", f"l3vnis/{NAME}")]
 
 
-async def test_a_watch_that_never_shows_a_write_is_not_believed_for_ever(bench: Bench, mock_clock: MockClock) -> None:
+async def test_a_watch_that_never_shows_a_write_is_not_trusted_indefinitely(
+    bench: Bench, mock_clock: MockClock
+) -> None:
     bench.watching = False
     await bench.files(red())
     await bench.later(LAG_SECONDS + 1)

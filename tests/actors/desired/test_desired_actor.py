@@ -223,18 +223,18 @@ async def test_an_underlay_that_is_kept_has_its_password(bench: Bench) -> None:
 async def test_what_is_not_followed_does_not_grow_younger_in_memory(
     bench: Bench, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    def hearing(*plurals: str) -> ApiSnapshot:
+    def not_following(*plurals: str) -> ApiSnapshot:
         silent = tuple(NotFollowed(plural, WatchFailure.REFUSED, 1100.0) for plural in plurals)
         return replace(cluster(api_l3vni("blue", 2), synced_at=4000.0), not_followed=silent)
 
     bench.static.set(files(underlay()))
-    bench.api.set(hearing("l3vnis"))
+    bench.api.set(not_following("l3vnis"))
     nursery.start_soon(bench.life)
     await bench.remembers_moment(lambda moment: moment == 4000.0)
     await trio.sleep(5 * REFRESH_SECONDS)
     assert bench.moment() == 4000.0
     # Of reports nothing is remembered.
-    bench.api.set(hearing("routernodeconfigurationstatuses"))
+    bench.api.set(not_following("routernodeconfigurationstatuses"))
     await bench.remembers_moment(lambda moment: moment > 5000.0)
 
 
@@ -275,7 +275,7 @@ async def test_the_saved_snapshot_is_for_root_alone_and_in_no_log(
     [
         ("{", "not JSON"),
         (to_json(SavedSnapshot("node-a")).replace("node-a", "node-b"), "checksum does not match"),
-        (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it is of another node, node-b"),
+        (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it belongs to another node, node-b"),
     ],
     ids=["damaged", "changed", "another node's"],
 )

@@ -111,7 +111,7 @@ async def test_a_directory_written_without_end_is_read_after_a_bounded_wait(auto
     assert trio.current_time() - begin == pytest.approx(MAX_SETTLE_INTERVALS * SETTLE)
 
 
-async def test_nothing_changed_waits_for_ever(autojump_clock: MockClock) -> None:
+async def test_without_a_change_it_waits_indefinitely(autojump_clock: MockClock) -> None:
     with trio.move_on_after(3600) as scope:
         await wait_changed(Scripted("old"), (("old", None),), SETTLE)
     assert scope.cancelled_caught

@@ -223,16 +223,16 @@ async def test_passwords_in_force_outlive_a_broken_underlay_and_a_broken_passwor
     assert [resource.spec for resource in kept.resources] == [resource.spec for resource in good.resources]
 
 
-async def test_a_mended_underlay_comes_into_force_with_all_that_waited(node: Node) -> None:
+async def test_a_fixed_underlay_comes_into_force_with_everything_that_waited(node: Node) -> None:
     underlay = node.write("a", GOOD)
     async with node.alive() as snapshots:
         await snapshots.receive()
         underlay.write_text(GOOD.replace("64514", "0") + RED)
         await snapshots.receive()
         underlay.write_text(GOOD + RED)
-        mended = await snapshots.receive()
-    assert kinds(mended) == [Kind.UNDERLAY, Kind.L3VNI]
-    assert mended.problems == ()
+        fixed = await snapshots.receive()
+    assert kinds(fixed) == [Kind.UNDERLAY, Kind.L3VNI]
+    assert fixed.problems == ()
 
 
 async def test_a_removed_underlay_is_no_doubt_but_a_wish(node: Node) -> None:
@@ -411,7 +411,7 @@ async def test_unusable_settings_are_reported_at_a_reload_with_their_place_and_s
         snapshot = await snapshots.receive()
     (problem,) = errors(snapshot.problems)
     assert (problem.origin.path, problem.origin.line, problem.field) == (str(fragment), 2, "logLevel")
-    assert problem.in_force == "the daemon keeps the settings that it was started with; it cannot start with these"
+    assert problem.in_force == "the daemon keeps the settings with which it was started; it cannot start with these"
     assert kinds(snapshot) == [Kind.UNDERLAY]
 
 

@@ -39,7 +39,7 @@ def test_every_kind_is_defined_once() -> None:
 
 @each
 def test_the_file_is_current_with_whatever_version_of_the_libraries(definition: Definition) -> None:
-    """Mend with ``python3 packaging/crds/generate.py --write``."""
+    """Fix with ``python3 packaging/crds/generate.py --write``."""
     text = (ROOT / "packaging" / "crds" / definition.file_name).read_text()
     assert text == definition.to_yaml()
     assert yaml.safe_load(text) == definition.to_data()

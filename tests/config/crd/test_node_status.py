@@ -102,7 +102,7 @@ def test_a_session_that_frr_does_not_know_yet_has_no_as() -> None:
     assert session("Established", remote_as=4294967295).up
 
 
-#: The words of bgpd (bgp_status_msg, and those of its summary) and of the health actor.
+#: The states that bgpd (bgp_status_msg and its summary) and the health actor use.
 STATES = [
     "Established",
     "Idle",
@@ -124,7 +124,10 @@ def test_the_documentation_lists_the_words_that_are_written_and_no_others() -> N
     assert [entry.partition(": ")[0] for entry in described.rstrip(".").split("; ")] == list(SESSION_STATES)
     assert written == set(SESSION_STATES)
     bfd = {session("", bfd=word).bfd for word in ("up", "down", "init", "shutdown")}
-    assert SessionState.model_fields["bfd"].description == f"BFD: {', '.join(BFD_STATES)}; absent where it is not used."
+    assert (
+        SessionState.model_fields["bfd"].description
+        == f"BFD: {', '.join(BFD_STATES)}; absent if the session does not use it."
+    )
     assert bfd == set(BFD_STATES)
 
 

@@ -44,7 +44,7 @@ def test_a_neighbour_is_found_in_one_of_three_ways(
         ({"listenRange": "10.0.0.0/8"}, "exactly one of address"),
         ({"address": None, "interface": "eth0", "listenRange": "10.0.0.0/8"}, "exactly one of address"),
         ({"address": "nonsense"}, "must be an IPv4 or IPv6 address"),
-        ({"address": None, "interface": "a b"}, "an interface name has"),
+        ({"address": None, "interface": "a b"}, "an interface name may only contain"),
         ({"address": None, "interface": "a" * 16}, "1 to 15 characters"),
         ({"address": None, "listenRange": "10.0.0.0"}, "prefix length"),
         ({"address": None, "listenRange": "fe80::/64"}, "link-local"),
@@ -74,7 +74,7 @@ def test_a_neighbour_is_found_in_one_of_three_ways(
             "not supported yet",
         ),
         ({"addressFamilies": [{"type": "l2vpn"}]}, "ipv4unicast"),
-        ({"addressFamilies": [{"type": "evpn"}] * 2}, "given twice"),
+        ({"addressFamilies": [{"type": "evpn"}] * 2}, "listed twice"),
     ],
 )
 def test_a_wrong_neighbour_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -37,7 +37,7 @@ def test_an_l3vni_needs_only_vrf_and_vni() -> None:
     [
         ({"vrf": "a" * 16}, "1 to 15 characters"),
         ({"vrf": ""}, "1 to 15 characters"),
-        ({"vrf": "9lives"}, "starts with a letter"),
+        ({"vrf": "9lives"}, "must be a letter followed by"),
         ({"vrf": "br-pe-100"}, "reserved"),
         ({"vni": 0}, "greater than or equal to 1"),
         ({"vni": 16777216}, "less than or equal"),
@@ -95,7 +95,7 @@ def test_a_segment_is_accepted(fields: dict[str, Any]) -> None:
         (bridge(), "lifecycle"),
         (bridge(lifecycle="External"), "if and only if lifecycle is External"),
         (bridge(lifecycle="Managed", name="br0"), "if and only if lifecycle is External"),
-        (bridge(lifecycle="External", name="0br"), "starts with a letter"),
+        (bridge(lifecycle="External", name="0br"), "must be a letter followed by"),
         (bridge(lifecycle="External", name="a" * 16), "1 to 15 characters"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_wrong_raw_snippet_is_refused(fields: dict[str, Any]) -> None:
         RawFrrConfig.model_validate(fields)
 
 
-def test_a_raw_snippet_has_priority_zero_unless_told() -> None:
+def test_a_raw_snippet_has_priority_zero_by_default() -> None:
     assert RawFrrConfig.model_validate({"rawConfig": "ip route 0.0.0.0/0 blackhole\n"}).priority == 0
 
 

@@ -105,7 +105,7 @@ def test_a_refused_password_is_never_quoted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a\n", "a\tb", "x" * 129, "pässword", "a\u2028b"])
-def test_a_password_is_one_word_of_printable_ascii(text: str) -> None:
+def test_a_password_is_printable_ascii_without_spaces(text: str) -> None:
     with pytest.raises(ValueError):
         check_password(text)
 

@@ -63,7 +63,7 @@ def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
         ({"interfaces": []}, "at least 1"),
         ({"interfaces": [interface("eth0"), interface("eth0")]}, "eth0 is given twice"),
         ({"interfaces": [interface("a" * 16)]}, "1 to 15 characters"),
-        ({"interfaces": [interface(".eth0")]}, "starts with a letter"),
+        ({"interfaces": [interface(".eth0")]}, "must be a letter followed by"),
         ({"interfaces": [interface("lo")]}, "reserved"),
         ({"interfaces": [{"type": "NetworkDevice"}]}, "needs networkDevice.interfaceName"),
         ({"interfaces": [{"networkDevice": {"interfaceName": "eth0"}}]}, "type"),

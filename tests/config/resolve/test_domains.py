@@ -63,7 +63,7 @@ def test_a_broken_file_does_not_move_its_segment_into_another_network() -> None:
 def test_a_name_that_two_namespaces_have_is_refused_with_both() -> None:
     resolution = solve(underlay(), SEGMENT, of_api("b", 2), of_api("a", 3))
     assert "seg" not in in_force(resolution)
-    assert messages_about(resolution, "seg") == '"red" may mean L3VNI a/red, L3VNI b/red; use a name that only one has'
+    assert messages_about(resolution, "seg") == '"red" is ambiguous: L3VNI a/red, L3VNI b/red; use a unique name'
     assert {problem.reason for problem in resolution.problems} == {Reason.DEPENDENCY_FAILED}
 
 
@@ -73,6 +73,6 @@ def test_a_segment_in_force_stays_where_it_is_when_its_domains_name_becomes_ambi
     assert domain_of(second) == "b"
     (problem,) = second.problems
     assert problem.severity is Severity.WARNING
-    assert problem.message.endswith("it stays in L3VNI b/red, which it was in before")
+    assert problem.message.endswith("it stays in L3VNI b/red as before")
     third = solve(underlay(), SEGMENT, of_api("b", 2), of_api("a", 3), standing=second.standing)
     assert domain_of(third) == "b"

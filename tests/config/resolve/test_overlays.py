@@ -123,7 +123,7 @@ def test_segments_may_share_a_users_bridge() -> None:
 def test_a_users_bridge_and_a_managed_one_must_not_have_one_name() -> None:
     resolution = solve(underlay(), bridged("a", 5), bridged("b", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
-    assert "is made by the router for L2VNI a" in messages_about(resolution, "b")
+    assert "is created by the router for L2VNI a" in messages_about(resolution, "b")
     resolution = solve(underlay(), bridged("b", 5), bridged("a", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
     assert "L2VNI a uses bridge br-hs-5 as an external one" in messages_about(resolution, "b")

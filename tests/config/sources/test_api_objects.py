@@ -67,7 +67,7 @@ def test_a_spec_of_any_shape_is_no_crash(spec: Any) -> None:
         assert problems
 
 
-def test_what_a_newer_version_knows_is_left_out_and_told() -> None:
+def test_a_field_of_a_newer_version_is_ignored_and_reported() -> None:
     spec = underlay_spec(neighbors=[neighbor(shoeSize=42, bfd={"echo": {"deep": 1}})], mood="sunny")
     (resource,), problems = read(api_object(Kind.UNDERLAY, "u", spec))
     assert digest(resource) == digest(underlay(neighbors=[neighbor(bfd={})]))

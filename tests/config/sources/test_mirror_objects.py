@@ -119,7 +119,7 @@ def test_a_snippet_that_grows_by_its_stars_still_fits_in_an_object() -> None:
     assert canonical(Kind.RAW_FRR_CONFIG, {"rawConfig": shown}) is not None
     assert set(whole) == {" neighbor 192.0.2.1 password ********"}
     assert len(whole) > 1700
-    assert last == "! the rest does not fit in here"
+    assert last == "! the rest is omitted: the object would become too large"
 
 
 @pytest.mark.parametrize("name", ["red", "static-node-red"])

@@ -185,7 +185,7 @@ def test_an_unreadable_directory_of_unknown_content_changes_nothing(tmp_path: Pa
 def test_a_file_broken_from_the_start_may_hide_the_underlay_but_disturbs_no_other(tmp_path: Path) -> None:
     write(tmp_path, a="underlays: [", b=RED_FILE)
     found = read(tmp_path)
-    assert found.problems[0].in_force == "no good content of it is known"
+    assert found.problems[0].in_force == "it has no last good content"
     assert resolve(found.resources, NodeIdentity("node", 0)).desired is None
     write(tmp_path, b=UNDERLAY_FILE + RED_FILE)
     found = read(tmp_path)
@@ -245,9 +245,9 @@ def test_a_password_file_that_breaks_keeps_the_last_good_password_over_a_restart
         assert str(path) in problem.message
         stored = to_json(found.last_good)
     secret_file(tmp_path, "n3wer")
-    mended = read_directory(tmp_path, "node", from_json(stored))
-    assert mended.resources[0].spec.neighbors[0].password == Secret("n3wer")
-    assert mended.problems == ()
+    fixed = read_directory(tmp_path, "node", from_json(stored))
+    assert fixed.resources[0].spec.neighbors[0].password == Secret("n3wer")
+    assert fixed.problems == ()
 
 
 def test_a_password_is_remembered_only_while_a_file_refers_to_it(tmp_path: Path) -> None:

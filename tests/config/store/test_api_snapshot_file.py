@@ -60,7 +60,7 @@ def test_only_this_nodes_snapshot_is_read(tmp_path: Path) -> None:
     assert read_saved(tmp_path, "node-a") is None
     (tmp_path / FILE).write_text(WRITTEN)
     assert read_saved(tmp_path, "node-a") == SAVED
-    with pytest.raises(StoreError, match=r"api-snapshot\.json: it is of another node, node-a"):
+    with pytest.raises(StoreError, match=r"api-snapshot\.json: it belongs to another node, node-a"):
         read_saved(tmp_path, "node-b")
     (tmp_path / FILE).write_text(WRITTEN.replace("red", "blue"))
     with pytest.raises(StoreError, match=r"api-snapshot\.json: damaged: the checksum does not match"):

@@ -47,7 +47,7 @@ def test_unknown_members_are_ignored_and_missing_ones_default() -> None:
         (PLAIN, "{", "^not JSON$"),
         (PLAIN, b"\xff", "^not JSON$"),
         (PLAIN, "[" * 100_000, "^not JSON$"),
-        (PLAIN, "[]", "^not a valid list of texts: the whole: "),
+        (PLAIN, "[]", "^not a valid list of texts: document: "),
         (PLAIN, '{"count": "many"}', "^not a valid list of texts: count: Input should be a valid integer"),
         (PLAIN, '{"count": 1, "texts": ["a", 7]}', r"^not a valid list of texts: texts\.1: "),
         (VERSIONED, '{"count": 1}', "^not a version 2 list of texts$"),

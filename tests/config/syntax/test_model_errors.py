@@ -25,7 +25,7 @@ def test_a_fault_deep_inside_has_its_line_column_and_path() -> None:
 
 
 def test_a_missing_field_points_to_the_mapping_that_lacks_it() -> None:
-    assert messages("vrf: red\n") == ["f:1:1: vni: required, but not given"]
+    assert messages("vrf: red\n") == ["f:1:1: vni: required, but missing"]
 
 
 def test_an_unknown_key_points_to_the_key_and_names_the_closest() -> None:
@@ -58,7 +58,7 @@ def test_keys_in_another_case_are_taken_at_every_level_with_a_warning() -> None:
 def test_a_key_given_in_two_cases_is_an_error() -> None:
     model, problems = check(L3Vni, "vrf: red\nVRF: blue\nvni: 1\n")
     assert model is None
-    assert [problem.message for problem in errors(problems)] == ["given a second time as 'vrf'"]
+    assert [problem.message for problem in errors(problems)] == ["also given as 'vrf'"]
 
 
 def test_octal_looking_numbers_are_refused_with_a_hint() -> None:
@@ -71,7 +71,7 @@ def test_a_quoted_number_is_not_a_number() -> None:
 
 
 def test_a_boolean_where_text_is_wanted_asks_for_quotes() -> None:
-    assert messages("vrf: true\nvni: 1\n") == ["f:1:6: vrf: must be text; put it in quotes"]
+    assert messages("vrf: true\nvni: 1\n") == ["f:1:6: vrf: must be a string; put it in quotes"]
 
 
 def test_base_60_looking_route_targets_are_text() -> None:

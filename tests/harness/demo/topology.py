@@ -1,8 +1,8 @@
 """Puts this checkout and a fabric around it on a guest.
 
 Everything is laid out in a directory on the host first (the program as ``packaging/install.sh`` installs it, compiled
-by the guest's Python, plus the fabric's files) and copied in one go: on an emulated machine compiling alone would take
-longer than the whole demonstration.
+by the guest's Python, plus the fabric's files) and copied in one step: on an emulated machine
+compiling alone would take longer than the whole demonstration.
 """
 
 from __future__ import annotations

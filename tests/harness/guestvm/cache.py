@@ -27,7 +27,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold the cache's lock of that name; wait for whoever has it. The kernel drops it with its owner's death."""
+    """Hold the cache's lock of that name, waiting for another owner. The kernel releases it when the owner ends."""
     with (cache_dir() / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -94,7 +94,7 @@ class Machine:
             status = self._qemu.wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
             return ""
-        return f"QEMU ended with {status}\n{self._last_words()}"
+        return f"QEMU ended with {status}\n{self._end_of_log()}"
 
     def start(self) -> None:
         """Boot and wait for the shell."""
@@ -194,9 +194,9 @@ class Machine:
         dead = self._qemu is None or self._qemu.poll() is not None
         if dead or time.monotonic() > deadline:
             what = "QEMU ended" if dead else f"the guest does not answer after {_BOOT_SECONDS} s"
-            raise GuestError(f"{what}\n{self._last_words()}")
+            raise GuestError(f"{what}\n{self._end_of_log()}")
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         log = (self.directory / "qemu.log").read_text(errors="replace")[-2000:]
         console = self.console.read_text(errors="replace")[-6000:] if self.console.exists() else ""
         return f"{log}\n{console}"

@@ -1,4 +1,4 @@
-"""Lines that say what is going on and how long it has taken since the program began.
+"""Lines that show the current step and how long the program has run.
 
 A first run downloads a distribution and boots a machine: silence for minutes looks like a hang.
 """

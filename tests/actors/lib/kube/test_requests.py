@@ -170,7 +170,7 @@ async def test_a_busy_server_says_when_to_come_back(status: str, header: str, se
     assert caught.value.retry_after == seconds
 
 
-async def test_the_words_of_a_refusal_are_one_bounded_printable_line() -> None:
+async def test_the_text_of_a_refusal_is_one_bounded_printable_line() -> None:
     async with talking(saying(whole(b"<html>\n\x1b[2J" + b"x" * 100_000, "502 Bad Gateway"))) as (client, _):
         with pytest.raises(ServerError) as caught:
             await client.get("/x")
@@ -251,7 +251,7 @@ async def test_a_cancelled_request_ends_at_once_and_closes_its_connection() -> N
 
 
 @pytest.mark.parametrize("token", ["", "sec\nret", "secr\u00e9t", "secret ", "sec\x00ret"])
-async def test_a_token_that_cannot_be_sent_is_refused_without_a_word_of_it(token: str) -> None:
+async def test_a_token_that_cannot_be_sent_is_refused_without_quoting_it(token: str) -> None:
     client = KubeClient(ApiCredentials(server="https://127.0.0.1:1", source="the.conf", token=Secret(token)))
     with pytest.raises(UnreachableError) as caught:
         await client.__aenter__()
@@ -259,7 +259,7 @@ async def test_a_token_that_cannot_be_sent_is_refused_without_a_word_of_it(token
 
 
 @pytest.mark.parametrize("server", ["", "host:6443", "ftp://host", "https://", "https://[::1", "https://u:pass@host"])
-async def test_an_address_that_cannot_be_used_is_refused_without_a_word_of_it(server: str) -> None:
+async def test_an_address_that_cannot_be_used_is_refused_without_quoting_it(server: str) -> None:
     client = KubeClient(ApiCredentials(server=server, source="the.conf"))
     with pytest.raises(UnreachableError, match=r"^the\.conf: the server's address") as caught:
         await client.__aenter__()

@@ -96,7 +96,7 @@ async def test_without_verification_any_server_is_trusted(
         assert await client.get("/version") == {}
 
 
-async def test_a_server_that_speaks_no_tls_is_said(credentials: ApiCredentials) -> None:
+async def test_a_server_without_tls_is_reported(credentials: ApiCredentials) -> None:
     async def refuse(stream: trio.abc.Stream) -> None:
         await stream.send_all(b"HTTP/1.0 400 Bad Request\r\n\r\n")
 

@@ -41,7 +41,7 @@ def test_the_exit_code_says_how_bad_it_is(
     assert run_doctor(settings) == code
 
 
-def test_people_see_each_complaint_with_its_cure_below(
+def test_each_finding_is_printed_with_its_fix_below(
     settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finding(monkeypatch, but("frr", reload=False))

@@ -64,7 +64,7 @@ def stopped(machine: Machine, **unit: object) -> Machine:
     return replace(machine, units=units, daemon=Daemon(0, "the daemon is not running"))
 
 
-#: What is wrong, and the topic, level, a word of the message and a word of the fix.
+#: What is wrong, and the topic, level, a part of the message and a part of the fix.
 FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     "no VRF": (
         replace(HEALTHY, device_kinds={"bridge": True, "vrf": False}),
@@ -413,7 +413,7 @@ def test_the_frr_that_may_leave_an_l3vni_stale_is_reported_as_ok(version: str) -
     assert "stale" in finding.message
 
 
-def test_a_missing_namespace_is_an_error_with_a_cure() -> None:
+def test_a_missing_namespace_is_an_error_with_a_fix() -> None:
     machine = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
     found = {finding.topic: finding for finding in complaints(machine)}
     assert found["netns"].level is Level.ERROR
@@ -447,7 +447,7 @@ def test_an_area_that_could_not_be_read_is_not_judged() -> None:
     assert (found.topic, found.level) == ("frr", Level.WARNING)
 
 
-def test_every_complaint_has_a_cure() -> None:
+def test_every_finding_has_a_fix() -> None:
     for machine, *_ in FAULTS.values():
         for finding in complaints(machine):
             assert finding.fix
