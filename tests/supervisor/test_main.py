@@ -10,6 +10,8 @@ from supervisor.main import run_daemon
 from supervisor.process.instance_lock import single_instance
 from supervisor.runtime.faults import EXIT_CONFIG, EXIT_TEMPORARY
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 
 @pytest.fixture
 def settings_file(tmp_path: Path) -> Path:

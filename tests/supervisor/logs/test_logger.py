@@ -17,16 +17,7 @@ from supervisor.logs import logger, sinks
 from supervisor.logs.logger import Log, configure, get_logger, journal_name
 
 Run = Callable[[], str]
-
-
-@pytest.fixture(autouse=True)
-def pristine_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = before
-    root.setLevel(level)
-    logging.getLogger("openperouter").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 @pytest.fixture
