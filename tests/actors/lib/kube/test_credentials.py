@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     ),
     "a token where its file should be": (
         kubeconfig({"tokenFile": TOKEN}),
-        "tokenFile names a file, which exists neither",
+        "tokenFile names a file, which does not exist",
     ),
     "a directory": (kubeconfig({"tokenFile": "/etc"}), "tokenFile names /etc, which is not a regular file"),
     "no PEM": (
