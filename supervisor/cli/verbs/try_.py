@@ -37,8 +37,8 @@ DESCRIPTION: Final = (
     "those of the same name. Files with errors are refused and nothing changes. ENTER keeps the configuration: its "
     "files are written to the configuration directory, and those that they replace are saved below before-trial in "
     "the state directory. Ctrl-C, a hangup and the end of the input revert at once. Password files and the node "
-    "configuration cannot be tried. Exits with 0 when the configuration was kept, with 1 when it was reverted, with 78 when it has "
-    "errors."
+    "configuration cannot be tried. Exits with 0 when the configuration was kept, with 1 when it was reverted, with 78 "
+    "when it has errors."
 )
 
 
