@@ -90,7 +90,7 @@ def _log_reach(access: ApiAccess, connection: Connection) -> None:
         log.info("the API server answers", message_id=message_ids.API_REACHABLE, server=server, credentials=kubeconfig)
     elif access.reach is ApiReach.UNCONFIGURED:
         log.info(
-            "there are no credentials for an API server yet",
+            "no credentials for an API server yet",
             message_id=message_ids.API_NO_CREDENTIALS,
             waiting_for=kubeconfig,
         )

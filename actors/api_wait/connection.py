@@ -140,7 +140,7 @@ class Connection:
         self._missing = not self.files.exist()
         if self._missing:
             self.files.remember({})
-            self.problem = f"{self.files.kubeconfig} is gone"
+            self.problem = f"{self.files.kubeconfig} was removed"
         else:
             self.files.remember(digests)
             self._failed_readings += 1

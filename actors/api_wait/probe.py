@@ -54,7 +54,9 @@ async def _probe(credentials: ApiCredentials, connect: Connect) -> Answer:
         return Answer(ApiReach.REFUSED, _reason(error, credentials))
     except ForbiddenError as error:
         if _ANONYMOUS in str(error):
-            return Answer(ApiReach.REFUSED, "it does not know us: the credentials have no token and no certificate")
+            return Answer(
+                ApiReach.REFUSED, "requests are anonymous: the credentials have neither a token nor a certificate"
+            )
         # Known, and allowed less than is usual. Missing permissions are reported by the actors that need them.
         return Answer(ApiReach.REACHABLE)
     except ApiError as error:

@@ -235,7 +235,7 @@ class Cache:
         if labels is None or labels == self._labels:
             return
         if self._node.value is None:
-            log.info("there is no Node to read; its last known labels select the objects", node=self.name)
+            log.info("the Node does not exist; its last known labels select the objects", node=self.name)
         self._labels = labels
         for store in self._kinds.values():
             store.select_by(labels)

@@ -53,7 +53,7 @@ class SavedLabels:
         try:
             write_atomic(self._path, _STORE.encode(_Content(self._node, dict(labels))))
         except OSError as error:
-            message = "cannot save the Node's labels: after a restart without a Node they select nothing"
+            message = "cannot save the Node's labels: if the Node cannot be read after a restart, nothing is selected"
             log.warning(message, message_id=message_ids.MEMORY_LOST, file=self._path, error=error)
         # Also after a failure, which is reported once for each change.
         self._saved = labels

@@ -121,7 +121,7 @@ def report(state: DesiredState, before: DesiredState | None) -> None:
                 reason=problem.reason,
             )
     for problem in known.difference(state.problems):
-        log.info("problem gone", origin=problem.origin, field=problem.field, kind=problem.kind, name=problem.name)
+        log.info("problem resolved", origin=problem.origin, field=problem.field, kind=problem.kind, name=problem.name)
     if before is None or state.content() != before.content():
         log.info(
             "new desired state",

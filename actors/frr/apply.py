@@ -98,7 +98,8 @@ class Applier:
             wanted = self._acceptable(rendered)
             complaints, seen = await self._change(_Seen.compare(seen.text, intended(wanted)), wanted)
         if not explained(seen.difference, seen.intent):
-            error = f"FRR does not run what it should: {_short(seen.difference.summary())}{_quoted(complaints)}"
+            shown = f"{_short(seen.difference.summary())}{_quoted(complaints)}"
+            error = f"FRR's running configuration differs from the desired one: {shown}"
             return FrrOutcome(desired, False, True, error, self._failures(rendered, seen))
         self._tolerated = (wanted.text, seen.difference)
         self._promote(wanted.text)
@@ -138,7 +139,7 @@ class Applier:
     def _failures(self, rendered: RenderedConfig, seen: _Seen, complaints: str = "") -> tuple[ResourceFailure, ...]:
         """Return the snippets that are left out, and those of which FRR does not show all lines in their own words."""
         refused = [
-            _failure(snippet.source, f"left out, because FRR refuses it: {_short(self._refusals[snippet.text])}")
+            _failure(snippet.source, f"ignored, because FRR refuses it: {_short(self._refusals[snippet.text])}")
             for snippet in rendered.snippets
             if self._refusals.get(snippet.text)
         ]
@@ -237,7 +238,7 @@ def _listed(entries: Iterable[Entry]) -> str:
 
 
 def _quoted(complaints: str) -> str:
-    return f"; FRR said: {_short(complaints)}" if complaints else ""
+    return f"; FRR's answer: {_short(complaints)}" if complaints else ""
 
 
 def _short(text: str) -> str:

@@ -54,7 +54,7 @@ def _verification(old: HealthReport | None, new: HealthReport) -> Iterator[LogLi
 def _daemons(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
     for name, runs in new.daemons.items():
         if runs and old.daemons.get(name) is False:
-            yield LogLine("info", f"{name} runs", {"daemon": name}, message_ids.DAEMON_UP)
+            yield LogLine("info", f"{name} is running", {"daemon": name}, message_ids.DAEMON_UP)
     for name, ran in old.daemons.items():
         if ran and not new.daemons.get(name, False):
             yield LogLine("warning", f"{name} is not running", {"daemon": name}, message_ids.DAEMON_DOWN)

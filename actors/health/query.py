@@ -54,7 +54,7 @@ class PolledFrr(Vtysh):
         """Read the PID files: "show daemons" would open a session with mgmtd."""
         found = running_daemons(self._run_dir)
         if not found:
-            raise FrrUnavailable(f"FRR does not run: no PID file in {self._run_dir} names a daemon")
+            raise FrrUnavailable(f"FRR is not running: no PID file in {self._run_dir} names a daemon")
         return found
 
 

@@ -40,7 +40,7 @@ def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> str:
     if not known.up:
         return _why_down(known, seen)
     if seen.l3vnis.get(vni.vrf) != vni.vni:
-        return f"up in zebra, but bgpd's VRF {vni.vrf} has not taken it up"
+        return f"up in zebra, but bgpd has not attached it to VRF {vni.vrf}"
     return ""
 
 

@@ -197,7 +197,7 @@ class _ControlLoop:
         self._publish(KernelOutcome(desired, applied=False, error=error))
         if self.problems != (error,):
             log.error(
-                "kernel not configured",
+                "the kernel is not configured",
                 message_id=message_ids.KERNEL_NOT_CONFIGURED,
                 error=error,
                 generation=desired.generation,
@@ -215,7 +215,7 @@ class _ControlLoop:
             self._publish(outcome)
         if result.writes:
             log.info(
-                "kernel configured" if fresh else "kernel drift repaired",
+                "the kernel is configured" if fresh else "kernel drift repaired",
                 message_id=message_ids.KERNEL_CONFIGURED if fresh else message_ids.DRIFT,
                 generation=desired.generation,
                 writes=result.writes,
@@ -224,9 +224,9 @@ class _ControlLoop:
             )
         for problem in problems:
             if problem not in self.problems:
-                log.warning("not in the kernel", message_id=message_ids.KERNEL_LACKS, problem=problem)
+                log.warning("missing in the kernel", message_id=message_ids.KERNEL_LACKS, problem=problem)
         if self.problems and not problems:
-            log.info("kernel in the desired state again")
+            log.info("the kernel is in the desired state again")
         self.problems = problems
         self.ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
         self.ctx.note(underlay_mtu=outcome.underlay_mtu, writes=result.writes)

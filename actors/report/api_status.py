@@ -78,8 +78,8 @@ def mirror_remarks(api: ApiSnapshot | None, files: StaticSnapshot | None) -> Ite
     foreign = [one for one in api.objects if one.labels.get(STATIC_NODE_LABEL) == label and one.id not in known]
     if foreign:
         yield (
-            "labelled as copies of this node's files but not written by this node, so they count as any other object: "
-            f"{_names(foreign)}. To remove the leftovers of an earlier installation: {_command(foreign, label)} "
+            "labelled as copies of this node's files but not written by this node, so they are treated like any other "
+            f"object: {_names(foreign)}. To remove leftovers of an earlier installation: {_command(foreign, label)} "
             "(this node writes its own copies again)"
         )
     for one in api.mirrored:

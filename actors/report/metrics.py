@@ -80,8 +80,8 @@ def _router(status: Status) -> Iterator[Metric]:
 def _faults(status: Status) -> Iterator[Metric]:
     found = [problem.severity for problem in status.problems]
     problems = {severity.value: found.count(severity) for severity in Severity}
-    yield _each("problems", "Problems of the configuration that users have to fix.", "severity", problems)
-    yield _one("failures", "Resources that failed to take effect fully although they are valid.", len(status.failures))
+    yield _each("problems", "Configuration problems that users have to fix.", "severity", problems)
+    yield _one("failures", "Valid resources that are not, or only partly, in force.", len(status.failures))
     yield _one("notes", "Other faults: pipeline stages, FRR daemons, actors.", len(status.notes))
 
 
@@ -91,7 +91,11 @@ def _api(status: Status) -> Iterator[Metric]:
     yield _one("api_reachable", "Whether the API server answers.", api.reach == _REACHABLE)
     yield _one("api_followed", "Whether the API's objects are current.", api.live)
     yield _one("api_objects", "Objects of the API that select this node.", api.objects)
-    yield _one("api_not_followed", "Kinds of objects that an answering server does not update.", len(api.not_followed))
+    yield _one(
+        "api_not_followed",
+        "Kinds of objects that cannot be followed although the API server answers.",
+        len(api.not_followed),
+    )
     if api.source != "none":
         moment = status.updated_at - api.snapshot_age_seconds
         yield _one("api_snapshot_timestamp_seconds", "Unix time at which the API's objects were last current.", moment)

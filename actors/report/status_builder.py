@@ -147,7 +147,7 @@ def _waiting(inputs: StatusInputs) -> Iterator[str]:
     """Yield what a start waits for before the first files are read; after that it is a problem of the files."""
     for child in inputs.children if inputs.snapshot is None else ():
         if child.name == "static_config" and (interface := child.facts.get("waiting_for")):
-            yield f"interface {interface}, from which the node's index derives, is absent or has no address"
+            yield f"interface {interface}, from which the node's index is derived, is absent or has no address"
 
 
 def _failing_stages(inputs: StatusInputs) -> Iterator[tuple[int, str]]:

@@ -145,7 +145,7 @@ def log_changes(before: Reading, after: Reading) -> None:
         write = log.warning if waiting else log.info
         interface = after.waiting_for or before.waiting_for
         event = message_ids.WAITING_FOR_INTERFACE if waiting else None
-        write("the node's index derives from an interface", message_id=event, interface=interface, there=not waiting)
+        write("the node's index is derived from an interface", message_id=event, interface=interface, there=not waiting)
     if after.trial is not None and after.trial != before.trial:
         names = ",".join((*after.trial.changed, *after.trial.removed))
         log.warning(

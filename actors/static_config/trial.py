@@ -191,7 +191,7 @@ class Journal:
         if stored.accepted:
             return stored
         if self.left(stored) <= 0:
-            raise TrialError("too late: the time of the trial is over, and it is being reverted")
+            raise TrialError("too late: the trial has expired and is being reverted")
         try:
             self.open_file.rename(self.accepted_file)
         except FileNotFoundError:

@@ -71,7 +71,7 @@ def _reason_and_message(state: NodeState, failures: tuple[Failure, ...], router:
     underlay = next((one for one in failures if one.of_underlay or one.reason is Reason.UNDERLAY_FAILED), None)
     if underlay is not None:
         refused = any(problem.kind is Kind.UNDERLAY for problem in errors(state.desired.problems))
-        kept = "; what was in force is left as it is" if refused else ""
+        kept = "; what was in force before stays in force" if refused else ""
         return UNDERLAY_FAILED, f"{underlay.message}{kept}"
     if router:
         return FAILED, "; ".join(router)
@@ -80,7 +80,7 @@ def _reason_and_message(state: NodeState, failures: tuple[Failure, ...], router:
         noun = "resource is" if count == 1 else "resources are"
         return FAILED, f"{count} {noun} not in force, see failedResources"
     if state.verified:
-        return SUCCESSFUL, "the newest configuration is in force, verified"
+        return SUCCESSFUL, "the newest configuration is in force and verified"
     return PENDING, "the newest configuration is not yet verified"
 
 

@@ -41,7 +41,7 @@ def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argpa
         action=StoreFile,
         metavar="FILE",
         default=default,
-        help=f"the daemon's settings, with conf.d beside it (default: {DEFAULT_SETTINGS})",
+        help=f"the settings file, with conf.d beside it (default: {DEFAULT_SETTINGS})",
     )
 
 

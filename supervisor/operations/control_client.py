@@ -53,7 +53,7 @@ def reload(path: Path, seconds: float, progress: Callable[[str], None]) -> Outco
             problems = tuple(str(problem) for problem in answer.get("problems", ()))
             text = str(answer.get("summary", "") if answer.get("ok") else answer.get("reason"))
             return Outcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
-    raise NotRunningError("the daemon ended before the reload did")
+    raise NotRunningError("the daemon ended before the reload was complete")
 
 
 def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = ANSWER_SECONDS) -> Iterator[Any]:

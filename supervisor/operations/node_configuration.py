@@ -133,7 +133,7 @@ def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
         if resource.id == problem.resource:
             name = resource.spec.routing_domain.l3vni.name
             if not l3vnis.intersection((name, resource_name(read.node.name, name))):
-                message = f'the files have no L3VNI "{name}": in force only once the API has one'
+                message = f'the files have no L3VNI "{name}": in force only when the API has one'
                 return replace(problem, message=message, severity=Severity.WARNING)
     return problem
 

@@ -72,14 +72,14 @@ async def _clear_running(settings: Settings, conf: Path, report: Report) -> str:
     try:
         await Vtysh.of(settings).daemons()
     except (FrrUnavailable, CommandMissing):
-        report("FRR: is not running")
+        report("FRR: not running")
         return ""
     except DependencyFault as fault:
         return str(fault)
     rendered = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
     outcome = await Applier(VtyshDriver(settings), conf).apply(nothing(), rendered)
     if outcome.applied:
-        report("FRR: sessions and VRFs removed" if outcome.changed else "FRR: has no configuration of the router")
+        report("FRR: sessions and VRFs removed" if outcome.changed else "FRR: no configuration of the router")
     return outcome.error
 
 
@@ -139,7 +139,7 @@ def _clear_between(router: Path, state: StateFiles, report: Report) -> tuple[str
         reporting = _ReportingKernel(kernel, report)
         result = converge(nothing(), reporting)
         if not reporting.steps:
-            report("kernel: nothing of the router is there")
+            report("kernel: nothing of the router is left")
         return result.errors
     finally:
         kernel.close()
@@ -177,11 +177,11 @@ def remove_namespace(settings: Settings, report: Report) -> str:
     """
     path = NAMESPACES / settings.netns
     if not path.exists():
-        report(f"network namespace {settings.netns}: is not there")
+        report(f"network namespace {settings.netns}: does not exist")
         return ""
     foreign = _foreign_devices(path)
     if foreign:
-        return f"the network namespace {settings.netns} is kept, since foreign devices are in it: {' '.join(foreign)}"
+        return f"the network namespace {settings.netns} is kept, since it contains foreign devices: {' '.join(foreign)}"
     if SYSTEMD_BOOTED.is_dir():
         unit = f"frr@{settings.frr_pathspace}.service"
         stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)

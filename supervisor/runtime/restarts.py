@@ -199,6 +199,6 @@ def _explain(spec: ChildSpec, run: ChildRun) -> str:
         case Cause.START_TIMEOUT:
             return f"did not start within {spec.start_timeout:g} s{detail}"
         case Cause.FROZEN:
-            return f"froze: no progress for {spec.progress_deadline:g} s{detail}"
+            return f"hung: no progress for {spec.progress_deadline:g} s{detail}"
         case _:
             return detail.removeprefix(": ")

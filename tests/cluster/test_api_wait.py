@@ -187,7 +187,7 @@ async def test_a_refused_token_is_reported_and_a_rotated_one_taken_within_second
 async def test_without_token_and_certificate_the_credentials_count_as_refused(node: Node) -> None:
     node.write({"exec": None})
     async with node.alive() as seen:
-        assert "it does not know us" in (await seen.reach(ApiReach.REFUSED)).detail
+        assert "requests are anonymous" in (await seen.reach(ApiReach.REFUSED)).detail
 
 
 async def test_a_token_that_expires_is_reported_with_its_expiry(
@@ -241,7 +241,7 @@ async def test_credentials_that_disappear_stay_in_force_for_the_life_of_the_prog
         await seen.reach(ApiReach.REACHABLE)
         for file in node.directory.iterdir():
             file.unlink()
-        gone = await seen.until(lambda access: "is gone" in access.detail)
+        gone = await seen.until(lambda access: "was removed" in access.detail)
         assert gone.reach is ApiReach.REACHABLE
         assert await works(gone.credentials)
     node.out = Latest("access")

@@ -27,7 +27,7 @@ async def test_sessions_vrfs_and_raw_snippets_are_removed_and_the_next_start_is_
             assert word not in frr.conf.read_text()
     output = []
     assert await clear_frr(settings, output.append) == ""
-    assert output == ["FRR: has no configuration of the router"]
+    assert output == ["FRR: no configuration of the router"]
 
 
 async def test_an_frr_that_does_not_run_starts_empty(frr: FrrInstance, settings: Settings) -> None:
@@ -37,7 +37,7 @@ async def test_an_frr_that_does_not_run_starts_empty(frr: FrrInstance, settings:
         frr.kill(daemon)
     output: list[str] = []
     assert await clear_frr(settings, output.append) == ""
-    assert output == ["FRR: is not running", f"FRR: {frr.conf} cleared"]
+    assert output == ["FRR: not running", f"FRR: {frr.conf} cleared"]
     assert "router bgp" not in frr.conf.read_text()
     after = frr.conf.stat()
     assert (after.st_uid, after.st_gid, stat.S_IMODE(after.st_mode)) == (before.st_uid, before.st_gid, 0o640)

@@ -150,7 +150,7 @@ def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine
         assert before["addresses"] == {("192.168.11.3", 24)}
         assert_nothing_is_left(node)
         again = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
-        assert "nothing of the router is there" in again.stdout
+        assert "nothing of the router is left" in again.stdout
         assert nic(node) == before
     finally:
         node.remote.run(f"ip route del 203.0.113.0/24 dev {NIC} metric 77", check=False)

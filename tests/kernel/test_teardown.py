@@ -96,7 +96,7 @@ def test_a_second_teardown_does_nothing(node: Node, settings_file: Path, capsys:
     capsys.readouterr()
     assert run_teardown(settings_file) == 0
     assert witness() == before
-    assert "nothing of the router is there" in capsys.readouterr().out
+    assert "nothing of the router is left" in capsys.readouterr().out
 
 
 def test_after_a_crash_at_any_step_the_next_teardown_completes(

@@ -49,9 +49,9 @@ def test_a_vni_of_a_file_that_does_not_come_up_ends_the_reload_with_its_reason()
     outcome = reload_outcome(status, REQUEST)
     assert outcome is not None
     assert (outcome["ok"], outcome["reason"]) == (False, "1 problem remains; everything else is in force")
-    assert "bgpd's VRF red has not taken it up" in str(outcome["problems"])
+    assert "bgpd has not attached it to VRF red" in str(outcome["problems"])
     assert (status.ready, status.phase) == (True, "degraded")
-    assert status.summary.startswith("degraded: L3VNI red: up in zebra, but bgpd's VRF red has not taken it up")
+    assert status.summary.startswith("degraded: L3VNI red: up in zebra, but bgpd has not attached it to VRF red")
 
 
 def test_a_vni_of_an_object_that_does_not_come_up_does_not_fail_the_reload() -> None:

@@ -81,7 +81,7 @@ class KubeClient:
                 verify=ssl_context(self.credentials),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=30),
                 socket_options=_SOCKET_OPTIONS,
-                # The environment's proxies are for interactive use; a node reaches its API server directly.
+                # The environment's proxies are for interactive use: a node reaches its API server directly.
                 trust_env=False,
             ),
             trust_env=False,
@@ -202,7 +202,7 @@ class KubeClient:
 
         # A name from outside is path text and nothing else: no query, no fragment, no parent directory.
         if not {".", ".."}.isdisjoint(path.split("/")):
-            raise InvalidError(f"{method} {one_line(path)}: no object has such a name")
+            raise InvalidError(f"{method} {one_line(path)}: no object can have this name")
         try:
             return self._client().build_request(method, quote(path), **more)
         except httpx.InvalidURL as error:
@@ -223,7 +223,9 @@ class KubeClient:
         with trio.move_on_after(REQUEST_SECONDS) as scope:
             yield
         if scope.cancelled_caught:
-            raise UnreachableError(f"{self.credentials.server}: {what}: no whole answer within {REQUEST_SECONDS:g} s")
+            raise UnreachableError(
+                f"{self.credentials.server}: {what}: no complete answer within {REQUEST_SECONDS:g} s"
+            )
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
@@ -250,7 +252,7 @@ def _headers(credentials: ApiCredentials) -> dict[str, str]:
         token = credentials.token.reveal()
         # Checked here because the libraries quote what they cannot send.
         if not _TOKEN.fullmatch(token):
-            raise UnreachableError(f"{credentials.source}: the token is empty or has characters that no token has")
+            raise UnreachableError(f"{credentials.source}: the token is empty or has characters that no token can have")
         headers["Authorization"] = f"Bearer {token}"
     return headers
 

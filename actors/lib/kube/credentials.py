@@ -50,13 +50,13 @@ _INSECURE: Final = "insecure-skip-tls-verify"
 _PRIVATE_FILES: Final = frozenset({"client-key", "tokenFile"})
 #: What would silently mean something else here than to kubectl.
 _UNSUPPORTED: Final = {
-    "proxy-url": "a node reaches its API server directly",
+    "proxy-url": "not supported: a node reaches its API server directly",
     "as": "impersonation is not supported",
     "as-uid": "impersonation is not supported",
     "as-groups": "impersonation is not supported",
     "as-user-extra": "impersonation is not supported",
-    "username": "Kubernetes takes no passwords since version 1.19; use a token or a certificate",
-    "password": "Kubernetes takes no passwords since version 1.19; use a token or a certificate",
+    "username": "Kubernetes has not accepted passwords since version 1.19; use a token or a certificate",
+    "password": "Kubernetes has not accepted passwords since version 1.19; use a token or a certificate",
 }
 
 
@@ -73,7 +73,7 @@ class LoadingError(DependencyFault):
 
 
 class _UnusableError(Exception):
-    """Why a kubeconfig gives no credentials; the text follows the file's name."""
+    """Why a kubeconfig returned no credentials; the text follows the file's name."""
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
@@ -183,7 +183,7 @@ class _Reading:
         key = answer.get("clientKeyData") or self._pem(user, "client-key", read=keys)
         token = answer.get("token") or self._token(user)
         if token and not _TOKEN.fullmatch(token):
-            raise _UnusableError(": the token has characters that no token has")
+            raise _UnusableError(": the token has characters that no token can have")
         if key and not certificate:
             raise _UnusableError(": a client-key without a client-certificate")
         return ApiCredentials(
@@ -203,7 +203,7 @@ class _Reading:
             content, _ = read_bounded(self.kubeconfig, MAX_BYTES)
             data = parse_yaml(content, str(self.kubeconfig)).data()
         except FileNotFoundError:
-            raise _UnusableError(": is not there") from None
+            raise _UnusableError(": does not exist") from None
         except UnreadableFileError as error:
             raise _UnusableError(f": {error.reason}") from None
         except InvalidYamlError as error:
@@ -236,7 +236,7 @@ class _Reading:
             raise _UnusableError(f": {key}-data is not base64") from None
         text = content.decode("ascii", errors="ignore")
         if "-----BEGIN " not in text:
-            raise _UnusableError(f": its {key} is not a PEM text")
+            raise _UnusableError(f": its {key} is not PEM")
         return text
 
     def _file(self, entry: Json, key: str) -> Path | None:
@@ -257,7 +257,7 @@ class _Reading:
         if found is None:
             # What is no path may be the token itself, in the wrong place.
             shown = stated if stated.startswith("/") else "a file"
-            where = "which is not there" if path == beside else f"which is neither there nor in {beside.parent}"
+            where = "which does not exist" if path == beside else f"which exists neither there nor in {beside.parent}"
             raise _UnusableError(f": {key} names {shown}, {where}")
         if not found.is_file():
             raise _UnusableError(f": {key} names {found}, which is not a regular file")
@@ -269,7 +269,7 @@ class _Reading:
         try:
             return read_bounded(path, MAX_BYTES)[0]
         except (OSError, UnreadableFileError) as error:
-            reason = error.reason if isinstance(error, UnreadableFileError) else "is not there"
+            reason = error.reason if isinstance(error, UnreadableFileError) else "does not exist"
             raise _UnusableError(f": {key} names {path}, which {reason}") from None
 
 
@@ -277,7 +277,7 @@ def _named(data: Json, kind: str, name: object, relation: str) -> Json:
     """Return the entry of a name in ``clusters``, ``users`` or ``contexts``."""
     entries = data.get(kind) or []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _UnusableError(f": its {kind} are not a list of named entries")
+        raise _UnusableError(f": {kind} must be a list of named entries")
     for entry in entries:
         found = entry.get(kind.removesuffix("s"))
         if entry.get("name") == name and isinstance(found, dict):
@@ -292,7 +292,7 @@ def _string(entry: Json, key: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _UnusableError(f": {key} must be a text")
+        raise _UnusableError(f": {key} must be a string")
     return str(value)
 
 
@@ -359,15 +359,15 @@ async def _run(plugin: _Plugin, directory: Path, seconds: float) -> Json:
         done = await run_command(plugin.argv, seconds=seconds, stdin=plugin.stdin, env=env, cwd=directory)
         reason, status = _answer(done, plugin)
     except CommandTimeout:
-        reason, status = f"it did not end within {seconds:g} s", {}
+        reason, status = f"it did not finish within {seconds:g} s", {}
     except (CommandMissing, CommandTooTalkative) as error:
         reason, status = str(error), {}
     except ValueError:
         # A NUL in an argument, or a variable's name that no environment can have.
-        reason, status = "it cannot be run as the kubeconfig says", {}
+        reason, status = "it cannot be started as the kubeconfig specifies", {}
     if reason:
         hint = "" if plugin.stdin else "; run it manually to see more"
-        raise _UnusableError(f": {plugin.title} gives no credentials: {reason}{hint}", passing=True)
+        raise _UnusableError(f": {plugin.title} returned no credentials: {reason}{hint}", passing=True)
     return status
 
 
@@ -380,15 +380,15 @@ def _answer(done: Completed, plugin: _Plugin) -> tuple[str, Json]:
     try:
         answer = json.loads(done.stdout)
     except (ValueError, RecursionError):
-        return "what it printed is not JSON", {}
+        return "its output is not JSON", {}
     status = answer.get("status") if isinstance(answer, dict) else None
     if not isinstance(status, dict) or not {"apiVersion", "kind"} <= answer.keys():
-        return "its answer is not complete", {}
+        return "its answer is incomplete", {}
     if answer["apiVersion"] != plugin.version:
-        return "it answers in another API version than the kubeconfig asks for", {}
+        return "its answer has another API version than the kubeconfig", {}
     found = {key: text.strip() if key == "token" else text for key, text in status.items() if isinstance(text, str)}
     if not found.get("token") and not (found.get("clientCertificateData") and found.get("clientKeyData")):
-        return "its answer has neither a token nor a certificate with a key", {}
+        return "its answer has neither a token nor a certificate with its key", {}
     return "", found
 
 

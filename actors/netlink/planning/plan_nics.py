@@ -75,7 +75,7 @@ def _obstacle(name: str, observed: Observed) -> str:
     inside, outside = observed.router.links.get(name), observed.host.links.get(name)
     link = inside or outside
     if link is None:
-        return f"interface {name} is neither in the host nor in the router's namespace: it is taken when it appears"
+        return f"interface {name} is neither in the host nor in the router's namespace: it is moved when it appears"
     if link.ours or name == "lo":
         return f"interface {name} is a device of the router itself, not a NIC"
     if inside is None and link.master:
@@ -99,7 +99,7 @@ def _bare(name: str, model: KernelModel, observed: Observed) -> str:
     present += [address.interface for record in records for address in record.addresses]
     if any(not interface.ip.is_link_local for interface in present):
         return ""
-    return f"interface {name} has no address yet, which every neighbour needs: it is taken when it has one"
+    return f"interface {name} has no address yet, which all neighbours need: it is moved when it has one"
 
 
 def _settle(name: str, observed: Observed) -> Iterator[Step]:

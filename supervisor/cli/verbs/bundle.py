@@ -28,9 +28,9 @@ def add_parser(verbs: Any) -> None:
         "bundle",
         help="collect everything for a bug report in one archive, without secrets",
         description="Collect status, configuration, desired state, FRR's and the kernel's view, the journal, versions "
-        "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every text, "
-        "by their value and by the words before them; addresses and names stay. Unavailable items leave their error in "
-        "the archive. Changes nothing. Exits with 0 when the archive is written.",
+        "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every file, "
+        "by their value and by the keyword before them; addresses and names stay. For an unavailable item the archive "
+        "has the error. Changes nothing. Exits with 0 when the archive is written.",
     )
     add_settings(parser)
     parser.add_argument(
@@ -41,7 +41,11 @@ def add_parser(verbs: Any) -> None:
         help="a new file (default: openperouter-bundle-NODE-TIME.tar.gz here)",
     )
     parser.add_argument(
-        "--hours", type=int, default=DEFAULT_HOURS, metavar="N", help="hours of journal to take (default: %(default)s)"
+        "--hours",
+        type=int,
+        default=DEFAULT_HOURS,
+        metavar="N",
+        help="hours of journal to include (default: %(default)s)",
     )
     parser.set_defaults(function=run)
 
@@ -62,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"openperouter-bundle-{socket.gethostname()}-{time.strftime('%Y%m%dT%H%M%S')}"
     path: Path = arguments.output or Path(f"{name}.tar.gz")
     if path.exists():
-        raise CommandError(f"{path} exists already", exit_codes.USAGE)
+        raise CommandError(f"{path} already exists", exit_codes.USAGE)
     pieces = trio.run(_collect, settings, arguments.settings, max(1, arguments.hours))
     try:
         size = write_bundle(path, pieces, name)

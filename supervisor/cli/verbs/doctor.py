@@ -24,10 +24,10 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         "doctor",
-        help="examine this machine and the router, and name the fix of each problem",
-        description="Examine what the router needs and what it does: kernel, clock, disk, file modes, other network "
+        help="check this machine and the router, with a fix for each problem",
+        description="Check what the router needs and what it does: kernel, clock, disk, file modes, other network "
         "managers, FRR, the network namespace, the configuration, the API server's credentials, NICs, MTU, sysctls, "
-        "the daemon. Works before the first start and after the last one, whether the daemon runs or not, and changes "
+        "the daemon. Works whether or not the daemon runs, or has ever run, and changes "
         "nothing. Each problem comes with its fix. Exits with 0 when all is well, 1 when there are warnings only, "
         "2 when there are errors.",
     )

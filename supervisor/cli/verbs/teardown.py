@@ -35,15 +35,15 @@ def add_parser(verbs: Any) -> None:
         description="Take the router down: remove its configuration from FRR and its devices from the kernel, and "
         "return its NICs to the host with the addresses, MTU and routes that they had. Refuses while the daemon runs "
         "(run 'systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
-        "and changes none: the next start of the daemon builds the router again. It may be repeated, also after it was "
-        "interrupted. Exits with 0 when nothing of the router is left, 64 when it was not confirmed, 69 when FRR or "
-        "the network namespace may not be empty, 71 when the kernel refused an operation, 75 while the daemon runs.",
+        "and changes none: the next start of the daemon builds the router again. It may be repeated, also after an "
+        "interruption. Exits with 0 when nothing of the router is left, 64 when it was not confirmed, 69 when FRR or "
+        "the network namespace could not be emptied, 71 when the kernel refused an operation, 75 if the daemon runs.",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
         "--netns",
         action="store_true",
-        help="also stop FRR and delete the network namespace, unless foreign devices are in it",
+        help="also stop FRR and delete the network namespace, unless it contains foreign devices",
     )
 
 
@@ -77,7 +77,7 @@ def _settings(path: Path) -> Settings:
 
 
 def _still_running(how: str) -> CommandError:
-    return CommandError(f"{how}: first 'systemctl stop openperouter'", exit_codes.ALREADY_RUNNING)
+    return CommandError(f"{how}: run 'systemctl stop openperouter' first", exit_codes.ALREADY_RUNNING)
 
 
 def _refuse_beside_systemd() -> None:

@@ -31,14 +31,14 @@ SETTLE_SECONDS: Final = 60.0
 
 DESCRIPTION: Final = (
     "Apply a changed router configuration for a limited time. Unless it is confirmed, the daemon reverts it when the "
-    "time is over: also if the change cut off this terminal's connection or the daemon was killed in the meantime, "
-    "and at once if the machine was restarted. Give either a directory, which stands for the whole router "
+    "time has expired: also if the change cut off this terminal's connection or the daemon was killed in the meantime, "
+    "and at once if the machine was restarted. Give either a directory, which replaces the whole router "
     "configuration (files missing from it are removed), or single files, which are added to those in force or replace "
     "those of the same name. Files with errors are refused and nothing changes. ENTER keeps the configuration: its "
-    "files are written to their place, and those that they replace are saved below before-trial in the state "
-    "directory. Ctrl-C, a hangup and the end of the input revert at once. Password files and the node configuration "
-    "cannot be tried. Exits with 0 when the configuration was kept, with 1 when it was reverted, with 78 when it has "
-    "errors."
+    "files are written to the configuration directory, and those that they replace are saved below before-trial in "
+    "the state directory. Ctrl-C, a hangup and the end of the input revert at once. Password files and the node "
+    "configuration cannot be tried. Exits with 0 when the configuration was kept, with 1 when it was reverted, with 78 "
+    "when it has errors."
 )
 
 
@@ -129,7 +129,7 @@ def _attended(settings: Settings, journal: Journal, trial: Trial) -> int:
     except EOFError:
         why = "the input of the command that started it ended"
     except (HangupError, OSError) as error:
-        why = f"the terminal that it was started from is gone ({error})"
+        why = f"the terminal from which it was started was closed ({error})"
         silence()
     finally:
         with uninterrupted():
@@ -156,7 +156,7 @@ def _keep(settings: Settings, journal: Journal, trial: Trial) -> int:
     except OSError as error:
         raise CommandError(
             f"confirmed, so it stays in force, but it cannot be written to {settings.configs_dir}: {error}; "
-            "openperouter try --confirm tries again, --revert gives it up",
+            "openperouter try --confirm tries again, --revert discards it",
             exit_codes.UNAVAILABLE,
         ) from None
     print(f"kept: written to {settings.configs_dir}; the files as they were before are in {saved}", flush=True)

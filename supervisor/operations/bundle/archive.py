@@ -79,9 +79,9 @@ def _bounded(text: str, *, keep_end: bool) -> str:
         return text
     if keep_end:
         start = text.find("\n", len(text) - PIECE_CHARACTERS) + 1 or len(text)
-        return f"*** {start} characters are left out ***\n{text[start:]}"
+        return f"*** {start} characters are omitted ***\n{text[start:]}"
     end = text.rfind("\n", 0, PIECE_CHARACTERS) + 1
-    return f"{text[:end]}*** {len(text) - end} characters are left out ***\n"
+    return f"{text[:end]}*** {len(text) - end} characters are omitted ***\n"
 
 
 async def collect(
@@ -108,7 +108,7 @@ def _within_total(pieces: list[Piece]) -> tuple[Piece, ...]:
         total += len(piece.text)
         if total > TOTAL_CHARACTERS:
             total -= len(piece.text)
-            why = "left out: the archive would become too large"
+            why = "omitted: the archive would become too large"
             kept.append(Piece(piece.name, f"*** {why}\n", why, piece.seconds, truncated=True))
         else:
             kept.append(piece)
@@ -144,7 +144,7 @@ def write_bundle(path: Path, pieces: Sequence[Piece], directory: str) -> int:
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:
-        raise BundleError(f"{path} exists already") from None
+        raise BundleError(f"{path} already exists") from None
     except OSError as error:
         raise BundleError(f"cannot write {path}: {error.strerror}") from None
     try:

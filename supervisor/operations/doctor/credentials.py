@@ -75,14 +75,14 @@ def usable(settings: Settings, credentials: Credentials, clock: Clock | None = N
     if not found.exists and settings.kubeconfig is None:
         yield ok("credentials", f"no {found.path}: the router works from its files alone")
     elif not found.exists:
-        fix = "create it, the daemon notices it at once; or remove the key kubeconfig from the settings"
+        fix = "create it (the daemon detects it at once), or remove the key kubeconfig from the settings"
         yield warning("credentials", f"the settings name {found.path}, which does not exist", fix)
     elif found.problem:
-        yield error("credentials", found.problem, "correct it; the daemon notices it at once")
+        yield error("credentials", found.problem, "correct it; the daemon detects the change at once")
     elif clock is not None and found.expires_at is not None and found.expires_at <= clock.now:
         expired = datetime.fromtimestamp(found.expires_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         fix = (
-            "replace them, the daemon notices it at once; where a proxy in the cluster writes them, check that it runs"
+            "replace them, which the daemon detects at once; if a proxy in the cluster writes them, check that it runs"
         )
         yield error("credentials", f"{found.path}: the credentials expired {expired}", fix)
     elif found.program:
@@ -98,7 +98,7 @@ def private(credentials: Credentials) -> Iterator[Finding]:
             yield warning(
                 "credentials",
                 f"{file.path} has mode {file.mode:04o} and holds a token or a key: any local user can use it",
-                f"chmod o-rwx {file.path}; where a proxy rewrites it: chmod 0750 {PurePath(file.path).parent}",
+                f"chmod o-rwx {file.path}; if a proxy rewrites it: chmod 0750 {PurePath(file.path).parent}",
             )
 
 

@@ -84,13 +84,15 @@ def permissions(settings: Settings, files: tuple[File, ...]) -> Iterator[Finding
     complaints = [finding for file in files for finding in _permissions(settings, file)]
     yield from complaints
     if not complaints:
-        yield ok("files", f"modes and owners of {len(files)} files are right")
+        yield ok("files", f"modes and owners of {len(files)} files are correct")
 
 
 def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
     shown = f"{file.path} has mode {file.mode:04o}"
     if file.mode & stat.S_IWOTH or (file.mode & stat.S_IWGRP and file.group != "root"):
-        yield error("files", f"{shown}: others than root can change what the router does", f"chmod go-w {file.path}")
+        yield error(
+            "files", f"{shown}: users other than root can change what the router does", f"chmod go-w {file.path}"
+        )
     elif file.owner != "root":
         yield warning("files", f"{file.path} belongs to {file.owner}, not to root", f"chown root: {file.path}")
     fix = f"chmod {'0750' if file.directory else '0600'} {file.path}"
@@ -120,7 +122,7 @@ def trial(settings: Settings, files: tuple[File, ...]) -> Iterator[Finding]:
         yield warning(
             "trial",
             "a trial was confirmed but its files were not written: the daemon continues with the trial's configuration",
-            "openperouter try --confirm completes it, openperouter try --revert takes it back",
+            "openperouter try --confirm completes it, openperouter try --revert reverts it",
         )
 
 

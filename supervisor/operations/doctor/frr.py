@@ -123,7 +123,7 @@ def version(frr: Frr) -> Iterator[Finding]:
     if number < OLDEST:
         yield error("frr-version", f"FRR {frr.version} is too old", "install FRR 10.3 or newer")
     elif number in STALE_L3VNI:
-        known = "has a bug: an L3VNI may stay stale after it went down and up within a second (fixed in 10.5)"
+        known = "has a bug: an L3VNI may stay stale after going down and up within a second (fixed in 10.5)"
         yield ok("frr-version", f"FRR {frr.version} {known}; openperouter avoids it and checks for it")
     else:
         yield ok("frr-version", f"FRR {frr.version}")
@@ -148,7 +148,7 @@ def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:
     if switches is None:
         yield error(
             "frr-daemons",
-            f"{path} does not exist: FRR does not know which daemons to start",
+            f"{path} does not exist: FRR cannot know which daemons to start",
             "apt install --reinstall -o Dpkg::Options::=--force-confmiss openperouter",
         )
         return
@@ -204,10 +204,8 @@ def running(settings: Settings, frr: Frr) -> Iterator[Finding]:
     else:
         yield ok("frr-running", f"{', '.join(sorted(DAEMONS))} answer")
     if frr.outdated:
-        message = f"FRR was upgraded, and {', '.join(frr.outdated)} still run what was installed before"
-        yield warning(
-            "frr-running", message, f"{_restart(settings)} when a few seconds without sessions are acceptable"
-        )
+        message = f"FRR was upgraded, and {', '.join(frr.outdated)} still run the old version"
+        yield warning("frr-running", message, f"{_restart(settings)} when sessions may be down for a few seconds")
     if frr.inside is False:
         yield error(
             "frr-running",

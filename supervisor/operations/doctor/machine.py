@@ -105,12 +105,12 @@ def kernel(device_kinds: Mapping[str, bool]) -> Iterator[Finding]:
     for kind in missing:
         yield error(
             "kernel",
-            f"this kernel cannot make devices of kind {kind}",
+            f"this kernel cannot create devices of kind {kind}",
             f"modprobe {kind}; if there is no such module, install a full kernel (Debian: linux-image-amd64, which "
-            "has what the cloud kernels leave out) and reboot",
+            "has the modules that cloud kernels lack) and reboot",
         )
     if not missing:
-        yield ok("kernel", f"makes {', '.join(sorted(device_kinds))}")
+        yield ok("kernel", f"can create {', '.join(sorted(device_kinds))}")
 
 
 def clock_is_set(clock: Clock) -> Iterator[Finding]:
@@ -127,8 +127,8 @@ def clock_is_set(clock: Clock) -> Iterator[Finding]:
 def disk_space(disks: tuple[Disk, ...]) -> Iterator[Finding]:
     """Is there room for what must be written before a NIC moves?"""
     for one in disks:
-        free = f"{one.path}: {one.free_bytes // (1024 * 1024)} MiB and {one.free_inodes} files are left"
-        fix = f"make room on the file system of {one.path} (df -h {one.path}; journalctl --vacuum-size=100M)"
+        free = f"{one.path}: {one.free_bytes // (1024 * 1024)} MiB and {one.free_inodes} inodes are free"
+        fix = f"free space on the file system of {one.path} (df -h {one.path}; journalctl --vacuum-size=100M)"
         if one.free_bytes < EXHAUSTED_BYTES or one.free_inodes < EXHAUSTED_INODES:
             yield error("disk", free, fix)
         elif one.free_bytes < SCARCE_BYTES:

@@ -156,7 +156,7 @@ def networkd(managers: NetworkManagers, units: Units) -> Iterator[Finding]:
     if missing:
         yield error(
             "networkd",
-            f"systemd-networkd removes what FRR makes: {', '.join(missing)} is not 'no'",
+            f"systemd-networkd removes routes and rules of FRR: {', '.join(missing)} is not 'no'",
             f"put {', '.join(f'{key}=no' for key in missing)} into [Network] of "
             f"/etc/systemd/networkd.conf.d/openperouter.conf, then {fix}",
         )

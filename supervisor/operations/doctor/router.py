@@ -173,7 +173,7 @@ def netns(settings: Settings, network: Network) -> Iterator[Finding]:
     """Is the router's network namespace there and usable?"""
     if network.router is None:
         # FRR keeps one that was deleted alive, nameless, with the NIC in it. Its unit makes a new one when it starts.
-        fix = f"systemctl restart {frr_unit(settings)}; a virtual NIC (VLAN, bond) has to be created again on the host"
+        fix = f"systemctl restart {frr_unit(settings)}; a virtual NIC (VLAN, bond) must be created again on the host"
         yield error("netns", network.router_problem, fix)
     else:
         yield ok("netns", f"{settings.netns} exists")
@@ -186,7 +186,9 @@ def validity(settings: Settings, configuration: Configuration) -> Iterator[Findi
     for problem in found.problems:
         level = error if problem in wrong else warning
         yield level(
-            "configuration", str(problem), "correct it, check with 'openperouter validate'; the daemon reads it at once"
+            "configuration",
+            str(problem),
+            "correct it, check with 'openperouter validate'; the daemon reads the change at once",
         )
     if not found.resources and not wrong:
         yield ok("configuration", f"{settings.configs_dir} has no resources: the router has nothing to do")
@@ -240,7 +242,7 @@ def _nic(name: str, network: Network, *, running: bool) -> Iterator[Finding]:
             f"configure it where the host configures its network, or: ip address add ADDRESS/LENGTH dev {name}",
         )
     elif running:
-        yield error("underlay", f"{name} is still in the host though the daemon runs", "openperouter status says why")
+        yield error("underlay", f"{name} is still in the host although the daemon runs", "openperouter status says why")
     else:
         yield ok("underlay", f"{name} is in the host and can be moved")
 
@@ -267,9 +269,9 @@ def underlay_mtu(configuration: Configuration, network: Network) -> Iterator[Fin
         wanted = TENANT_MTU + overhead
         fix = f"give {name} and the fabric an MTU of at least {wanted} where the host configures it"
         if size - overhead <= MTU_FLOOR:
-            yield error("mtu", f"{name} has {size} bytes: too few for IPv6 in a tunnel", fix)
+            yield error("mtu", f"{name} has {size} bytes: too small for IPv6 in a tunnel", fix)
         else:
-            short = f"tenants have {size - overhead}, and their usual packets of {TENANT_MTU} do not fit"
+            short = f"tenants have {size - overhead}, too small for their usual packets of {TENANT_MTU}"
             yield warning("mtu", f"{name} has {size} bytes: {short}", fix)
 
 
@@ -305,7 +307,7 @@ def sysctls(
         # The kernel takes the larger of the two.
         if name != "all" and max(value, default) == STRICT:
             key = f"net.ipv4.conf.{name}.rp_filter"
-            message = f"{key} is strict: replies that return on another interface are dropped"
+            message = f"{key} is strict: replies that arrive on another interface are dropped"
             complaints.append(warning("sysctls", message, f"sysctl -w {key}=2, permanently in /etc/sysctl.d"))
     yield from complaints
     if not complaints:
@@ -359,7 +361,7 @@ def _stopped(unit: Unit) -> Finding:
 def _alive(found: Daemon) -> Iterator[Finding]:
     status = found.status
     if found.silence or status is None:
-        fix = f"{_JOURNAL}; systemctl restart openperouter costs no packet"
+        fix = f"{_JOURNAL}; systemctl restart openperouter loses no packet"
         yield error("daemon", f"process {found.holder} runs but does not answer: {found.silence or 'no status'}", fix)
         return
     if status.phase == "degraded" or not status.ready:

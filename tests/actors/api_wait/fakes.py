@@ -55,7 +55,7 @@ class Reading:
             return LoadingError(f"{path}: {token}", files=files, passing=token == "passing")
         if server == "vanishing":
             path.unlink()
-            return LoadingError(f"{path}: is not there", files={path: "missing"})
+            return LoadingError(f"{path}: does not exist", files={path: "missing"})
         said = dict(option.split("=", 1) for option in options)
         if "names" in said:
             named = Path(said["names"])

@@ -263,7 +263,7 @@ async def test_what_worked_stays_when_its_file_disappears_but_not_over_a_restart
         node.kubeconfig.unlink()
         access = await soon(accesses)
         assert (access.reach, access.credentials, access.since) == (before.reach, before.credentials, before.since)
-        assert access.detail == f"{node.kubeconfig} is gone; the credentials read before stay in force"
+        assert access.detail == f"{node.kubeconfig} was removed; the credentials read before stay in force"
         await trio.sleep(3600)
         assert not accesses.pending
         assert len(node.servers.asked) == 1
@@ -300,7 +300,7 @@ async def test_a_file_that_disappears_before_its_server_answered_gives_way_to_wh
         node.kubeconfig.unlink()
         access = await soon(accesses)
         assert (access.reach, server_of(access)) == (ApiReach.REACHABLE, "https://one")
-        assert "is gone" in access.detail
+        assert "was removed" in access.detail
 
 
 async def test_a_broken_kubeconfig_is_an_operators_to_fix(
@@ -510,7 +510,7 @@ async def test_an_actor_that_was_restarted_keeps_what_worked(autojump_clock: Moc
         access = node.out.peek()
     assert access is not None
     assert (access.reach, access.credentials, access.since) == (ApiReach.REACHABLE, before.credentials, before.since)
-    assert "is gone" in access.detail
+    assert "was removed" in access.detail
 
 
 async def test_secrets_stay_secret(autojump_clock: MockClock, node: Node, said: pytest.LogCaptureFixture) -> None:

@@ -51,13 +51,13 @@ CASES: dict[str, tuple[dict[str, ApiError], ApiReach, str]] = {
     "all is well": ({}, ApiReach.REACHABLE, ""),
     "token not known": ({READY_PATH: error(401, "Unauthorized")}, ApiReach.REFUSED, "Unauthorized"),
     "not known but ready": ({KNOWN_PATH: error(401, "Unauthorized")}, ApiReach.REFUSED, "Unauthorized"),
-    "taken for anonymous": ({KNOWN_PATH: error(403, ANONYMOUS)}, ApiReach.REFUSED, "does not know us"),
+    "taken for anonymous": ({KNOWN_PATH: error(403, ANONYMOUS)}, ApiReach.REFUSED, "requests are anonymous"),
     "readiness hidden": ({READY_PATH: error(403, "forbidden")}, ApiReach.REACHABLE, ""),
     "discovery hidden": ({KNOWN_PATH: error(403, 'forbidden: User "a"')}, ApiReach.REACHABLE, ""),
     "everything hidden, anonymous": (
         {READY_PATH: error(403, ANONYMOUS), KNOWN_PATH: error(403, ANONYMOUS)},
         ApiReach.REFUSED,
-        "does not know us",
+        "requests are anonymous",
     ),
     "not ready": (
         {READY_PATH: error(500, "[+]ping ok [-]etcd failed: withheld [-]poststarthook/x failed")},

@@ -266,7 +266,7 @@ class FakeClient(KubeClient):
         self.server.times.append(trio.current_time())
         if verb == self.server.hanging:
             await trio.sleep(30)
-            raise UnreachableError("no whole answer within 30 s")
+            raise UnreachableError("no complete answer within 30 s")
         error = self.server.trouble(verb, resource)
         if error is not None:
             raise error

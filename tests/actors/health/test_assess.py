@@ -72,7 +72,7 @@ def test_a_vni_that_does_not_work_is_a_failure_with_its_cause(sample: str, resou
 def test_a_vni_that_zebra_calls_up_but_bgpd_has_lost_does_not_work() -> None:
     seen = replace(observed("up"), l3vnis={"default": 0, "red": 0})
     report = assess(applied(desired()), seen)
-    assert "bgpd's VRF red has not taken it up" in verdict(report, RED).detail
+    assert "bgpd has not attached it to VRF red" in verdict(report, RED).detail
     assert [failure.resource for failure in report.failures] == [RED]
 
 

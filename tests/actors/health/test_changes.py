@@ -66,7 +66,7 @@ def test_lost_verification_is_logged_once() -> None:
 
 def test_a_daemons_end_and_its_return_are_both_logged() -> None:
     assert ("warning", "bgpd is not running") in lines(report("bfdd_gone"), report("bgpd_gone"))
-    assert ("info", "bgpd runs") in lines(report("bgpd_gone"), report("bfdd_gone"))
+    assert ("info", "bgpd is running") in lines(report("bgpd_gone"), report("bfdd_gone"))
 
 
 def test_changes_that_come_with_a_daemons_restart_are_not_logged_one_by_one() -> None:
@@ -78,7 +78,7 @@ def test_changes_that_come_with_a_daemons_restart_are_not_logged_one_by_one() ->
     ]
     assert [message for _, message in lines(without, report("up"))] == [
         "generation 1 verified: 1 of 4 sessions up, 3 VNIs",
-        "bgpd runs",
+        "bgpd is running",
     ]
 
 

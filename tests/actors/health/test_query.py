@@ -60,7 +60,7 @@ async def test_mgmtd_is_never_polled(tmp_path: Path) -> None:
     run_dir.mkdir(parents=True)
     settings = Settings(vtysh=vtysh, frr_run_dir=tmp_path / "frr", run_dir=tmp_path)
     frr = PolledFrr(settings, seconds=10)
-    with pytest.raises(FrrUnavailable, match="does not run"):
+    with pytest.raises(FrrUnavailable, match="FRR is not running"):
         await frr.daemons()
     own = await trio.Path("/proc/self/comm").read_text()
     own = own.strip()

@@ -107,7 +107,7 @@ def test_a_start_that_waits_for_the_interface_of_the_index_names_it() -> None:
     waiting = ActorStatus("static_config", "running", facts={"waiting_for": "eth9"})
     status = of(StatusInputs(PROCESS, children=(waiting,)))
     assert status.phase == "starting"
-    assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index derives")
+    assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index is derived")
 
 
 def test_a_warning_is_shown_and_does_not_degrade() -> None:

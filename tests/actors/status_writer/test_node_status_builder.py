@@ -109,7 +109,7 @@ def test_an_unusable_underlay_has_upstreams_reason() -> None:
     problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-1", "two underlays")
     status = built(node_state(RED, desired=state(RED, problems=(problem,))))
     assert statuses(status) == ("False", "True", "UnderlayFailed")
-    assert status.conditions[0].message.endswith("; what was in force is left as it is")
+    assert status.conditions[0].message.endswith("; what was in force before stays in force")
 
 
 def test_an_underlay_that_fails_in_the_kernel_has_it_too() -> None:

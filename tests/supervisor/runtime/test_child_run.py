@@ -107,7 +107,7 @@ async def test_a_frozen_child_is_cancelled_and_restarted(autojump_clock: MockClo
     async with running(spec("a", freeze, progress_deadline=20)) as tree:
         await trio.sleep(500)
         assert diary.of("a") == [0, 120.5]
-        assert tree["a"].last_error == "froze: no progress for 20 s"
+        assert tree["a"].last_error == "hung: no progress for 20 s"
 
 
 async def test_progress_keeps_a_busy_child_alive(autojump_clock: MockClock, diary: Diary) -> None:
@@ -153,7 +153,7 @@ async def test_a_declared_long_call_that_ignores_its_deadline_is_a_freeze(
         await trio.sleep(51)
         assert tree["a"].state is ChildState.STOPPING
         await trio.sleep(3)
-        assert tree["a"].last_error == "froze: no progress for 20 s"
+        assert tree["a"].last_error == "hung: no progress for 20 s"
         assert diary.of("a") == [0, 52.5]
 
 

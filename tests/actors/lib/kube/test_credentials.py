@@ -156,11 +156,11 @@ async def test_a_plugin_that_gives_a_certificate(path: Path) -> None:
     ("body", "reason"),
     [
         (f"echo no luck with {TOKEN} >&2; exit 3", "it ended with code 3"),
-        (f"echo {TOKEN}", "what it printed is not JSON"),
+        (f"echo {TOKEN}", "its output is not JSON"),
         ('echo \'{"apiVersion": "v9", "kind": "ExecCredential", "status": {}}\'', "another API version"),
-        ("echo '{}'", "not complete"),
+        ("echo '{}'", "its answer is incomplete"),
         (credential(), "neither a token nor a certificate"),
-        (credential(clientCertificateData=CERTIFICATE), "neither a token nor a certificate with a key"),
+        (credential(clientCertificateData=CERTIFICATE), "neither a token nor a certificate with its key"),
     ],
 )
 async def test_a_plugin_that_fails_is_named_with_the_reason(path: Path, body: str, reason: str) -> None:
@@ -181,7 +181,7 @@ async def test_a_plugin_that_is_missing_is_watched_for(path: Path) -> None:
 
 async def test_a_plugin_that_hangs_is_killed(path: Path) -> None:
     write(path, kubeconfig(program(path.parent, "sleep 1000")))
-    with pytest.raises(LoadingError, match=r"it did not end within 0\.3 s") as caught:
+    with pytest.raises(LoadingError, match=r"it did not finish within 0\.3 s") as caught:
         await load(path, seconds=0.3)
     assert caught.value.passing
     assert caught.value.files.keys() == {path, path.with_name("give-credentials")}
@@ -232,32 +232,41 @@ BROKEN: dict[str, tuple[str, str]] = {
     ),
     "no such user": (kubeconfig(users=[]), "names 'u', which is not among its users"),
     "no server": (kubeconfig(cluster={"server": ""}), "has no server"),
-    "users of a wrong shape": (kubeconfig(users={"u": {"token": TOKEN}}), "its users are not a list"),
-    "contexts of a wrong shape": (kubeconfig(contexts="x"), "its contexts are not a list"),
+    "users of a wrong shape": (kubeconfig(users={"u": {"token": TOKEN}}), "users must be a list"),
+    "contexts of a wrong shape": (kubeconfig(contexts="x"), "contexts must be a list"),
     "user of a wrong shape": (kubeconfig(users=[{"name": "u", "user": TOKEN}]), "which is not among its users"),
-    "missing token file": (kubeconfig({"tokenFile": "/none/token"}), "tokenFile names /none/token, which is neither"),
-    "a token where its file should be": (kubeconfig({"tokenFile": TOKEN}), "tokenFile names a file, which is not"),
+    "missing token file": (
+        kubeconfig({"tokenFile": "/none/token"}),
+        "tokenFile names /none/token, which exists neither",
+    ),
+    "a token where its file should be": (
+        kubeconfig({"tokenFile": TOKEN}),
+        "tokenFile names a file, which does not exist",
+    ),
     "a directory": (kubeconfig({"tokenFile": "/etc"}), "tokenFile names /etc, which is not a regular file"),
     "no PEM": (
         kubeconfig(cluster={"certificate-authority-data": base64_of(TOKEN)}),
-        "its certificate-authority is not a",
+        "its certificate-authority is not PEM",
     ),
     "a text for a boolean": (kubeconfig(cluster={"insecure-skip-tls-verify": "no"}), "must be true or false"),
     "no base64": (
         kubeconfig({"client-key-data": "x", "client-certificate-data": "y"}),
         "client-certificate-data is not base64",
     ),
-    "password": (kubeconfig({"username": "u", "password": PLANTED[1]}), "takes no passwords since version 1.19"),
+    "password": (kubeconfig({"username": "u", "password": PLANTED[1]}), "not accepted passwords since version 1.19"),
     "impersonation": (kubeconfig({"token": TOKEN, "as": "joe"}), "as: impersonation"),
-    "proxy": (kubeconfig(cluster={"proxy-url": f"http://u:{PLANTED[1]}@p"}), "proxy-url: a node reaches"),
+    "proxy": (
+        kubeconfig(cluster={"proxy-url": f"http://u:{PLANTED[1]}@p"}),
+        "proxy-url: not supported: a node reaches",
+    ),
     "password in the URL": (kubeconfig(cluster={"server": f"https://u:{PLANTED[1]}@s"}), "user or password"),
     "no URL": (kubeconfig(cluster={"server": "kubernetes"}), "must be https://HOST"),
     "bad port": (kubeconfig(cluster={"server": "https://s:99999"}), "not a URL"),
-    "token of two lines": (kubeconfig({"token": f"{TOKEN}\n{TOKEN}"}), "characters that no token has"),
+    "token of two lines": (kubeconfig({"token": f"{TOKEN}\n{TOKEN}"}), "characters that no token can have"),
     "key without certificate": (kubeconfig({"client-key-data": base64_of(KEY)}), "without a client-certificate"),
     "provider without credentials": (
         kubeconfig({"auth-provider": {"name": "gcp"}}),
-        "gcp gives no credentials: DefaultCredentialsError",
+        "gcp returned no credentials: DefaultCredentialsError",
     ),
 }
 
@@ -287,7 +296,7 @@ async def test_a_missing_file_is_watched_for_in_both_places(path: Path) -> None:
 
 
 async def test_a_kubeconfig_that_was_removed_meanwhile(path: Path) -> None:
-    assert "is not there" in str(await refused(path))
+    assert "does not exist" in str(await refused(path))
 
 
 async def test_a_comment_in_a_certificate_is_not_its_end(path: Path) -> None:
@@ -385,7 +394,7 @@ async def test_without_the_library_an_auth_provider_names_what_is_missing(
     )
     monkeypatch.setattr(auth_provider, "__file__", str(hiding))
     error = await refused(write(path, kubeconfig(AZURE)))
-    assert "auth-provider azure gives no credentials: the Python package 'kubernetes' is not installed" in str(error)
+    assert "auth-provider azure returned no credentials: the Python package 'kubernetes' is not installed" in str(error)
 
 
 async def test_a_plugin_that_cannot_be_started_is_refused(path: Path) -> None:
@@ -396,7 +405,7 @@ async def test_a_plugin_that_cannot_be_started_is_refused(path: Path) -> None:
     ):
         user = program(path.parent, credential(token=TOKEN))
         user["exec"] |= change
-        assert "cannot be run" in str(await refused(write(path, json.dumps(yaml.safe_load(kubeconfig(user))))))
+        assert "cannot be started" in str(await refused(write(path, json.dumps(yaml.safe_load(kubeconfig(user))))))
 
 
 @pytest.mark.parametrize("text", ["x" * 300, "/" + "x" * 300, "a\0b", "a\nb"])

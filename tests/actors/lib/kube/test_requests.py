@@ -230,7 +230,7 @@ async def test_an_answer_that_trickles_ends_after_thirty_seconds(mock_clock: tri
 
     async with talking(answer) as (client, _):
         begin = trio.current_time()
-        with pytest.raises(UnreachableError, match="no whole answer within 30 s"):
+        with pytest.raises(UnreachableError, match="no complete answer within 30 s"):
             await client.get("/x")
         assert 30 <= trio.current_time() - begin < 31
 
@@ -255,7 +255,7 @@ async def test_a_token_that_cannot_be_sent_is_refused_without_quoting_it(token: 
     client = KubeClient(ApiCredentials(server="https://127.0.0.1:1", source="the.conf", token=Secret(token)))
     with pytest.raises(UnreachableError) as caught:
         await client.__aenter__()
-    assert str(caught.value) == "the.conf: the token is empty or has characters that no token has"
+    assert str(caught.value) == "the.conf: the token is empty or has characters that no token can have"
 
 
 @pytest.mark.parametrize("server", ["", "host:6443", "ftp://host", "https://", "https://[::1", "https://u:pass@host"])

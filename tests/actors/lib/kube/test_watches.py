@@ -150,7 +150,7 @@ async def test_a_watch_that_does_not_begin_is_given_up_after_thirty_seconds(
 ) -> None:
     async with talking(silent_after(part)) as (client, _):
         begin = trio.current_time()
-        with pytest.raises(UnreachableError, match="no whole answer within 30 s"):
+        with pytest.raises(UnreachableError, match="no complete answer within 30 s"):
             await watch(client, [])
         assert 30 <= trio.current_time() - begin < 31
 

@@ -57,7 +57,7 @@ def test_the_timeout_is_passed_on(settings: Path) -> None:
     ("answers", "code", "message"),
     [
         ([{"error": "seconds must be a number"}], 64, "seconds must be a number"),
-        ([{"event": "requested", "reload_id": 1}], 3, "the daemon ended before the reload did"),
+        ([{"event": "requested", "reload_id": 1}], 3, "the daemon ended before the reload was complete"),
     ],
 )
 def test_a_refused_or_unfinished_reload_is_an_error(

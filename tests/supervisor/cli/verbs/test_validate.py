@@ -103,7 +103,7 @@ def test_without_api_snapshot_a_network_that_may_be_the_apis_is_a_warning(
     configs = settings.parent / "configs"
     (configs / "openpe_segment.yaml").write_text(SEGMENT)
     assert validate(settings, *(configs / name for name in named)) == 0
-    assert 'the files have no L3VNI "blue": in force only once the API has one' in capsys.readouterr().out
+    assert 'the files have no L3VNI "blue": in force only when the API has one' in capsys.readouterr().out
 
 
 def test_a_network_of_the_files_that_is_refused_is_an_error(settings: Path) -> None:

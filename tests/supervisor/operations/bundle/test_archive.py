@@ -37,7 +37,7 @@ def test_an_existing_file_is_not_touched(tmp_path: Path, trap: str) -> None:
         path.symlink_to(victim)
     else:
         path.write_text("precious")
-    with pytest.raises(BundleError, match="exists already"):
+    with pytest.raises(BundleError, match="already exists"):
         write_bundle(path, PIECES, "bundle")
     assert victim.read_text() == path.read_text() == "precious"
 

@@ -91,8 +91,8 @@ async def test_a_large_text_is_cut_between_lines_journals_at_their_beginning(mon
     monkeypatch.setattr(archive, "PIECE_CHARACTERS", 25)
     text = "first line\nsecond line\nthird line\n"
     pieces = await collected({"journal.txt": saying(text), "table.txt": saying(text)})
-    assert pieces["journal.txt"].text == "*** 11 characters are left out ***\nsecond line\nthird line\n"
-    assert pieces["table.txt"].text == "first line\nsecond line\n*** 11 characters are left out ***\n"
+    assert pieces["journal.txt"].text == "*** 11 characters are omitted ***\nsecond line\nthird line\n"
+    assert pieces["table.txt"].text == "first line\nsecond line\n*** 11 characters are omitted ***\n"
     assert pieces["journal.txt"].truncated
 
 

@@ -83,7 +83,7 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     ),
     "disk scarce": (replace(HEALTHY, disks=(Disk("/var", 10**7, 999),)), "disk", Level.WARNING, "/var", "df -h"),
     "disk full": (replace(HEALTHY, disks=(Disk("/var", 4096, 999),)), "disk", Level.ERROR, "/var", "df -h"),
-    "no inodes": (replace(HEALTHY, disks=(Disk("/var", 10**9, 0),)), "disk", Level.ERROR, "0 files", "df -h"),
+    "no inodes": (replace(HEALTHY, disks=(Disk("/var", 10**9, 0),)), "disk", Level.ERROR, "0 inodes", "df -h"),
     "writable configuration": (
         with_file(File(path("configs/openpe_x.yaml"), 0o666, sheltered=True)),
         "files",
@@ -276,7 +276,7 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     ),
     "MTU of tenants": (with_nic_mtu(1500), "mtu", Level.WARNING, "1450", "1550"),
     "MTU of tenants over IPv6": (with_nic_mtu(1550, "2001:db8::1"), "mtu", Level.WARNING, "1480", "1570"),
-    "MTU too small": (with_nic_mtu(1300), "mtu", Level.ERROR, "too few", "1550"),
+    "MTU too small": (with_nic_mtu(1300), "mtu", Level.ERROR, "too small", "1550"),
     "no bridge": (
         but("network", host=NamespaceView({"lo": HOST.links["lo"]})),
         "bridges",
@@ -348,7 +348,7 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "daemon",
         Level.ERROR,
         "42",
-        "costs no packet",
+        "loses no packet",
     ),
     "degraded": (
         with_status(phase="degraded", summary="degraded: vni 100"),
