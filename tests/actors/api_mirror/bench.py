@@ -12,18 +12,30 @@ from trio.testing import MockClock
 from actors.api_mirror import actor
 from actors.lib.kube.client import Json
 from actors.lib.kube.mirror_signature import is_ours, mirror_key
-from config.api import ApiAccess, ApiCredentials, ApiNode, ApiReach, ApiSnapshot
+from config.api import (
+    API_VERSION,
+    NODE_STATUS_PLURAL,
+    PLURALS,
+    ApiAccess,
+    ApiCredentials,
+    ApiNode,
+    ApiObject,
+    ApiReach,
+    ApiSnapshot,
+)
 from config.desired import Secret
 from config.outcomes import StaticSnapshot
+from config.problems import Kind
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
+from tests.fakes.api_server import FakeApiServer, path_of
 
-from .examples import files
-from .fake import NODE, FakeServer
+from .examples import NODE, files
 
 ACCESS = ApiAccess(ApiReach.REACHABLE, ApiCredentials("https://fake", token=Secret("token-1")))
 NAME = "static-node-red"
+L3VNIS = f"/apis/{API_VERSION}/namespaces/ns/l3vnis"
 
 
 @dataclass
@@ -31,7 +43,7 @@ class Bench:
     """A running mirror with a server in memory; a watch shows at once what is there, unless ``watching`` is off."""
 
     settings: Settings
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
@@ -59,7 +71,24 @@ class Bench:
         )
 
     def watch(self, **changes: Any) -> None:
-        self.api.set(replace(self.server.snapshot(lambda one: is_ours(self.key, one), node=self.node), **changes))
+        self.api.set(replace(self.snapshot(), **changes))
+
+    def snapshot(self) -> ApiSnapshot:
+        """Return what a watch would have made of the server's objects."""
+        found = [_parsed(one) for one in self.mirrored()]
+        ours = tuple(one for one in found if is_ours(self.key, one))
+        selected = (one for one in found if one not in ours and _selects(one.spec, self.node or NODE))
+        return ApiSnapshot(self.node, tuple(selected), ours, live=True)
+
+    def mirrored(self) -> list[Json]:
+        """Return the objects of the kinds that are mirrored."""
+        return [one for plural in PLURALS.values() for one in self.server.find(f"/{plural}/")]
+
+    def report(self, nodes: int) -> None:
+        """Let so many nodes have reported their status."""
+        for number in range(nodes):
+            path = path_of(NODE_STATUS_PLURAL, f"node-{number}", "ns")
+            self.server.objects[path] = {"metadata": {"name": f"node-{number}"}}
 
     async def files(self, *resources: Any) -> None:
         self.static.set(files(*resources))
@@ -86,4 +115,24 @@ class Bench:
         return next(one["spec"] for path, one in self.server.objects.items() if path.endswith(f"/{name}"))
 
     def names(self) -> list[str]:
-        return sorted(one["metadata"]["name"] for one in self.server.objects.values())
+        return sorted(one["metadata"]["name"] for one in self.mirrored())
+
+
+def _selects(spec: Json, node: ApiNode) -> bool:
+    labels = (spec.get("nodeSelector") or {}).get("matchLabels", {})
+    return all(node.labels.get(key) == value for key, value in labels.items())
+
+
+def _parsed(one: Json) -> ApiObject:
+    metadata = one["metadata"]
+    return ApiObject(
+        kind=Kind(one["kind"]),
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels", {}),
+        annotations=metadata.get("annotations", {}),
+        owners=tuple(metadata.get("ownerReferences", ())),
+        spec=one["spec"],
+    )

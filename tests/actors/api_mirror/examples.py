@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from actors.lib.kube.mirror_signature import proof
-from config.api import ApiObject, ApiSnapshot
+from config.api import ApiNode, ApiObject, ApiSnapshot
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, ResourceId
 from config.resources import Resource, UnknownContent, Unusable
-from tests.actors.api_mirror.fake import NODE
 from tests.config.samples import l3vni, session
 
+NODE = ApiNode("node", "node-uid", {"kubernetes.io/hostname": "node"})
 KEY = b"k" * 32
 
 

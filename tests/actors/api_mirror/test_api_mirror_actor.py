@@ -14,7 +14,16 @@ from trio.testing import MockClock
 from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS
 from actors.lib.kube.client import Json
 from actors.lib.kube.errors import ApiError, error_for
-from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiCredentials, ApiNode, ApiReach
+from config.api import (
+    PLURALS,
+    PROOF_ANNOTATION,
+    SOURCE_LABEL,
+    STATIC_NODE_LABEL,
+    ApiAccess,
+    ApiCredentials,
+    ApiNode,
+    ApiReach,
+)
 from config.desired import Secret
 from config.problems import Kind
 from supervisor.runtime.actor import ActorContext
@@ -22,21 +31,21 @@ from supervisor.runtime.channel import Latest
 from supervisor.runtime.faults import DependencyFault
 from tests.actors.message_catalog import explained
 from tests.config.samples import l2vni, neighbor, passthrough, raw, underlay
+from tests.fakes.api_server import no_trouble
 
-from .bench import ACCESS, NAME, Bench
-from .examples import blue, broken, files, red, unknown
-from .fake import NODE
+from .bench import ACCESS, L3VNIS, NAME, Bench
+from .examples import NODE, blue, broken, files, red, unknown
 
 
 async def test_every_kind_is_mirrored(bench: Bench) -> None:
     await bench.files(underlay(), red(), l2vni("seg", 300, NAME), passthrough(), raw("text"))
-    assert {kind: len(bench.server.of(kind)) for kind in Kind} == dict.fromkeys(Kind, 1)
+    assert {kind: len(bench.server.find(f"/{PLURALS[kind]}/")) for kind in Kind} == dict.fromkeys(Kind, 1)
     assert bench.ctx.facts == {"mirrors": 5}
 
 
 async def test_a_mirror_carries_labels_proof_and_owner(bench: Bench) -> None:
     await bench.files(red())
-    [one] = bench.server.of(Kind.L3VNI)
+    [one] = bench.server.find("/l3vnis/")
     assert one["metadata"]["labels"] == {SOURCE_LABEL: "static", STATIC_NODE_LABEL: "node"}
     assert re.fullmatch("[0-9a-f]{64}", one["metadata"]["annotations"][PROOF_ANNOTATION])
     assert [owner["uid"] for owner in one["metadata"]["ownerReferences"]] == ["node-uid"]
@@ -73,14 +82,14 @@ async def test_a_changed_file_changes_its_mirror_only(bench: Bench) -> None:
     await bench.files(red(), blue())
     await bench.files(red(vni=101), blue())
     assert bench.spec()["vni"] == 101
-    assert bench.server.requests[2:] == [("patch", f"l3vnis/{NAME}")]
+    assert bench.server.requests[2:] == [("patch", f"{L3VNIS}/{NAME}")]
 
 
 async def test_a_resource_that_is_removed_from_the_files_is_removed_from_the_api(bench: Bench) -> None:
     await bench.files(red(), blue())
     await bench.files(blue())
     assert bench.names() == ["static-node-blue"]
-    assert bench.server.requests[2:] == [("delete", f"l3vnis/{NAME}")]
+    assert bench.server.requests[2:] == [("delete", f"{L3VNIS}/{NAME}")]
 
 
 async def test_a_manual_edit_is_reverted(bench: Bench) -> None:
@@ -100,10 +109,10 @@ async def test_a_manually_deleted_mirror_comes_back(bench: Bench) -> None:
 @pytest.mark.parametrize("stripped", ["labels", "annotations", "ownerReferences"])
 async def test_stripped_metadata_comes_back(bench: Bench, stripped: str) -> None:
     await bench.files(red())
-    before = bench.server.of(Kind.L3VNI)[0]["metadata"][stripped]
+    before = bench.server.find("/l3vnis/")[0]["metadata"][stripped]
     bench.server.edit(NAME, lambda one: one["metadata"].pop(stripped))
     await bench.settle()
-    assert bench.server.of(Kind.L3VNI)[0]["metadata"][stripped] == before
+    assert bench.server.find("/l3vnis/")[0]["metadata"][stripped] == before
 
 
 async def test_a_mirror_stripped_of_everything_and_sent_elsewhere_is_taken_back(bench: Bench) -> None:
@@ -119,7 +128,7 @@ async def test_a_mirror_stripped_of_everything_and_sent_elsewhere_is_taken_back(
     await bench.settle()
     assert bench.spec() == before
     assert bench.server.requests[1:] == [
-        ("create", f"l3vnis/{NAME}"), ("get", f"l3vnis/{NAME}"), ("patch", f"l3vnis/{NAME}"),
+        ("create", f"{L3VNIS}/{NAME}"), ("get", f"{L3VNIS}/{NAME}"), ("patch", f"{L3VNIS}/{NAME}"),
     ]  # fmt: skip
 
 
@@ -127,30 +136,30 @@ async def test_a_spoofed_label_is_logged_once_and_the_object_left_alone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata = {"name": "mine", "namespace": "ns", "labels": {SOURCE_LABEL: "static", STATIC_NODE_LABEL: "node"}}
-    bench.server.put({"kind": "L3VNI", "metadata": metadata, "spec": {"vrf": "mine", "vni": 9}})
+    bench.server.put_manifest({"kind": "L3VNI", "metadata": metadata, "spec": {"vrf": "mine", "vni": 9}})
     await bench.files(red())
     await bench.files()
     bench.watch()
     await bench.settle()
     assert bench.names() == ["mine"]
-    assert bench.server.requests == [("create", f"l3vnis/{NAME}"), ("delete", f"l3vnis/{NAME}")]
+    assert bench.server.requests == [("create", f"{L3VNIS}/{NAME}"), ("delete", f"{L3VNIS}/{NAME}")]
     assert caplog.text.count("labelled as a mirror") == 1
     assert explained(record for record in caplog.records if "labelled" in record.getMessage()) == ["MIRROR_UNSIGNED"]
 
 
 async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_again(bench: Bench) -> None:
     await bench.files(red())
-    [before] = bench.server.of(Kind.L3VNI)
+    [before] = bench.server.find("/l3vnis/")
     await bench.files(red(pool="198.51.100.0/24"))
     assert bench.spec()["hostSession"]["localCIDR"] == {"ipv4": "198.51.100.0/24"}
-    assert bench.server.of(Kind.L3VNI)[0]["metadata"]["uid"] != before["metadata"]["uid"]
+    assert bench.server.find("/l3vnis/")[0]["metadata"]["uid"] != before["metadata"]["uid"]
     assert [verb for verb, _ in bench.server.requests[1:]] == ["patch", "dry-run", "delete", "create"]
 
 
 async def test_a_mirror_that_the_server_would_not_create_again_is_not_deleted(bench: Bench) -> None:
     await bench.files(red())
     refused = error_for(422, "Invalid", "this schema is older than the file")
-    bench.server.fault = lambda verb, plural, name: refused if verb in ("patch", "dry-run") else None
+    bench.server.trouble = lambda verb, path: refused if verb in ("patch", "dry-run") else None
     await bench.files(red(vni=101))
     assert bench.spec()["vni"] == 100
     assert [verb for verb, _ in bench.server.requests[1:]] == ["patch", "dry-run"]
@@ -187,7 +196,7 @@ async def test_nothing_is_sent_twice_while_the_watch_lags(bench: Bench, mock_clo
     await bench.files(red())
     bench.watch(objects=(), mirrored=())
     await bench.later(LAG_SECONDS - 1)
-    assert bench.server.requests == [("create", f"l3vnis/{NAME}")]
+    assert bench.server.requests == [("create", f"{L3VNIS}/{NAME}")]
 
 
 async def test_a_watch_that_never_shows_a_write_is_not_trusted_indefinitely(
@@ -222,11 +231,11 @@ async def test_such_a_field_costs_a_restarted_actor_one_write(bench: Bench, mock
 
 async def test_one_that_fails_does_not_stop_the_others(bench: Bench, mock_clock: MockClock) -> None:
     broken_one = error_for(500, "InternalError", "etcd had a moment")
-    bench.server.fault = lambda verb, plural, name: broken_one if name == NAME else None
+    bench.server.trouble = lambda verb, path: broken_one if path.endswith(f"/{NAME}") else None
     await bench.files(red(), blue())
     assert bench.names() == ["static-node-blue"]
     assert bench.ctx.facts == {"mirrors": 2, "failing": 1}
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     await bench.later(2)
     assert bench.names() == ["static-node-blue", NAME]
     assert bench.ctx.facts == {"mirrors": 2}
@@ -237,7 +246,7 @@ async def test_a_refusal_by_rbac_is_logged_once_for_all_of_a_kind_and_rarely_ret
 ) -> None:
     caplog.set_level("INFO")
     forbidden = error_for(403, "Forbidden", 'User "n" cannot create resource "l3vnis"')
-    bench.server.fault = lambda verb, plural, name: forbidden if plural == "l3vnis" else None
+    bench.server.trouble = lambda verb, path: forbidden if "/l3vnis/" in path else None
     many = [replace(blue(number), name=f"static-node-{number}") for number in range(1, 41)]
     await bench.files(*many, raw("text"))
     assert bench.names() == ["text"]
@@ -245,7 +254,7 @@ async def test_a_refusal_by_rbac_is_logged_once_for_all_of_a_kind_and_rarely_ret
         await bench.later(2)
     assert caplog.text.count("cannot create resource") == 1
     assert len(bench.server.requests) < 30
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     await bench.later(600)
     assert len(bench.names()) == 41
     assert caplog.text.count("mirrored again: create L3VNI: ForbiddenError") == 1
@@ -262,7 +271,7 @@ async def test_a_server_that_takes_nothing_is_tried_with_increasing_back_off(
         from actors.lib.kube.errors import UnreachableError
 
         gone = UnreachableError("no")
-    bench.server.fault = lambda verb, plural, name: gone
+    bench.server.trouble = lambda verb, path: gone
     await bench.files(red(), blue())
     assert len(bench.server.requests) == 1
     for _ in range(100):
@@ -270,7 +279,7 @@ async def test_a_server_that_takes_nothing_is_tried_with_increasing_back_off(
     assert 5 <= len(bench.server.requests) <= 9
     assert caplog.text.count("cannot be mirrored now") <= 2
     caplog.set_level("INFO")
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     await bench.later(100)
     events = explained(record for record in caplog.records if "updated" not in record.getMessage())
     assert (set(events[:-1]), events[-1]) == ({"MIRROR_FAILS"}, "MIRROR_WORKS")
@@ -279,13 +288,13 @@ async def test_a_server_that_takes_nothing_is_tried_with_increasing_back_off(
 
 async def test_failures_before_an_answer_do_not_slow_later_ones_down(bench: Bench, mock_clock: MockClock) -> None:
     throttled = error_for(429, "TooManyRequests", "slow down")
-    bench.server.fault = lambda verb, plural, name: throttled
+    bench.server.trouble = lambda verb, path: throttled
     await bench.files(red())
     for _ in range(20):
         await bench.later(100)
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     await bench.later(100)
-    bench.server.fault = lambda verb, plural, name: throttled
+    bench.server.trouble = lambda verb, path: throttled
     await bench.files(red(), blue())
     sent = len(bench.server.requests)
     await bench.later(2)
@@ -294,7 +303,7 @@ async def test_failures_before_an_answer_do_not_slow_later_ones_down(bench: Benc
 
 async def test_those_that_fail_do_not_starve_others_of_their_kind(bench: Bench, mock_clock: MockClock) -> None:
     broken_one = error_for(500, "InternalError", "this one never")
-    bench.server.fault = lambda verb, plural, name: broken_one if "bad" in name else None
+    bench.server.trouble = lambda verb, path: broken_one if "bad" in path else None
     await bench.files(*(replace(blue(number), name=f"bad-{number}") for number in range(1, 6)), blue())
     assert bench.names() == []
     for _ in range(3):
@@ -319,9 +328,9 @@ async def test_a_server_that_has_not_read_its_roles_yet_is_no_news(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = error_for(403, "Forbidden", 'User "n" cannot create resource "l3vnis"')
-    bench.server.fault = lambda verb, plural, name: forbidden
+    bench.server.trouble = lambda verb, path: forbidden
     await bench.files(red())
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     await bench.later(2)
     assert (bench.names(), caplog.text) == ([NAME], "")
 
@@ -331,7 +340,7 @@ async def test_a_conflict_that_does_not_end_is_logged(
 ) -> None:
     await bench.files(red())
     conflict = error_for(409, "Conflict", "the object has been modified")
-    bench.server.fault = lambda verb, plural, name: conflict if verb == "patch" else None
+    bench.server.trouble = lambda verb, path: conflict if verb == "patch" else None
     await bench.files(red(vni=101))
     assert caplog.text == ""
     for _ in range(10):
@@ -363,7 +372,7 @@ async def test_an_object_that_is_created_again_is_not_created_twice_while_the_wa
 
 async def test_retry_after_is_respected(bench: Bench, mock_clock: MockClock) -> None:
     throttled = error_for(429, "TooManyRequests", "slow down", 200.0)
-    bench.server.fault = lambda verb, plural, name: throttled
+    bench.server.trouble = lambda verb, path: throttled
     await bench.files(red())
     await bench.later(199)
     assert len(bench.server.requests) == 1
@@ -373,9 +382,9 @@ async def test_retry_after_is_respected(bench: Bench, mock_clock: MockClock) -> 
 
 async def test_other_credentials_are_worth_an_attempt_at_once(bench: Bench) -> None:
     refused = error_for(401, "Unauthorized", "no")
-    bench.server.fault = lambda verb, plural, name: refused
+    bench.server.trouble = lambda verb, path: refused
     await bench.files(red())
-    bench.server.fault = lambda verb, plural, name: None
+    bench.server.trouble = no_trouble
     bench.access.set(replace(ACCESS, credentials=ApiCredentials("https://fake", token=Secret("token-2"))))
     await bench.settle()
     assert bench.names() == [NAME]
@@ -420,10 +429,10 @@ async def test_a_server_that_is_slow_to_take_a_write_is_no_fight(
     await bench.files(red())
     conflict = error_for(409, "Conflict", "the object has been modified")
     for number in range(6):
-        bench.server.fault = lambda verb, plural, name: conflict if verb == "patch" else None
+        bench.server.trouble = lambda verb, path: conflict if verb == "patch" else None
         await bench.files(red(vni=200))
         await bench.later(100)
-        bench.server.fault = lambda verb, plural, name: None
+        bench.server.trouble = no_trouble
         bench.watching = number > 4
         await bench.later(LAG_SECONDS)
     assert "keeps changing" not in caplog.text
@@ -481,7 +490,7 @@ async def test_a_node_that_was_created_again_owns_its_mirrors(bench: Bench) -> N
     bench.node = replace(NODE, uid="second")
     bench.watch()
     await bench.settle()
-    assert [owner["uid"] for owner in bench.server.of(Kind.L3VNI)[0]["metadata"]["ownerReferences"]] == ["second"]
+    assert [owner["uid"] for owner in bench.server.find("/l3vnis/")[0]["metadata"]["ownerReferences"]] == ["second"]
 
 
 async def test_each_pass_that_writes_is_one_line(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -502,7 +511,7 @@ async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:
 
 
 async def test_an_error_that_is_none_of_the_servers_is_not_swallowed(bench: Bench) -> None:
-    def mistake(verb: str, plural: str, name: str) -> ApiError | None:
+    def mistake(verb: str, path: str) -> ApiError | None:
         raise RuntimeError("a mistake of ours")
 
     async def expect() -> None:
@@ -512,7 +521,7 @@ async def test_an_error_that_is_none_of_the_servers_is_not_swallowed(bench: Benc
 
     async with trio.open_nursery() as nursery:
         scope = nursery.cancel_scope
-        bench.server.fault = mistake
+        bench.server.trouble = mistake
         bench.ctx = ActorContext("api_mirror", 2)
         bench.static = Latest("static")
         bench.static.set(files(red()))

@@ -13,13 +13,12 @@ from trio.testing import MockClock
 
 from actors.api_mirror.planning import mirrors, plan, renamed
 from actors.lib.kube.errors import UnreachableError, error_for
-from actors.lib.kube.mirror_signature import is_ours, proof
+from actors.lib.kube.mirror_signature import proof
 from config.api import SOURCE_LABEL
 from config.settings import Settings
 
 from .bench import Bench
-from .examples import blue, broken, files, red, unknown
-from .fake import NODE
+from .examples import NODE, blue, broken, files, red, unknown
 
 USERS = {"name": "mine", "namespace": "ns", "labels": {SOURCE_LABEL: "static"}}
 ERRORS = [error_for(code, "", "no") for code in (401, 403, 404, 409, 422, 429, 500)] + [UnreachableError("no")]
@@ -53,7 +52,7 @@ def test_it_converges_and_falls_silent(steps: list[tuple[str, Any]], last: tuple
 
 async def scenario(state: Path, steps: list[tuple[str, Any]], last: tuple[Any, ...]) -> None:
     bench = Bench(Settings(state_dir=state, namespace="ns"))
-    bench.server.put({"kind": "L3VNI", "metadata": USERS, "spec": {"vrf": "mine", "vni": 9}})
+    bench.server.put_manifest({"kind": "L3VNI", "metadata": USERS, "spec": {"vrf": "mine", "vni": 9}})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.start)
         for name, argument in steps:
@@ -80,7 +79,7 @@ async def take(bench: Bench, name: str, argument: Any) -> None:
         case "remove" if others:
             bench.server.remove(others[0])
         case "fault":
-            bench.server.fault = lambda verb, plural, name: argument
+            bench.server.trouble = lambda verb, path: argument
         case "watching":
             bench.watching = argument
             bench.watch()
@@ -91,7 +90,7 @@ async def take(bench: Bench, name: str, argument: Any) -> None:
 
 def check(bench: Bench, last: tuple[Any, ...]) -> None:
     static = files(*last)
-    snapshot = bench.server.snapshot(lambda one: is_ours(bench.key, one))
+    snapshot = bench.snapshot()
     names = renamed(static, snapshot, ())
     wanted = mirrors(static, NODE, lambda resource: proof(bench.key, resource), names)
     assert plan(static, wanted, snapshot).changes == ()

@@ -12,14 +12,13 @@ from trio.testing import MockClock
 
 from actors.lib.kube.client import Json
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiNode
-from config.problems import Kind
 from config.settings import Settings
 from config.sources.mirror_objects import other_name
 from config.sources.naming import resource_name
 from supervisor.runtime.actor import ActorContext
 from tests.actors.message_catalog import explained
 
-from .bench import NAME, Bench
+from .bench import L3VNIS, NAME, Bench
 from .examples import blue, files, red
 
 
@@ -41,7 +40,7 @@ OWNED = {"labels": {}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", 
 async def test_another_nodes_object_is_left_alone(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture, metadata: Json
 ) -> None:
-    bench.server.put(elsewhere(**metadata))
+    bench.server.put_manifest(elsewhere(**metadata))
     [theirs] = bench.server.objects.values()
     await bench.files(red(), blue())
     assert bench.names() == ["static-node-blue", NAME, OTHER]
@@ -88,9 +87,8 @@ async def test_two_nodes_whose_names_run_together_do_not_fight(
         await bench.later(3600)
         assert len(bench.server.requests) == sent
         nursery.cancel_scope.cancel()
-    owners = {
-        stored["metadata"]["ownerReferences"][0]["uid"]: stored["spec"]["vni"] for stored in bench.server.of(Kind.L3VNI)
-    }
+    mirrors = bench.server.find("/l3vnis/")
+    owners = {one["metadata"]["ownerReferences"][0]["uid"]: one["spec"]["vni"] for one in mirrors}
     assert owners == {"node-uid": 100, "uid-1": 7}
 
 
@@ -99,11 +97,11 @@ async def test_a_users_object_is_not_deleted_for_an_immutable_field(
 ) -> None:
     users = elsewhere(labels={})
     users["spec"]["hostSession"] = {"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "198.51.100.0/24"}}
-    bench.server.put(users)
-    uid = bench.server.of(Kind.L3VNI)[0]["metadata"]["uid"]
+    bench.server.put_manifest(users)
+    uid = bench.server.find("/l3vnis/")[0]["metadata"]["uid"]
     await bench.files(red())
     assert bench.names() == [NAME, OTHER]
-    assert bench.server.of(Kind.L3VNI)[0]["metadata"]["uid"] == uid
+    assert bench.server.find("/l3vnis/")[0]["metadata"]["uid"] == uid
     assert bench.spec(NAME) == users["spec"] | {"vxlanPort": 4789}
     assert "delete" not in [verb for verb, _ in bench.server.requests]
     assert "did not write" in caplog.text
@@ -112,13 +110,13 @@ async def test_a_users_object_is_not_deleted_for_an_immutable_field(
 async def test_when_both_names_are_taken_it_is_logged_and_nothing_is_changed(
     bench: Bench, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench.server.put(elsewhere())
-    bench.server.put(elsewhere(OTHER))
+    bench.server.put_manifest(elsewhere())
+    bench.server.put_manifest(elsewhere(OTHER))
     await bench.files(red(), blue())
     for _ in range(10):
         await bench.later(10)
     assert bench.ctx.facts == {"mirrors": 2, "failing": 1}
-    assert {verb for verb, name in bench.server.requests if name != "l3vnis/static-node-blue"} == {"create", "get"}
+    assert {verb for verb, path in bench.server.requests if path != f"{L3VNIS}/static-node-blue"} == {"create", "get"}
     assert len(bench.server.requests) < 25
     assert "not mirrored: the object" in caplog.text
 

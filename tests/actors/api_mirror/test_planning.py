@@ -13,9 +13,9 @@ from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiObj
 from config.outcomes import StaticSnapshot
 from config.resources import Resource
 from config.sources.mirror_objects import other_name
+from tests.fakes.api_server import merged
 
-from .examples import blue, broken, files, prove, red, snapshot, stored, unknown
-from .fake import NODE, merged
+from .examples import NODE, blue, broken, files, prove, red, snapshot, stored, unknown
 
 MIRROR = mirrors(files(red()), NODE, prove)[red().id]
 LABELS = dict(MIRROR.labels)

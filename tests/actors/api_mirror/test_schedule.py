@@ -15,8 +15,7 @@ from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, Inva
 from config.api import ApiObject
 from config.problems import ResourceId
 
-from .examples import blue, files, prove, red, stored
-from .fake import NODE
+from .examples import NODE, blue, files, prove, red, stored
 
 MIRROR = mirrors(files(red()), NODE, prove)[red().id]
 OTHER = mirrors(files(blue()), NODE, prove)[blue().id]

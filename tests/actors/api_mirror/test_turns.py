@@ -14,10 +14,10 @@ from actors.api_mirror.planning import Change, Plan, mirrors
 from actors.api_mirror.schedule import Schedule
 from actors.lib.kube.cluster_size import FIRST_POLL_SECONDS, ClusterSize
 from actors.lib.kube.errors import UnreachableError, error_for
+from tests.fakes.api_server import no_trouble
 
-from .bench import NAME, Bench
-from .examples import blue, files, prove, red
-from .fake import NODE
+from .bench import L3VNIS, NAME, Bench
+from .examples import NODE, blue, files, prove, red
 
 FIVE = [replace(blue(number), name=f"static-node-{number}") for number in range(1, 6)]
 CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove).values()]
@@ -68,20 +68,22 @@ def test_the_nodes_are_counted_only_while_something_waits() -> None:
 
 
 async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClock) -> None:
-    bench.chance, bench.server.nodes = 0.999, 5
+    bench.chance = 0.999
+    bench.report(5)
     await bench.files(*FIVE)
     await bench.later(FIRST_POLL_SECONDS)
     await bench.later(0.5)
     assert len(bench.names()) == 5
-    assert [verb for verb, _ in bench.server.requests] == ["list"] + 5 * ["create"]
+    assert [verb for verb, _ in bench.server.requests] == ["count"] + 5 * ["create"]
     # Its size is known now.
     await bench.edit("static-node-1", vni=7)
     await bench.later(0.5)
-    assert bench.server.requests[6:] == [("patch", "l3vnis/static-node-1")]
+    assert bench.server.requests[6:] == [("patch", f"{L3VNIS}/static-node-1")]
 
 
 async def test_in_a_large_one_a_node_waits_for_its_turn(bench: Bench, mock_clock: MockClock) -> None:
-    bench.chance, bench.server.nodes = 0.5, 5000
+    bench.chance = 0.5
+    bench.report(5000)
     await bench.files(red())
     for _ in range(12):
         await bench.later(10)
@@ -103,7 +105,7 @@ async def test_a_node_that_may_not_count_the_nodes_waits_as_in_a_large_cluster(
     bench: Bench, mock_clock: MockClock
 ) -> None:
     refused = error_for(403, "Forbidden", "no")
-    bench.server.fault = lambda verb, plural, name: refused if verb == "list" else None
+    bench.server.trouble = lambda verb, path: refused if verb == "count" else None
     bench.chance = 0.5
     await bench.files(red())
     for _ in range(12):
@@ -114,11 +116,11 @@ async def test_a_node_that_may_not_count_the_nodes_waits_as_in_a_large_cluster(
 
 
 async def test_a_server_that_does_not_answer_is_tried_again_soon(bench: Bench, mock_clock: MockClock) -> None:
-    bench.server.fault = lambda verb, plural, name: UnreachableError("no")
+    bench.server.trouble = lambda verb, path: UnreachableError("no")
     bench.chance = 0.999
     await bench.files(red())
     await bench.later(FIRST_POLL_SECONDS)
-    assert [verb for verb, _ in bench.server.requests] == ["list"]
-    bench.server.fault = lambda verb, plural, name: None
+    assert [verb for verb, _ in bench.server.requests] == ["count"]
+    bench.server.trouble = no_trouble
     await bench.later(5)
     assert bench.names() == [NAME]

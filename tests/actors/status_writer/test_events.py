@@ -26,9 +26,9 @@ from actors.status_writer.node_state import NodeState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.problems import Kind
 from tests.actors.message_catalog import explained
+from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
 from .examples import CREDENTIALS, NODE, cr, file_problem, node_state, refused, state
-from .server import FakeServer, forbidden
 
 RED = cr("red")
 
@@ -37,7 +37,7 @@ RED = cr("red")
 class Bench:
     """A writer, a server that forgets after an hour, and a clock that the test sets."""
 
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     now: float = 1000.0
 
     def __post_init__(self) -> None:
@@ -231,7 +231,7 @@ async def test_an_illegal_event_is_dropped_and_does_not_stop_the_others(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     illegal = error_for(422, "Invalid", "note: can have at most 1024 characters")
-    bench.server.fault = lambda verb, path: illegal if len(bench.server.requests) == 1 else None
+    bench.server.trouble = lambda verb, path: illegal if len(bench.server.requests) == 1 else None
     bench.writer.report(event(1))
     bench.writer.report(event(2))
     await bench.passes(86400)
@@ -243,12 +243,12 @@ async def test_an_illegal_event_is_dropped_and_does_not_stop_the_others(
 
 @pytest.mark.parametrize("error", [forbidden("create", "events"), error_for(500, "", "unreachable")])
 async def test_a_server_that_refuses_for_a_while_loses_nothing(bench: Bench, error: ApiError) -> None:
-    bench.server.fault = lambda verb, path: error
+    bench.server.trouble = lambda verb, path: error
     bench.writer.report(event())
     for _ in range(6):
         with pytest.raises(type(error)):
             await bench.passes(AGAIN_SECONDS)
-    bench.server.fault = lambda verb, path: None
+    bench.server.trouble = no_trouble
     await bench.passes(2 * AGAIN_SECONDS)
     assert (len(bench.events), bench.writer.dropped) == (1, 0)
 

@@ -10,9 +10,9 @@ from actors.lib.kube.cluster_size import RATE, ClusterSize
 from actors.status_writer.node_events import NodeEvent
 from actors.status_writer.node_index import NodeIndexWriter
 from config.api import INDEX_ANNOTATION
+from tests.fakes.api_server import FakeApiServer
 
 from .examples import CREDENTIALS, NODE, node_state
-from .server import FakeServer
 
 PATH = "/api/v1/nodes/node-a"
 
@@ -21,7 +21,7 @@ PATH = "/api/v1/nodes/node-a"
 class Bench:
     """A writer, and a server with the Node."""
 
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     reported: list[NodeEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -16,9 +16,9 @@ from actors.status_writer.node_state import NodeState
 from actors.status_writer.node_status import LAG, LONGEST, QUIET, NodeStatusWriter, path_of
 from config.api import ApiObject
 from config.outcomes import SessionHealth
+from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
 from .examples import CREDENTIALS, NAMESPACE, NODE, cr, health, node_state, state
-from .server import FakeServer, forbidden
 
 RED = cr("red")
 BLUE = cr("blue")
@@ -29,7 +29,7 @@ PATH = path_of(NAMESPACE, NODE.name)
 class Bench:
     """A writer, a server, and a clock that the test sets."""
 
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     now: float = 1000.0
     shown: Json | None = None
 
@@ -275,13 +275,7 @@ async def test_conditions_of_other_clients_are_left_alone(bench: Bench) -> None:
 
 
 async def test_a_server_that_drops_a_field_is_not_written_to_again(bench: Bench) -> None:
-    store = bench.server.store
-
-    def pruning(path: str, one: Json) -> Json:
-        one.get("status", {}).pop("vnis", None)
-        return store(path, one)
-
-    bench.server.store = pruning  # type: ignore[method-assign]
+    bench.server.prune = lambda one: one.get("status", {}).pop("vnis", None)
     before = await settled(bench)
     for _ in range(5):
         bench.watch()
@@ -290,11 +284,11 @@ async def test_a_server_that_drops_a_field_is_not_written_to_again(bench: Bench)
 
 
 async def test_an_error_is_raised_and_the_write_is_retried(bench: Bench) -> None:
-    bench.server.fault = forbidden
+    bench.server.trouble = forbidden
     bench.news()
     with pytest.raises(ApiError):
         await bench.passes(2)
-    bench.server.fault = lambda verb, path: None
+    bench.server.trouble = no_trouble
     await bench.passes(2 * LONGEST)
     assert bench.stored["status"]
 
@@ -307,7 +301,7 @@ async def test_an_object_that_is_deleted_between_two_requests_is_created_again(b
             gone.append((verb, path))
             bench.server.objects.clear()
 
-    bench.server.fault = vanish
+    bench.server.trouble = vanish
     bench.news()
     await bench.passes(2)
     assert bench.stored["status"]

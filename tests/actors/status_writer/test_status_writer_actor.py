@@ -21,9 +21,9 @@ from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.message_catalog import explained
+from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
 from .examples import CREDENTIALS, NAMESPACE, NODE, cr, health, refused, state
-from .server import FakeServer, forbidden
 
 RED = cr("red")
 NODE_PATH = f"/api/v1/nodes/{NODE.name}"
@@ -35,7 +35,7 @@ EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
 class Bench:
     """The actor, its channels, and a watch that shows the server's objects on demand."""
 
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     ctx: ActorContext = field(default_factory=lambda: ActorContext("status_writer"))
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
@@ -145,21 +145,21 @@ async def test_status_event_and_index_are_written_and_nothing_else(autojump_cloc
     assert bench.server.objects[NODE_PATH]["metadata"]["annotations"] == {INDEX_ANNOTATION: "3"}
     assert set(bench.ctx.facts) == {"status_writes"}
     places = {path.removesuffix("/status") for _, path in bench.server.writes()}
-    assert places == {STATUS_PATH, EVENTS_PATH, NODE_PATH}
+    assert places == {STATUS_PATH, f"{EVENTS_PATH}/{event['metadata']['name']}", NODE_PATH}
 
 
 async def test_when_everything_is_reported_nothing_is_sent(autojump_clock: MockClock, bench: Bench) -> None:
     await reported(bench, RED)
-    requests, connections = len(bench.server.requests), bench.server.connections
+    requests, connections = len(bench.server.requests), len(bench.server.clients)
     for _ in range(240):
         await trio.sleep(15)
         bench.health.set(health(state(RED)))
         bench.watch(RED)
     # It polls how many nodes there are, ever more rarely.
     sent = bench.server.requests[requests:]
-    assert {verb for verb, _ in sent} <= {"list"}
+    assert {verb for verb, _ in sent} <= {"count"}
     assert len(sent) <= 3
-    assert bench.server.connections <= connections + 3
+    assert len(bench.server.clients) <= connections + 3
 
 
 async def test_while_the_server_is_unreachable_nothing_is_sent(autojump_clock: MockClock, bench: Bench) -> None:
@@ -211,9 +211,9 @@ async def test_what_rbac_forbids_does_not_stop_the_rest(
     autojump_clock: MockClock, bench: Bench, forbids: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    bench.server.fault = lambda verb, path: forbidden(verb, path) if WRITERS[forbids](path) else None
+    bench.server.trouble = lambda verb, path: forbidden(verb, path) if WRITERS[forbids](path) else None
     await reported(bench, RED, desired=state(problems=(refused(RED),)))
-    bench.server.fault = lambda verb, path: None
+    bench.server.trouble = no_trouble
     assert all(any(belongs(path) for _, path in bench.server.requests) for belongs in WRITERS.values())
     written = {
         "node status": bool(bench.server.find("/routernodeconfigurationstatuses/")),
@@ -235,13 +235,13 @@ async def test_a_server_that_refuses_everything_is_tried_with_increasing_back_of
     autojump_clock: MockClock, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    bench.server.fault = lambda verb, path: error_for(401, "Unauthorized", "who are you")
+    bench.server.trouble = lambda verb, path: error_for(401, "Unauthorized", "who are you")
     await reported(bench, RED)
     await trio.sleep(3600)
     assert len(bench.server.requests) <= 60
     assert bench.ctx.facts["failing"] == "the API server: Unauthorized"
     # Other credentials are worth an attempt at once.
-    bench.server.fault = lambda verb, path: None
+    bench.server.trouble = no_trouble
     bench.access.set(ApiAccess(ApiReach.REACHABLE, replace(CREDENTIALS, token=Secret("fresh"))))
     await trio.sleep(6)
     assert bench.server.find("/routernodeconfigurationstatuses/")
@@ -261,7 +261,7 @@ async def test_credentials_that_no_connection_can_use_are_a_failure_of_the_serve
 
 
 async def test_retry_after_is_respected(autojump_clock: MockClock, bench: Bench) -> None:
-    bench.server.fault = lambda verb, path: error_for(429, "TooManyRequests", "slowly", 300.0)
+    bench.server.trouble = lambda verb, path: error_for(429, "TooManyRequests", "slowly", 300.0)
     await reported(bench, RED)
     assert len(bench.server.requests) == 1
 
@@ -274,8 +274,8 @@ async def test_a_restarted_actor_repeats_nothing(autojump_clock: MockClock, benc
         await trio.sleep(120)
         repeated = restarted.server.writes()[before:]
     # The Event that is there already is refused, and then it is known.
-    assert repeated == [("create", EVENTS_PATH)]
-    assert len(bench.server.find("/events/")) == 1
+    [event] = bench.server.find("/events/")
+    assert repeated == [("create", f"{EVENTS_PATH}/{event['metadata']['name']}")]
 
 
 async def test_a_node_that_was_created_again_owns_its_status(autojump_clock: MockClock, bench: Bench) -> None:
