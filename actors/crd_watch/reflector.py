@@ -385,7 +385,7 @@ class Reflector:
     def _log_failure(self, retry: Retry, error: ApiError) -> None:
         failure, text = retry.failure, summarize(error)
         if failure is None or failure is self._logged or isinstance(error, ThrottledError):
-            log.debug("a watch is retried", resource=self.resource, failure=failure, error=text)
+            log.debug("retrying a watch", resource=self.resource, failure=failure, error=text)
             return
         self._logged = failure
         fields = {"message_id": _MESSAGE_IDS[failure], "resource": self.resource, "verb": self.verb, "error": text}
@@ -393,7 +393,7 @@ class Reflector:
             in_force = "their last known state" if self.store.known else "their saved state"
             log.warning(f"the API server's objects cannot be read: {failure}", **fields, in_force=in_force)
         elif self.store.items:
-            log.warning("a kind is no longer installed; its objects as last known stay in force", **fields)
+            log.warning("a kind is no longer installed; its last known objects stay in force", **fields)
         else:
             log.info("a kind is not installed on the API server", **fields)
 

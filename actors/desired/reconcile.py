@@ -117,10 +117,8 @@ def _kept_objects(api: ApiSnapshot) -> Iterator[Problem]:
     for one in api.not_followed:
         count = sum(PLURALS[found.kind] == one.resource for found in api.objects)
         if count and not one.listed:
-            kept = f"{count} object{'' if count == 1 else 's'}"
-            message = (
-                f"{one.resource} are {one.why} on the API server: {kept} as last known, until the server lists them"
-            )
+            kept = f"{count} last known {'object stays' if count == 1 else 'objects stay'} in force"
+            message = f"{one.resource} are {one.why} on the API server: {kept} until the server lists them"
             yield Problem(message, _SNAPSHOT, severity=Severity.WARNING)
 
 

@@ -156,7 +156,7 @@ class MgmtdRecovery:
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError as error:
-            log.warning("mgmtd cannot be ended", message_id=message_ids.FRR_STAYS_LOCKED, pid=pid, error=error)
+            log.warning("cannot end mgmtd", message_id=message_ids.FRR_STAYS_LOCKED, pid=pid, error=error)
 
 
 def abandoned(path: Path) -> frozenset[int]:

@@ -150,7 +150,7 @@ class _Copies(Generic[C]):
                 refusal = error
                 continue
             if refusal is not None:
-                message = "cannot write to the state directory: kept in memory until the next write that succeeds"
+                message = "cannot write to the state directory: kept in memory until the next successful write"
                 log.warning(message, message_id=message_ids.STATE_SPARED, file=path, error=refusal)
             return
         if refusal is not None:

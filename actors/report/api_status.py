@@ -59,7 +59,7 @@ def api_remarks(status: ApiStatus, now: float) -> Iterator[str]:
     A remark stays the same while its cause does.
     """
     for what in status.not_followed if status.live else ():
-        yield f"no updates from the API for {what}: the last known ones stay in force"
+        yield f"no updates from the API for {what}: last known objects stay in force"
     if status.live or now - status.since < LONG_SECONDS or not (status.server or status.source != "none"):
         return
     since = timestamp(status.since)

@@ -36,15 +36,15 @@ everything without touching anything and exits with 78 when there is an error.
 
 | file | what | read |
 |---|---|---|
-| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order, the last value of a key winning | settings of the daemon | at start; a reload reports which ones changed and need a restart |
-| `/etc/openperouter/node-config.yaml` | which node this is | at start, on change, on reload |
+| `/etc/openperouter/openperouter.yaml`, then `/etc/openperouter/conf.d/*.yaml` in lexical order; the last value of a key wins | settings of the daemon | at start; a reload reports changes that need a restart |
+| `/etc/openperouter/node-config.yaml` | the node's identity | at start, on change, on reload |
 | `/etc/openperouter/configs/openpe_*.yaml` in lexical order | the router | at start, on change, on reload |
 
 A router file has these top-level keys, each optional: `underlays`, `l3vnis`, `l2vnis` and `rawfrrconfigs` (lists), and `bgppassthrough` (one
 object). Entries of `l3vnis` and `l2vnis` may carry a `name` beside the fields below; other entries refer to them by it.
 
-A file that cannot be read or parsed keeps its last good content in force, and so do a password file and the directory: a missing
-directory may mean that its file system is not mounted, so its files stay in force, across restarts too, until
+If a configuration or password file cannot be read or parsed, its last good content stays in force. A missing directory may mean that
+its file system is not mounted, so its files stay in force too, even across restarts, until
 `systemctl reload openperouter` (or `openperouter reload`) confirms that they were removed. A single file that is removed is out of force
 at once. An invalid entry is ignored, together with what depends on it; everything else is applied. While there is no usable
 underlay, nothing changes at all.

@@ -17,7 +17,7 @@ from config.settings import Settings  # noqa: E402
 INTRODUCTION = """\
 # Settings of the openperouter daemon: openperouter.yaml(5) describes them, 'openperouter validate' checks them. Each
 # line shows a default. Instead of changing this file, put your own settings into conf.d/*.yaml beside it; the last
-# value of a key wins. They are read when the daemon starts; restarting it does not touch forwarding.
+# value of a key wins. They are read when the daemon starts; restarting it does not affect forwarding.
 #
 # The router is configured in node-config.yaml and configs/openpe_*.yaml, see openperouter-files(5).
 """

@@ -236,7 +236,7 @@ async def test_a_kind_that_is_not_installed_after_a_restart_keeps_its_networks_u
                 await until("the rest continues", lambda: second.vrfs == ["blue", "green"])
                 assert second.domains == [None]
                 [message] = second.reported(Severity.WARNING)
-                assert "l2vnis are not installed on the API server: 1 object as last known" in message
+                assert "l2vnis are not installed on the API server: 1 last known object stays in force" in message
                 await install_crds(client)
                 await until("what the server has now counts", lambda: second.domains == [])
                 await until("nothing is left to report", lambda: second.reported(Severity.WARNING) == [])

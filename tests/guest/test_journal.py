@@ -22,7 +22,7 @@ def test_an_event_is_explained_below_its_line(node: Machine) -> None:
         reload(node)
     _, _, explained = shown.partition("openpe_typo.yaml:")
     assert "Subject: A configuration file has a problem" in explained
-    assert "keeps its last good content in force" in explained
+    assert "The last good content of a file that cannot be read stays in force" in explained
     assert "man:openperouter-files(5)" in explained
 
 

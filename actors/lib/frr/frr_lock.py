@@ -42,7 +42,7 @@ async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[N
                 await _take(path.with_suffix(".turn"), kind, held if exclusive else passing)
                 await _take(path, kind, held)
         if patience.cancelled_caught:
-            log.debug("another process keeps the lock on FRR's configuration; continuing without it", file=path)
+            log.debug("another process holds the lock on FRR's configuration; continuing without it", file=path)
         yield
 
 

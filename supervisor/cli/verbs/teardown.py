@@ -34,7 +34,7 @@ def add_parser(verbs: Any) -> None:
         summary="take the router down and return its NICs to the host",
         description="Take the router down: remove its configuration from FRR and its devices from the kernel, and "
         "return its NICs to the host with the addresses, MTU and routes that they had. Refuses while the daemon runs "
-        "(run 'systemctl stop openperouter' first, which by itself never touches forwarding). Needs no configuration "
+        "(run 'systemctl stop openperouter' first, which by itself never affects forwarding). Needs no configuration "
         "and changes none: the next start of the daemon builds the router again. It may be repeated, also after an "
         "interruption. Exits with 0 when nothing of the router is left, 64 when it was not confirmed, 69 when FRR or "
         "the network namespace could not be emptied, 71 when the kernel refused an operation, 75 if the daemon runs.",

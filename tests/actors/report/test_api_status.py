@@ -104,8 +104,8 @@ def test_kinds_that_are_not_updated_are_remarks_and_degrade_nothing() -> None:
     )
     # Of the kind that is not installed there is nothing, so nothing can be missed.
     assert status.remarks == (
-        "no updates from the API for l3vnis (refused since 1970-01-01T00:32:40Z): the last known ones stay in force",
-        "no updates from the API for secrets (failing since 1970-01-01T00:33:10Z): the last known ones stay in force",
+        "no updates from the API for l3vnis (refused since 1970-01-01T00:32:40Z): last known objects stay in force",
+        "no updates from the API for secrets (failing since 1970-01-01T00:33:10Z): last known objects stay in force",
     )
     assert (status.phase, status.ready, status.notes) == ("running", True, ())
     assert Status.from_json(status.to_json()).to_json() == status.to_json()

@@ -118,7 +118,7 @@ def test_an_underlay_that_fails_in_the_kernel_has_it_too() -> None:
     of = node_state(RED, desired=desired, kernel=KernelOutcome(desired, False, error="no eth1", failures=(fault,)))
     status = built(of)
     assert statuses(status) == ("False", "True", "UnderlayFailed")
-    assert "left as it is" not in status.conditions[0].message
+    assert "stays in force" not in status.conditions[0].message
     [entry] = status.failed_resources
     assert (entry.kind, entry.reason) == ("Underlay", "DependencyFailed")
 

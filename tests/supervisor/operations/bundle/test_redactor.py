@@ -84,7 +84,7 @@ def test_a_block_ends_where_its_indent_ends() -> None:
         " neighbor 192.168.11.2 remote-as 64512",
         "route 10.0.0.0/8 via 192.0.2.1 dev toswitch1 proto bgp metric 20",
         "router: create vxlan vni100 id 100 dev lo local 100.65.0.0 dstport 4789 nolearning",
-        "2026-11-21T04:00:00 node openperouter[42]: kernel configured generation=4 writes=31",
+        "2026-11-21T04:00:00 node openperouter[42]: the kernel is configured generation=4 writes=31",
         " set community 65000:1",
         "net.ipv4.conf.all.forwarding = 1",
         "net.ipv4.tcp_fastopen = 1",
