@@ -264,7 +264,7 @@ class FakeApiServer:
 
     def drop(self, path: str) -> None:
         """Delete an object."""
-        raw = self.objects.pop(path)
+        raw = copy.deepcopy(self.objects.pop(path))
         self.version += 1
         raw["metadata"]["resourceVersion"] = str(self.version)
         self._record(path, "DELETED", raw)
@@ -323,9 +323,8 @@ class FakeApiServer:
         return self.objects[path]
 
     def _matching(self, path: str, params: Params) -> Iterator[Json]:
-        for key in sorted(self.objects, key=place_of):
-            if _matches(key, path, params):
-                yield self.objects[key]
+        found = [key for key in self.objects if _matches(key, path, params)]
+        yield from (self.objects[key] for key in sorted(found, key=place_of))
 
     def _record(self, path: str, type_: str, raw: Json) -> None:
         self.history.append(Change(self.version, path, type_, copy.deepcopy(raw)))

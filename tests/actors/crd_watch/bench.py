@@ -10,13 +10,13 @@ from pathlib import Path
 import trio
 
 from actors.crd_watch import actor
-from actors.lib.kube.errors import ApiError, error_for
-from config.api import ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
+from actors.lib.kube.errors import ApiError
+from config.api import NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
-from tests.actors.crd_watch.fake_server import FakeServer, Trouble
+from tests.fakes.api_server import FakeApiServer, Trouble, place_of
 
 SYSTEM = "openperouter-system"
 
@@ -38,7 +38,7 @@ class Bench:
     """An actor, its channels and its server."""
 
     settings: Settings
-    server: FakeServer = field(default_factory=FakeServer)
+    server: FakeApiServer = field(default_factory=FakeApiServer)
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     out: Recorded = field(default_factory=Recorded)
@@ -87,9 +87,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, server: FakeServer | None = None) -> AsyncIterator[Bench]:
+async def running(tmp_path: Path, server: FakeApiServer | None = None) -> AsyncIterator[Bench]:
     """Yield an actor that runs and knows nothing yet."""
-    bench = Bench(Settings(state_dir=tmp_path, namespace=SYSTEM), server or FakeServer())
+    bench = Bench(Settings(state_dir=tmp_path, namespace=SYSTEM), server or FakeApiServer())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.run)
         yield bench
@@ -98,7 +98,11 @@ async def running(tmp_path: Path, server: FakeServer | None = None) -> AsyncIter
 
 def failing(error: ApiError, verb: str = "", *resources: str) -> Trouble:
     """Return the trouble that certain requests end with an error."""
-    return lambda asked, resource: error if verb in ("", asked) and (resource in resources or not resources) else None
+
+    def trouble(sent: str, path: str) -> ApiError | None:
+        return error if verb in ("", sent) and (not resources or place_of(path).resource in resources) else None
+
+    return trouble
 
 
 async def followed(bench: Bench) -> None:
@@ -109,5 +113,6 @@ async def followed(bench: Bench) -> None:
     bench.server.requests.clear()
 
 
-def forbidden(verb: str, resource: str) -> ApiError:
-    return error_for(403, "Forbidden", f'User "node" cannot {verb} resource "{resource}"')
+def every_kind() -> list[str]:
+    """Return the resources whose CRDs are ours."""
+    return [*PLURALS.values(), NODE_STATUS_PLURAL]

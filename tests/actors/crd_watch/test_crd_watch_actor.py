@@ -21,9 +21,9 @@ from config.desired import Secret
 from config.problems import Kind, ResourceId
 from config.store.api_snapshot_file import FILE, SavedSnapshot, to_json
 from supervisor.runtime.faults import leaves
-from tests.actors.crd_watch.bench import SYSTEM, Bench, running
-from tests.actors.crd_watch.fake_server import UNUSABLE, FakeServer
+from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, running
 from tests.actors.message_catalog import explained
+from tests.fakes.api_server import UNUSABLE, FakeApiServer, no_trouble, path_of
 
 HERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node"}}}
 THERE = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "other"}}}
@@ -81,7 +81,8 @@ async def test_one_list_and_one_watch_for_each_collection(autojump_clock: MockCl
     await trio.sleep(100)
     assert sorted(bench.server.requests_of("list")) == sorted(bench.server.requests_of("watch"))
     assert len(set(bench.server.requests_of("list"))) == len(bench.server.requests_of("list")) == 7
-    assert bench.server.requests_of("get") == ["readyz", "routernodeconfigurationstatuses"]
+    assert bench.server.requests_of("get") == ["readyz"]
+    assert bench.server.requests_of("count") == ["routernodeconfigurationstatuses"]
 
 
 async def test_a_change_is_published_in_well_under_a_second(autojump_clock: MockClock, bench: Bench) -> None:
@@ -144,7 +145,7 @@ async def test_new_labels_select_again_and_all_kinds_at_once(autojump_clock: Moc
 
 
 async def test_nodes_that_get_a_label_together_do_not_list_together(autojump_clock: MockClock, tmp_path: Path) -> None:
-    server = FakeServer()
+    server = FakeApiServer()
     server.put_node(zone="a")
     server.put_kind(Kind.L3VNI, "b", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
     async with AsyncExitStack() as stack:
@@ -157,20 +158,20 @@ async def test_nodes_that_get_a_label_together_do_not_list_together(autojump_clo
         for bench in benches:
             await bench.names("b", seconds=5)
     listed = zip(server.requests[before:], server.times[before:], strict=True)
-    times = [time - begin for request, time in listed if request == ("list", "l3vnis")]
+    times = [time - begin for request, time in listed if request == ("list", path_of("l3vnis"))]
     assert len(times) == 8
     assert max(times) - min(times) > 0.5
     assert max(times) <= 3
 
 
-def large_cluster(nodes: int) -> FakeServer:
+def large_cluster(nodes: int) -> FakeApiServer:
     """Return a server to which so many nodes have reported."""
-    server = FakeServer()
+    server = FakeApiServer()
     server.put_node(zone="a")
     server.put_kind(Kind.L3VNI, "all")
     server.put_kind(Kind.L3VNI, "b", {"nodeSelector": {"matchLabels": {"zone": "b"}}})
-    statuses = {(SYSTEM, f"node-{number}"): {"metadata": {"name": f"node-{number}"}} for number in range(nodes)}
-    server.objects["routernodeconfigurationstatuses"] = statuses
+    for name in (f"node-{number}" for number in range(nodes)):
+        server.objects[path_of("routernodeconfigurationstatuses", name, SYSTEM)] = {"metadata": {"name": name}}
     return server
 
 
@@ -186,7 +187,7 @@ async def test_many_nodes_take_their_time_and_stay_live(
             await bench.live()
         # By then each of them has counted the nodes.
         await trio.sleep(100)
-        assert server.requests_of("get").count("routernodeconfigurationstatuses") == 8
+        assert server.requests_of("count").count("routernodeconfigurationstatuses") == 8
         begin, before = trio.current_time(), len(server.requests)
         if what == "a label":
             server.put_node(zone="b")
@@ -197,7 +198,7 @@ async def test_many_nodes_take_their_time_and_stay_live(
         for bench in benches:
             await bench.names("all", "b", seconds=70)
     listed = zip(server.requests[before:], server.times[before:], strict=True)
-    times = [time - begin for request, time in listed if request == ("list", "l3vnis")]
+    times = [time - begin for request, time in listed if request == ("list", path_of("l3vnis"))]
     assert len(times) == 8
     assert max(times) - min(times) > 10
     assert max(times) <= 55
@@ -213,7 +214,7 @@ async def test_nodes_are_counted_also_where_credentials_are_renewed_often(
         bench.say_access(bench.server.credentials(f"renewed-{number}"))
         await trio.sleep(3600)
     # Some four times until they are rare, and then every three to nine hours.
-    assert 8 <= bench.server.requests_of("get").count("routernodeconfigurationstatuses") <= 20
+    assert 8 <= bench.server.requests_of("count").count("routernodeconfigurationstatuses") <= 20
 
 
 async def test_labels_that_no_selector_uses_cost_nothing(autojump_clock: MockClock, bench: Bench) -> None:
@@ -280,14 +281,14 @@ async def test_a_node_that_was_deleted_keeps_its_networks_over_a_restart(
         server.delete("nodes", "node")
     else:
         refused = error_for(403, "Forbidden", "no")
-        server.trouble = lambda verb, resource: refused if resource == "nodes" else None
+        server.trouble = failing(refused, "", "nodes")
     bench.begin()
     snapshot = await bench.names("all", "here", "zoned")
     assert snapshot.live
     assert snapshot.node is None
     assert snapshot.chosen_by == LABELS
     # As soon as there is a Node its labels count.
-    server.trouble = lambda verb, resource: None
+    server.trouble = no_trouble
     server.put_node(zone="b")
     await bench.names("all", "here", seconds=120)
 
@@ -450,7 +451,7 @@ async def test_another_servers_state_is_published_when_it_is_complete(autojump_c
     bench.begin()
     await bench.names("red")
     bench.server.url = "https://192.0.2.2:6443"
-    bench.server.objects["l3vnis"].clear()
+    del bench.server.objects[path_of("l3vnis", "red", "default")]
     bench.server.put_kind(Kind.L3VNI, "blue")
     bench.server.history.clear()
     bench.server.version = 50
@@ -530,8 +531,8 @@ async def test_it_ends_at_once_when_cancelled(autojump_clock: MockClock, tmp_pat
 
 
 async def test_a_bug_in_a_reflector_ends_the_actor(autojump_clock: MockClock, tmp_path: Path) -> None:
-    def bug(verb: str, resource: str) -> None:
-        if (verb, resource) == ("list", "l2vnis"):
+    def bug(verb: str, path: str) -> None:
+        if (verb, path) == ("list", path_of("l2vnis")):
             raise ZeroDivisionError
 
     async def live() -> None:

@@ -20,7 +20,7 @@ from config.api import PLURALS, ApiSnapshot
 from config.desired import Secret
 from config.problems import Kind
 from tests.actors.crd_watch.bench import SYSTEM, Bench, running
-from tests.actors.crd_watch.fake_server import FakeServer, not_found
+from tests.fakes.api_server import FakeApiServer, not_found, path_of
 
 KINDS = (Kind.UNDERLAY, Kind.L3VNI)
 NAMES = ("x", "y")
@@ -75,12 +75,12 @@ async def do(bench: Bench, step: tuple[Any, ...]) -> None:
             change(server, step)
 
 
-def change(server: FakeServer, step: tuple[Any, ...]) -> None:
+def change(server: FakeApiServer, step: tuple[Any, ...]) -> None:
     match step:
         case ("put", kind, name, zone):
             server.put_kind(kind, name, selector(zone))
         case ("delete", kind, name):
-            if ("default", name) in server.objects.get(PLURALS[kind], {}):
+            if path_of(PLURALS[kind], name, "default") in server.objects:
                 server.delete_kind(kind, name)
         case ("label", zone):
             server.put_node(zone=zone)
@@ -105,13 +105,13 @@ async def live_through(steps: list[tuple[Any, ...]], check: Callable[[Bench], No
             check(bench)
 
 
-def expected(server: FakeServer) -> dict[tuple[str, str], str]:
-    [node] = server.objects["nodes"].values()
+def expected(server: FakeApiServer) -> dict[tuple[str, str], str]:
+    [node] = server.find("/nodes/")
     zone = node["metadata"]["labels"]["zone"]
     return {
         (plural, raw["metadata"]["name"]): raw["metadata"]["resourceVersion"]
         for plural in PLURALS.values()
-        for raw in server.objects.get(plural, {}).values()
+        for raw in server.find(f"/{plural}/")
         if raw["spec"].get("nodeSelector", selector(zone)["nodeSelector"]) == selector(zone)["nodeSelector"]
     }
 
@@ -136,9 +136,9 @@ def check(bench: Bench) -> None:
     assert len(bench.server.requests) < 3000
 
 
-def _password(server: FakeServer) -> str:
-    versions = [change for change in server.history if change.resource == "secrets"]
-    return PASSWORDS[(versions[-1].raw if versions else server.objects["secrets"][SYSTEM, "bgp"])["data"]["password"]]
+def _password(server: FakeApiServer) -> str:
+    [secret] = server.find("/secrets/")
+    return PASSWORDS[secret["data"]["password"]]
 
 
 PASSWORDS = {"Zmlyc3Q=": "first", "c2Vjb25k": "second"}

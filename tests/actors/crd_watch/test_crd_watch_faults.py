@@ -15,10 +15,11 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
+from config.api import NODE_STATUS_PLURAL
 from config.problems import Kind
-from tests.actors.crd_watch.bench import Bench, failing, followed, running
-from tests.actors.crd_watch.fake_server import every_kind
+from tests.actors.crd_watch.bench import SYSTEM, Bench, every_kind, failing, followed, running
 from tests.actors.message_catalog import explained
+from tests.fakes.api_server import path_of
 
 BROKEN = UnreachableError("the watch broke: connection reset")
 
@@ -59,7 +60,7 @@ async def test_a_quiet_hour_costs_a_watch_for_each_collection_in_five_minutes(
     assert set(Counter(bench.server.requests_of("watch")).values()) <= {12, 13}
     # And the number of nodes, ever more rarely.
     others = [request for request in bench.server.requests if request[0] != "watch"]
-    assert set(others) == {("get", "routernodeconfigurationstatuses")}
+    assert set(others) == {("count", path_of(NODE_STATUS_PLURAL, namespace=SYSTEM))}
     assert len(others) <= 3
     assert len(bench.published) == 1
 
@@ -70,7 +71,7 @@ async def test_a_restart_of_the_server_is_one_prober_and_no_list(autojump_clock:
     await trio.sleep(3)
     bench.server.start()
     await trio.sleep(30)
-    probes = bench.server.requests.count(("get", "readyz"))
+    probes = bench.server.requests.count(("get", "/readyz"))
     assert 1 <= probes <= 12
     watches = Counter(bench.server.requests_of("watch"))
     # At most one of them finds the server unreachable before all wait for the probe, and one more at the same moment.
@@ -95,7 +96,7 @@ async def test_a_server_that_stays_unreachable_is_logged_once_and_probed_rarely(
     assert bench.ctx.facts["trouble"] == "connection refused"
     bench.server.requests.clear()
     await trio.sleep(600)
-    assert set(bench.server.requests) == {("get", "readyz")}
+    assert set(bench.server.requests) == {("get", "/readyz")}
     assert 60 <= len(bench.server.requests) <= 240
     bench.server.start()
     back = await bench.live()
@@ -187,7 +188,7 @@ async def test_connections_that_died_silently_are_cut_when_one_of_them_shows_it(
 ) -> None:
     await followed(bench)
     # The watch of one kind is the first to notice; the others would stay silent for minutes.
-    bench.server.say("l2vnis", {"type": "GARBAGE", "object": {"metadata": {"name": "x", "resourceVersion": "9999"}}})
+    bench.server.inject("l2vnis", {"type": "GARBAGE", "object": {"metadata": {"name": "x", "resourceVersion": "9999"}}})
     bench.server.trouble = failing(UnreachableError("no route to host"))
     await trio.testing.wait_all_tasks_blocked()
     bench.server.let_connections_die()
@@ -216,7 +217,7 @@ async def test_a_forgotten_version_means_a_new_list_and_the_difference(autojump_
 async def test_a_forgotten_version_as_an_answer_is_the_same(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     answers = itertools.chain([error_for(410, "Expired", "too old")], itertools.repeat(None))
-    bench.server.trouble = lambda verb, resource: next(answers) if (verb, resource) == ("watch", "l3vnis") else None
+    bench.server.trouble = lambda verb, path: next(answers) if (verb, path) == ("watch", path_of("l3vnis")) else None
     bench.server.break_watches()
     bench.server.delete_kind(Kind.L3VNI, "blue")
     await bench.names("red", "green", seconds=10)
@@ -228,7 +229,7 @@ async def test_a_list_that_breaks_in_the_middle_leaves_no_trace(autojump_clock: 
     bench.server.page = 1
     bench.server.compact()
     errors = itertools.cycle([None, BROKEN, None, error_for(410, "Expired", "the token has expired")])
-    bench.server.trouble = lambda verb, resource: next(errors) if (verb, resource) == ("list", "l3vnis") else None
+    bench.server.trouble = lambda verb, path: next(errors) if (verb, path) == ("list", path_of("l3vnis")) else None
     bench.server.break_watches()
     await trio.sleep(30)
     assert bench.server.requests_of("list").count("l3vnis") > 4
@@ -251,7 +252,7 @@ async def test_an_error_event_of_another_kind_is_a_new_list_at_the_latest_after_
     error = {"type": "ERROR", "object": {"code": 500, "message": "storage feature is disabled"}}
     for _ in range(3):
         assert bench.server.requests_of("list") == []
-        bench.server.say("l3vnis", error)
+        bench.server.inject("l3vnis", error)
         await trio.sleep(3.5)
     await trio.sleep(3)
     assert bench.server.requests_of("list") == ["l3vnis"]
@@ -264,7 +265,7 @@ async def test_events_that_come_twice_change_nothing(autojump_clock: MockClock, 
     raw = bench.server.put_kind(Kind.L3VNI, "pink")
     await bench.names("red", "green", "blue", "pink")
     for _ in range(3):
-        bench.server.say("l3vnis", {"type": "ADDED", "object": raw})
+        bench.server.inject("l3vnis", {"type": "ADDED", "object": raw})
     await trio.sleep(10)
     assert len(bench.published) == 2
     assert bench.server.requests == []
@@ -275,7 +276,7 @@ async def test_an_old_event_that_comes_late_is_ignored(autojump_clock: MockClock
     await followed(bench)
     bench.server.delete_kind(Kind.L3VNI, "pink")
     await bench.names("red", "green", "blue")
-    bench.server.say("l3vnis", {"type": "MODIFIED", "object": raw})
+    bench.server.inject("l3vnis", {"type": "MODIFIED", "object": raw})
     await trio.sleep(10)
     assert len(bench.published) == 2
     assert bench.server.requests_of("list") == ["l3vnis"]
@@ -308,7 +309,7 @@ async def test_a_server_restored_from_a_backup_is_listed_again(autojump_clock: M
     # As after an etcd restore: older versions, other content, and no error for watches from the future.
     bench.server.history.clear()
     bench.server.version = 50
-    del bench.server.objects["l3vnis"]["default", "blue"]
+    del bench.server.objects[path_of("l3vnis", "blue", "default")]
     bench.server.start()
     await bench.names("red", "green", seconds=30)
     bench.server.put_kind(Kind.L2VNI, "pink")

@@ -15,9 +15,9 @@ from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import ApiSnapshot, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
-from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, forbidden, running
-from tests.actors.crd_watch.fake_server import not_found
+from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, running
 from tests.actors.message_catalog import explained
+from tests.fakes.api_server import forbidden, not_found, path_of
 
 BROKEN = UnreachableError("the watch broke: connection reset")
 
@@ -97,7 +97,7 @@ async def test_a_crd_that_disappears_without_events_leaves_its_objects(
     assert "stay in force" in record.getMessage()
     assert explained([record]) == ["API_KIND_MISSING"]
     # Installed again, it is listed.
-    del bench.server.objects["l2vnis"]["default", "pink"]
+    del bench.server.objects[path_of("l2vnis", "pink", "default")]
     bench.server.start()
     await bench.names("red", "green", "blue", seconds=100)
 
@@ -105,13 +105,13 @@ async def test_a_crd_that_disappears_without_events_leaves_its_objects(
 async def test_a_server_that_answers_not_found_to_everything_is_not_an_api_server(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
-    bench.server.trouble = lambda verb, resource: not_found()
+    bench.server.trouble = lambda verb, path: not_found()
     bench.begin()
     await trio.sleep(300)
     assert bench.published == []
     bench.server.start()
     await bench.names("red", "green", "blue")
-    bench.server.trouble = lambda verb, resource: not_found()
+    bench.server.trouble = lambda verb, path: not_found()
     bench.server.break_watches(BROKEN)
     await trio.sleep(300)
     assert {len(snapshot.objects) for snapshot in bench.published} == {3}
@@ -326,7 +326,7 @@ async def test_refused_credentials_are_retried_slowly_until_there_are_others(
 ) -> None:
     await followed(bench)
     caplog.set_level(logging.INFO)
-    bench.server.trouble = lambda verb, resource: error_for(401, "Unauthorized", "Unauthorized")
+    bench.server.trouble = lambda verb, path: error_for(401, "Unauthorized", "Unauthorized")
     bench.server.break_watches()
     await bench.until(lambda snapshot: not snapshot.live)
     bench.server.requests.clear()
@@ -356,7 +356,7 @@ async def test_retry_after_is_respected(autojump_clock: MockClock, bench: Bench)
     bench.server.break_watches()
     await trio.sleep(100)
     assert 3 <= bench.server.requests_of("watch").count("l3vnis") <= 4
-    bench.server.trouble = lambda verb, resource: error_for(503, "", "shutting down", retry_after=20)
+    bench.server.trouble = lambda verb, path: error_for(503, "", "shutting down", retry_after=20)
     bench.server.break_watches(BROKEN)
     await trio.sleep(50)
     bench.server.requests.clear()
@@ -376,7 +376,7 @@ async def test_a_server_that_is_busy_for_long_gets_ever_fewer_requests(
     bench.server.break_watches()
     bench.server.delete_kind(Kind.L3VNI, "blue")
     await trio.sleep(900)
-    assert 10 <= len([one for one in bench.server.requests if one == (verb, "l3vnis")]) <= 40
+    assert 10 <= len([one for one in bench.server.requests if one == (verb, path_of("l3vnis"))]) <= 40
     assert "l3vnis" not in bench.server.requests_of("list") or verb == "list"
     bench.server.start()
     await bench.names("red", "green", seconds=100)
@@ -386,7 +386,7 @@ async def test_a_server_whose_readiness_is_throttled_is_probed_ever_more_rarely(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     await followed(bench)
-    bench.server.trouble = lambda verb, resource: error_for(503, "", "shutting down", retry_after=1)
+    bench.server.trouble = lambda verb, path: error_for(503, "", "shutting down", retry_after=1)
     bench.server.break_watches(BROKEN)
     await trio.sleep(600)
     assert 60 <= bench.server.requests_of("get").count("readyz") <= 240
@@ -438,7 +438,7 @@ async def test_a_forbidden_readiness_probe_counts_as_ready(autojump_clock: MockC
 async def test_malformed_events_change_nothing(autojump_clock: MockClock, bench: Bench) -> None:
     await followed(bench)
     for event in ({}, {"type": "ADDED"}, {"type": "ADDED", "object": {"metadata": {"resourceVersion": "9999"}}}):
-        bench.server.say("l3vnis", event)
+        bench.server.inject("l3vnis", event)
         await trio.sleep(5)
     assert len(bench.published) == 1
     bench.server.put_kind(Kind.L3VNI, "pink")
