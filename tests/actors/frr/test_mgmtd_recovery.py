@@ -121,10 +121,17 @@ class Case:
 
     @property
     def ended(self) -> bool:
+        """Whether the process was killed; waits for a kernel that is slow to carry it out."""
+        return self.process.wait(30) == -9
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs on; a signal sent before takes effect within the wait."""
         try:
-            return self.process.wait(0.2) == -9
+            self.process.wait(0.2)
         except subprocess.TimeoutExpired:
-            return False
+            return True
+        return False
 
 
 @pytest.fixture
@@ -145,7 +152,7 @@ def started(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
     shutil.copy(sleep, program)
     with subprocess.Popen([str(program), "600"]) as process:
         # The kernel resumes the parent a moment before it gives the child its new name.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while Path(f"/proc/{process.pid}/comm").read_text().strip() != name:
             assert time.monotonic() < deadline
         (directory / "mgmtd.pid").write_text(f"{process.pid}\n")
@@ -183,7 +190,7 @@ async def test_a_broken_commit_alone_is_no_reason_to_end_mgmtd(
 ) -> None:
     with connection(case.directory):
         await case.scripted(*answers).recovery.recover(broken=True)
-    assert not case.ended
+    assert case.alive
 
 
 @pytest.mark.parametrize("later", [FREE, HELD, SILENCE], ids=["free", "held", "silent"])
@@ -192,12 +199,12 @@ async def test_a_lock_that_was_only_passed_on_is_no_proof(
 ) -> None:
     with connection(case.directory):
         await case.scripted(LOST, LOST, later).recovery.recover(broken=False)
-    assert not case.ended
+    assert case.alive
 
 
 async def test_an_mgmtd_that_lets_others_configure_is_not_ended(case: Case, autojump_clock: MockClock) -> None:
     await case.scripted(FREE).rounds(LONG)
-    assert not case.ended
+    assert case.alive
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -207,7 +214,7 @@ async def test_an_mgmtd_that_does_not_answer_is_left_to_watchfrr(
     case.scripted(SILENCE)
     for _ in range(10):
         await case.recovery.recover(broken=broken)
-    assert not case.ended
+    assert case.alive
 
 
 async def test_a_session_whose_client_lives_keeps_the_lock_for_as_long_as_it_likes(
@@ -215,7 +222,7 @@ async def test_a_session_whose_client_lives_keeps_the_lock_for_as_long_as_it_lik
 ) -> None:
     with connection(case.directory):
         await case.scripted(HELD).rounds(LONG)
-    assert not case.ended
+    assert case.alive
     assert capsys.readouterr().err.count("another session holds FRR's configuration lock") <= 1
 
 
@@ -234,7 +241,7 @@ async def test_an_operator_who_has_changed_something_and_not_committed_it_keeps_
 ) -> None:
     with connection(case.directory):
         await case.scripted(answer(REFUSAL, owner=25, transaction=4)).rounds(LONG)
-    assert not case.ended
+    assert case.alive
 
 
 async def test_a_session_whose_client_is_gone_and_that_commits_nothing_does_not(
@@ -259,7 +266,7 @@ async def test_clients_that_connect_and_end_prove_nothing_about_the_owner_of_the
 
         passing()
         await case.scripted(passing).rounds(LONG)
-    assert not case.ended
+    assert case.alive
 
 
 @pytest.mark.parametrize("owner", [0, 25], ids=["a daemon's first load", "a commit whose client is gone"])
@@ -269,7 +276,7 @@ async def test_a_transaction_gets_its_time(case: Case, autojump_clock: MockClock
         case.scripted(answer(REFUSAL, owner=owner, transaction=4))
         with trio.move_on_after(COMMIT_SECONDS - POLL_SECONDS / 2):
             await case.recovery.recover(broken=False)
-        assert not case.ended
+        assert case.alive
         await case.recovery.recover(broken=False)
     assert case.ended
 
@@ -281,14 +288,14 @@ async def test_a_transaction_that_ends_is_not_waited_for_any_longer(
     pending = answer(REFUSAL, transaction=4)
     await case.scripted(pending, pending, FREE).recovery.recover(broken=False)
     assert trio.current_time() == 2 * POLL_SECONDS
-    assert not case.ended
+    assert case.alive
     assert [record.getMessage() for record in caplog.records] == ["waiting for a transaction in mgmtd to end"]
 
 
 async def test_transactions_that_end_are_progress(case: Case, autojump_clock: MockClock) -> None:
     answers = [answer(REFUSAL, transaction=number) for number in range(1, 60)]
     await case.scripted(*answers).rounds(LONG)
-    assert not case.ended
+    assert case.alive
 
 
 async def test_it_is_ended_once_and_then_given_time(case: Case, autojump_clock: MockClock) -> None:
@@ -299,7 +306,7 @@ async def test_it_is_ended_once_and_then_given_time(case: Case, autojump_clock: 
         assert second.poll() is None
         await trio.sleep(PAUSE_SECONDS)
         await case.recovery.recover(broken=False)
-        assert second.wait(10) == -9
+        assert second.wait(30) == -9
 
 
 async def test_one_call_is_bounded_and_can_be_cancelled(case: Case, autojump_clock: MockClock) -> None:
@@ -320,7 +327,7 @@ async def test_a_cancelled_call_ends_nothing(case: Case, autojump_clock: MockClo
     with trio.move_on_after(POLL_SECONDS / 2) as scope:
         await case.scripted(LOST).recovery.recover(broken=False)
     assert scope.cancelled_caught
-    assert not case.ended
+    assert case.alive
 
 
 async def test_a_new_daemon_does_not_inherit_the_proof_against_the_old_one(
@@ -336,7 +343,7 @@ async def test_a_new_daemon_does_not_inherit_the_proof_against_the_old_one(
 
         await case.scripted(LOST, restarted).recovery.recover(broken=False)
         assert [successor.poll() for successor in successors] == [None]
-    assert not case.ended
+    assert case.alive
 
 
 async def test_a_process_that_only_inherited_the_number_is_left_alone(
@@ -350,7 +357,7 @@ async def test_a_process_that_only_inherited_the_number_is_left_alone(
 async def test_no_pid_file_is_no_crash(case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     (case.directory / "mgmtd.pid").unlink()
     await case.scripted(LOST).recovery.recover(broken=False)
-    assert not case.ended
+    assert case.alive
     assert "its PID file does not name its process" in caplog.text
 
 
@@ -360,7 +367,7 @@ async def test_an_frr_that_cannot_be_judged_is_left_alone(case: Case, autojump_c
 
     await case.scripted("% Unknown command: show mgmt frontend-adapter all\n").rounds(LONG)
     await case.scripted(missing).rounds(LONG)
-    assert not case.ended
+    assert case.alive
 
 
 @contextmanager
@@ -422,4 +429,4 @@ async def test_a_kernel_that_does_not_list_connections_protects_the_owner(
 
     monkeypatch.setattr(mgmtd_recovery, "abandoned", refused)
     await case.scripted(HELD).rounds(LONG)
-    assert not case.ended
+    assert case.alive
