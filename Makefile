@@ -29,7 +29,7 @@ CLUSTER_JOBS ?= 3
 
 help:
 	@echo 'make demo            boot a node and a fabric, start the router, show that it forwards (PROMPT=1: stay inside)'
-	@echo 'make check           lint, types, layering, style, unit tests (under two minutes)'
+	@echo 'make check           lint, types, import contracts, style, unit tests (under two minutes)'
 	@echo 'make test            everything: check, unit tests with the newest libraries, FRR, kernel, guest and cluster tests'
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
