@@ -1,4 +1,4 @@
-"""The legacy auth providers of kubeconfigs (gcp, azure, oidc), as a credential plugin that runs as a program.
+"""The legacy auth providers of kubeconfigs (gcp, oidc and others), as a credential plugin that runs as a program.
 
 kubectl dropped them with version 1.26. The official client library still refreshes their tokens; it takes 61 MiB and
 seconds to import, and blocks, so it runs in a process of its own. Standard input: the ``auth-provider`` entry (JSON).
