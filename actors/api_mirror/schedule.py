@@ -1,6 +1,6 @@
 """When each change of a mirror may be sent: not before its turn, not again before its effect shows, not endlessly.
 
-In: the plan, and what became of each attempt. Out: the time at which each planned change is due, the latest of three:
+In: the plan, and the outcome of each attempt. Out: the time at which each planned change is due, the latest of three:
 
 * Its turn. A file that comes to all nodes at once changes a mirror on each of them, and each write goes to every node,
   since all watch these kinds. So each change waits for its place in a row of all nodes' changes.

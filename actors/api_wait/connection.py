@@ -44,7 +44,7 @@ class Connection:
     """What is known, and when each part of it is due.
 
     ``candidate``: the credentials to use, None without any; ``proven``: the last to which a server answered;
-    ``problem``: why the file gives none, "" where it does; ``answer``: what the server said to ``candidate``.
+    ``problem``: why the file gives none, "" where it does; ``answer``: the server's answer to ``candidate``.
     """
 
     def __init__(

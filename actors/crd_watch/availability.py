@@ -44,7 +44,7 @@ LONGEST_REFUSED_SECONDS: Final = 60.0
 #: A starting server forbids the request for its readiness because it has not read its rules yet (seen with 1.36). One
 #: that still does so after this time means it.
 RULES_SECONDS: Final = 10.0
-#: A server that answers, but not that it is ready, may serve us all the same: some of its checks do not concern us.
+#: A server that answers, but not that it is ready, may still serve us: some of its checks do not concern us.
 UNREADY_SECONDS: Final = 60.0
 #: A healthy server answers within milliseconds.
 PROBE_SECONDS: Final = 5.0
@@ -132,7 +132,7 @@ class Availability:
 
 
 def _patience(error: ApiError) -> float:
-    """Return after how many seconds a server with such an answer is used all the same."""
+    """Return after how many seconds a server with such an answer is used anyway."""
     match error:
         case ForbiddenError():
             return RULES_SECONDS

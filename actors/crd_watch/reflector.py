@@ -346,7 +346,7 @@ class Reflector:
         self._relist = self._relist or retry.relist
         self._fail(retry.failure)
         if retry.failure in (WatchFailure.MISSING, WatchFailure.REFUSED):
-            # An answer all the same: the server is not lost because something is wrong with one kind.
+            # An error is still an answer: one failing kind does not mean that the server is lost.
             self._up()
             if self is self._cache.node:
                 self._cache.select_without_node()

@@ -5,7 +5,7 @@ check each new raw snippet by a dry run, so that a bad one is left out alone; re
 it is the intended one; check the whole text by a dry run; remove what must go, in order; add what is missing; read
 until FRR shows the intent. A snippet whose lines FRR does not show, and that does not explain what it shows instead, is
 left out in a second attempt. Only a verified text becomes the file that FRR boots with, so that an FRR restarted
-without the daemon comes back with a configuration that has worked.
+without the daemon starts with a configuration that has worked.
 """
 
 from __future__ import annotations

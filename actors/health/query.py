@@ -1,6 +1,6 @@
 """Reads FRR's state: one vtysh process for each daemon that runs.
 
-Only zebra, bgpd and bfdd are asked, never mgmtd, so that polling neither breaks a configuration that is being written
+Only zebra, bgpd and bfdd are queried, never mgmtd, so that polling neither breaks a configuration that is being written
 nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read from their PID files for the same reason.
 """
 

@@ -260,7 +260,7 @@ class Journal:
 def current_trial(journal: Journal) -> Trial | None:
     """Return the trial that is in force; end one whose time is over. For the daemon alone, and never raises.
 
-    A disk on which a trial cannot be removed does not keep it in force: its time is over all the same.
+    A disk on which a trial cannot be removed does not keep it in force: its time is over.
     """
     try:
         while (trial := journal.load()) is not None and journal.left(trial) <= 0:

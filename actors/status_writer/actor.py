@@ -1,4 +1,4 @@
-"""Reports to the cluster what became of the configuration on this node.
+"""Reports this node's status to the cluster.
 
 In: the configuration, what FRR, the kernel and the health checks made of it, and what the API server has. Out, to the
 API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else; there

@@ -4,7 +4,7 @@ In come the status and the reload requests; out go READY, RELOADING, STATUS and 
 
 READY=1 is sent once, when the first configuration is applied and verified, never because a server answered. Until then
 the start timeout is extended for as long as this actor is scheduled, because waiting for a NIC or for FRR is not a
-failed start; a process that hangs stops extending and is killed. After five minutes READY=1 is sent all the same: a
+failed start; a process that hangs stops extending and is killed. After five minutes READY=1 is sent anyway: a
 node whose NIC never appears must still start its kubelet, which reports why it has no network. The status line then
 starts with "late", and the daemon keeps trying; being killed and started again would bring no NIC.
 

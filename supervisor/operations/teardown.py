@@ -117,7 +117,7 @@ class _ReportingKernel:
 def clear_kernel(settings: Settings, report: Report) -> tuple[str, ...]:
     """Remove our devices, give the NICs back as they were, forget both; return what the kernel refused.
 
-    Blocks. Without the router's namespace, what is left of the router in the host is removed all the same. Raises
+    Blocks. Without the router's namespace, the router's devices in the host are still removed. Raises
     ``KernelFault``, and ``OSError`` for the state directory.
     """
     state = StateFiles.of(settings)

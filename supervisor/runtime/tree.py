@@ -1,7 +1,7 @@
 """The supervisor: a list of children, started in order, kept running one by one, and stopped in reverse order.
 
 Each child has a loop of its own (``restarts``), which starts once the child before it in the list has. An error of one
-child never reaches another. The tree ends when it is asked to, or when a critical child cannot live; the exit code then
+child never reaches another. The tree ends on request, or when a critical child cannot live; the exit code then
 says why. Stopping leaves whatever the children configured in place.
 
 Every change of a child's state is written to ``statuses``.
