@@ -16,7 +16,7 @@ from .files import File, read_file
 from .findings import Finding, error, ok, warning
 from .machine import Clock
 
-#: The library needs six of them on an emulated machine.
+#: For files on a slow disk; no program is run.
 READING_SECONDS: Final = 25.0
 
 
