@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
-from typing import Any
+from typing import Any, Protocol
 
+from actors.status_writer.actor import Writer
 from actors.status_writer.node_state import NodeState
 from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
 from config.problems import Kind, Origin, Problem, Reason, ResourceId
+from tests.fakes.api_server import FakeApiServer
 
 NAMESPACE = "openperouter-system"
 NODE = ApiNode("node-a", "uid-of-node-a", {"kubernetes.io/hostname": "node-a"})
@@ -91,3 +93,32 @@ def node_state(*objects: ApiObject, desired: DesiredState | None = None, **chang
     }
     api = changes.pop("api", None) or snapshot(*objects)
     return NodeState(NAMESPACE, CREDENTIALS, api, NODE, desired, **{**whole, **changes})
+
+
+class WriterBench(Protocol):
+    """One writer, its server, the state that it last got, and the time."""
+
+    server: FakeApiServer
+    state: NodeState
+    now: float
+
+    @property
+    def writer(self) -> Writer:
+        """Return the writer."""
+
+
+async def run_writer(bench: WriterBench, seconds: float) -> None:
+    """Let time pass as the actor would: update and write whenever something is due. An error leaves its time."""
+    end = bench.now + seconds
+    async with bench.server.connect(CREDENTIALS) as client:
+        for _ in range(1000):
+            due = bench.writer.due(bench.now)
+            if due > end:
+                break
+            bench.now = max(bench.now, due)
+            bench.writer.update(bench.state, bench.now)
+            if bench.writer.due(bench.now) <= bench.now:
+                await bench.writer.write(client, bench.now)
+        else:
+            raise AssertionError("never idle")
+    bench.now = end

@@ -28,7 +28,7 @@ from config.problems import Kind
 from tests.actors.message_catalog import explained
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
-from .examples import CREDENTIALS, NODE, cr, file_problem, node_state, refused, state
+from .examples import NODE, cr, file_problem, node_state, refused, run_writer, state
 
 RED = cr("red")
 
@@ -54,20 +54,7 @@ class Bench:
         self.writer.update(of, self.now)
 
     async def passes(self, seconds: float) -> None:
-        """Let time pass, as the actor would."""
-        end = self.now + seconds
-        async with self.server.connect(CREDENTIALS) as client:
-            for _ in range(1000):
-                due = self.writer.due(self.now)
-                if due > end:
-                    break
-                self.now = max(self.now, due)
-                self.writer.update(self.state, self.now)
-                if self.writer.due(self.now) <= self.now:
-                    await self.writer.write(client, self.now)
-            else:
-                raise AssertionError("never idle")
-        self.now = end
+        await run_writer(self, seconds)
 
     @property
     def events(self) -> list[Json]:

@@ -18,7 +18,7 @@ from config.api import ApiObject
 from config.outcomes import SessionHealth
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
-from .examples import CREDENTIALS, NAMESPACE, NODE, cr, health, node_state, state
+from .examples import NAMESPACE, NODE, cr, health, node_state, run_writer, state
 
 RED = cr("red")
 BLUE = cr("blue")
@@ -46,20 +46,7 @@ class Bench:
         self.writer.update(self.state, self.now)
 
     async def passes(self, seconds: float) -> None:
-        """Let time pass, as the actor would: update and write whenever something is due."""
-        end = self.now + seconds
-        async with self.server.connect(CREDENTIALS) as client:
-            for _ in range(1000):
-                due = self.writer.due(self.now)
-                if due > end:
-                    break
-                self.now = max(self.now, due)
-                self.writer.update(self.state, self.now)
-                if self.writer.due(self.now) <= self.now:
-                    await self.writer.write(client, self.now)
-            else:
-                raise AssertionError("never idle")
-        self.now = end
+        await run_writer(self, seconds)
 
     def watch(self) -> None:
         """Let the watch show what the server has."""
