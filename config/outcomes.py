@@ -43,9 +43,10 @@ class StaticSnapshot:
 class FrrOutcome:
     """The result of applying a desired state to FRR.
 
-    ``applied``: the running configuration was verified to equal the intent. When it is False the kernel is not touched
-    for this generation and ``error`` gives the reason in one line. ``failures`` are resources left out (a refused raw
-    snippet, for instance); the rest is in force. ``changed``: FRR was written to.
+    ``applied``: the running configuration was verified to equal the intent, but for lines of ``failures``. When it is
+    False the kernel is not touched for this generation and ``error`` gives the reason in one line. ``failures`` are
+    resources of which FRR refuses lines: a raw snippet is left out, the other lines of others are in force, and so is
+    all that the kernel has of them. ``changed``: FRR was written to.
     """
 
     desired: DesiredState

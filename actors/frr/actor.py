@@ -1,10 +1,11 @@
 """The FRR actor: keeps FRR running the newest desired state.
 
 A :class:`DesiredState` comes in. The actor renders it, applies it (:mod:`.apply`), and publishes an
-:class:`FrrOutcome`: whether FRR was verified to run it, and which raw snippets were left out. Then it waits for a new
-state, for FRR's restart (its sockets are replaced), or for the audit interval, and applies again. A failure is retried
-with back-off, indefinitely; an unreachable FRR is logged once. While nothing changes, an audit costs one reading of the
-running configuration and logs nothing.
+:class:`FrrOutcome`: whether FRR was verified to run it, and which resources FRR refused. Then it waits for a new state,
+for FRR's restart (its sockets are replaced), for the next attempt at what FRR refused, or for the audit interval, and
+applies again; a new state ends an attempt that does not succeed at once. A failure is retried with back-off,
+indefinitely; an unreachable FRR is logged once. While nothing changes, an audit costs one reading of the running
+configuration and logs nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import Fault
 
-from .apply import Applier
+from .apply import Applier, SupersededError
 from .driver import FrrDriver, VtyshDriver
 from .render.render import render
 
-#: Deadline of one pass in seconds: reading, a few removals, one reload at its own deadline, reading again.
+#: Deadline of one pass in seconds: two attempts of three rounds each, without the deadlines of single commands.
 APPLY_SECONDS: Final = 600.0
 
 #: First and longest pause after a failure, in seconds.
@@ -78,8 +79,16 @@ class FrrActor:
         with self._ctx.idle():
             state = await self._desired.receive()
         while True:
-            self._sockets = self._daemon_sockets()
-            outcome = await self._apply(state)
+            sockets = self._daemon_sockets()
+            if sockets != self._sockets:
+                self._sockets = sockets
+                self._applier.refusals.forget()
+            try:
+                outcome = await self._apply(state)
+            except SupersededError:
+                log.info("a newer state supersedes this one", generation=state.generation)
+                state = self._desired.take() or state
+                continue
             self._publish(outcome)
             state = await self._next(state, outcome)
 
@@ -91,7 +100,7 @@ class FrrActor:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
             with self._ctx.working(f"applying generation {state.generation} to FRR", APPLY_SECONDS):
-                return await self._applier.apply(state, rendered)
+                return await self._applier.apply(state, rendered, lambda: self._desired.pending)
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
 
@@ -122,14 +131,15 @@ class FrrActor:
         return newest
 
     def _pause(self, outcome: FrrOutcome) -> float:
-        """Return the seconds until the audit or the retry, with jitter so that nodes do not work in step."""
+        """Return the seconds until the audit, attempt or retry, with jitter so that nodes do not work in step."""
+        jitter = 0.75 + 0.5 * self._jitter()
         if outcome.applied:
             self._retry = FIRST_RETRY
-            seconds = self._settings.audit_interval_seconds
-        else:
-            seconds = self._retry
-            self._retry = min(self._retry * 2, LONGEST_RETRY)
-        return seconds * (0.75 + 0.5 * self._jitter())
+            attempt = self._applier.refusals.seconds_to_attempt()
+            return min(self._settings.audit_interval_seconds * jitter, attempt)
+        seconds = self._retry
+        self._retry = min(self._retry * 2, LONGEST_RETRY)
+        return seconds * jitter
 
     async def _watch_sockets(self, scope: trio.CancelScope) -> None:
         # Replaced sockets give no notice, and their directory may not even exist yet.
@@ -153,7 +163,7 @@ _result = attrgetter("applied", "error", "failures")
 
 def _log_outcome(outcome: FrrOutcome) -> None:
     generation = outcome.desired.generation
-    if not outcome.applied:
+    if outcome.error:
         message = "FRR does not run the desired configuration"
         log.warning(message, message_id=message_ids.FRR_DIFFERS, generation=generation, reason=outcome.error)
     elif outcome.changed:

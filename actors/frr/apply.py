@@ -1,76 +1,65 @@
 """Applies a configuration to FRR and verifies it by what FRR shows afterwards.
 
-A desired state and its rendered text come in; an :class:`FrrOutcome` goes out. The steps: wait until FRR is ready;
-check each new raw snippet by a dry run, so that a bad one is left out alone; read the running configuration and stop if
-it is the intended one; check the whole text by a dry run; remove what must go, in order; add what is missing; read
-until FRR shows the intent. A snippet whose lines FRR does not show, and that does not explain what it shows instead, is
-left out in a second attempt. Only a verified text becomes the file that FRR boots with, so that an FRR restarted
-without the daemon starts with a configuration that has worked.
+A desired state and its rendered text come in; an :class:`FrrOutcome` goes out. The steps: wait until FRR is ready; read
+the running configuration and stop if it is the intended one; check the text by a dry run; remove what must go, in
+order; add what is missing; read until FRR shows the intent. A raw snippet whose lines FRR does not show is left out in
+a second attempt. What FRR does not take fails its resource (:mod:`.refusals`) and the rest is in force. Only a verified
+text becomes the file that FRR boots with, so that an FRR restarted without the daemon starts with what has worked.
 """
 
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from config.desired import DesiredRawFRR, DesiredState, ResourceFailure
+from config.desired import DesiredState
 from config.outcomes import FrrOutcome
-from config.problems import Reason
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.commands import additions, corrections, passes, residue
-from .diff.difference import Difference, Entry, Intent, blamed, difference, explained, intended, parse, rewritten, show
+from .diff.difference import Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
+from .refusals import Attempt, Refusals, Seen, quotation, vital
 from .render.render import RenderedConfig
 
 #: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have.
 READ_ATTEMPTS: Final = 6
 READ_PAUSE_SECONDS: Final = 0.5
 
-#: Longest quotation of FRR in a message, in characters.
-_COMPLAINT_LENGTH: Final = 300
-
 log = get_logger("frr")
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A running configuration and its difference from an intent."""
-
-    text: str = field(repr=False)
-    intent: Intent
-    difference: Difference
-
-    @classmethod
-    def compare(cls, text: str, intent: Intent) -> _Seen:
-        return cls(text, intent, difference(intent, parse(text)))
+class SupersededError(Exception):
+    """A newer state is waiting, and FRR does not run this one yet."""
 
 
 class Applier:
-    """Applies configurations, one at a time.
-
-    Remembers why raw snippets were refused, so that they are not tried again, and the last difference that snippets
-    explain.
-    """
+    """Applies configurations, one at a time. Remembers what FRR does not take (:mod:`.refusals`)."""
 
     def __init__(self, driver: FrrDriver, conf: Path, *, owner: str = "frr") -> None:
         self._driver = driver
         self._conf = conf
         self._owner = owner
         self._one_at_a_time = trio.Lock()
-        self._refusals: dict[str, str] = {}
-        self._tolerated: tuple[str, Difference] | None = None
+        self._superseded: Callable[[], bool] = lambda: False
+        self.refusals = Refusals()
 
-    async def apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception."""
+    async def apply(
+        self, desired: DesiredState, rendered: RenderedConfig, superseded: Callable[[], bool] = lambda: False
+    ) -> FrrOutcome:
+        """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception.
+
+        Raises :class:`SupersededError` if ``superseded`` becomes true before FRR runs it. That is looked at between two
+        commands only: a session that ends during a commit breaks mgmtd.
+        """
         async with self._one_at_a_time:
+            self._superseded = superseded
             try:
                 return await self._apply(desired, rendered)
             except DependencyFault as fault:
@@ -81,32 +70,47 @@ class Applier:
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
         await self._driver.wait_ready(daemons_for(rendered.text))
-        await self._check_snippets(rendered)
-        wanted = self._acceptable(rendered)
-        seen = _Seen.compare(await self._driver.running(), intended(wanted))
-        if self._good_already(seen, wanted):
-            changed = self._promote(wanted.text)
-            await self._clear_residue(seen)
-            return FrrOutcome(desired, True, changed, failures=self._failures(rendered, seen))
-        refusal = await self._driver.refusal(wanted.text)
-        if refusal:
-            return FrrOutcome(desired, applied=False, error=f"FRR refuses the configuration: {_short(refusal)}")
-        log.info("changing FRR's configuration", generation=desired.generation, difference=seen.difference.summary())
-        complaints, seen = await self._change(seen, wanted)
-        if not explained(seen.difference, seen.intent) and blamed(seen.difference, seen.intent):
-            self._refuse_blamed(seen, wanted, complaints)
-            wanted = self._acceptable(rendered)
-            complaints, seen = await self._change(_Seen.compare(seen.text, intended(wanted)), wanted)
-        if not explained(seen.difference, seen.intent):
-            shown = f"{_short(seen.difference.summary())}{_quoted(complaints)}"
-            error = f"FRR's running configuration differs from the desired one: {shown}"
-            return FrrOutcome(desired, False, True, error, self._failures(rendered, seen))
-        self._tolerated = (wanted.text, seen.difference)
-        self._promote(wanted.text)
+        self.refusals.begin()
+        wanted = self.refusals.acceptable(rendered)
+        seen = self._seen(await self._driver.running(), intended(wanted))
+        on_disk = self._on_disk() == wanted.text
+        self.refusals.review(seen, verified=on_disk)
+        seen = self._seen(seen.text, seen.intent)
+        changed = bool(seen.pending) or (bool(seen.intent.negations) and not on_disk)
+        if changed:
+            while refusal := await self._driver.refusal(wanted.text):
+                if not self.refusals.cut(rendered, refusal):
+                    return FrrOutcome(desired, False, error=f"FRR refuses the configuration: {quotation(refusal)}")
+                wanted = self.refusals.acceptable(rendered)
+            seen = self._seen(seen.text, intended(wanted))
+            log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
+            wanted, seen = await self._attempt(rendered, wanted, seen)
+        failures = self.refusals.failures(rendered, seen)
+        wrong = vital(seen)
+        if wrong:
+            error = f"{seen.frr}'s running configuration differs from the desired one: {quotation(wrong.summary())}"
+            return FrrOutcome(desired, False, changed, error, failures)
+        if self.refusals.certain(rendered, seen):
+            changed |= self._promote(wanted.text)
         await self._clear_residue(seen)
-        return FrrOutcome(desired, True, True, failures=self._failures(rendered, seen, complaints))
+        return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
 
-    async def _clear_residue(self, seen: _Seen) -> None:
+    async def _attempt(
+        self, rendered: RenderedConfig, wanted: RenderedConfig, seen: Seen
+    ) -> tuple[RenderedConfig, Seen]:
+        """Bring about what is wanted, then without snippets that do not work; hold what remains different."""
+        done = await self._change(seen, wanted)
+        if self.refusals.hold_snippets(done):
+            wanted = self.refusals.acceptable(rendered)
+            done = await self._change(self._seen(done.seen.text, intended(wanted)), wanted)
+        self.refusals.hold_lines(done)
+        return wanted, done.seen
+
+    def _seen(self, text: str, intent: Intent) -> Seen:
+        found = difference(intent, parse(text))
+        return Seen(text, intent, found, self.refusals.pending(found))
+
+    async def _clear_residue(self, seen: Seen) -> None:
         """Remove the empty VRF stanzas that FRR left behind, once their device is gone.
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
@@ -116,84 +120,58 @@ class Applier:
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
 
-    async def _check_snippets(self, rendered: RenderedConfig) -> None:
-        """Check each new snippet by a dry run of its own; forget the snippets that are gone."""
-        refusals = {}
-        for snippet in rendered.snippets:
-            known = self._refusals.get(snippet.text)
-            if known is None:
-                known = await self._driver.refusal(snippet.text)
-            refusals[snippet.text] = known
-        self._refusals = refusals
-
-    def _acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
-        return rendered.without({bad.source.resource for bad in rendered.snippets if self._refusals.get(bad.text)})
-
-    def _refuse_blamed(self, seen: _Seen, wanted: RenderedConfig, complaints: str) -> None:
-        missing = blamed(seen.difference, seen.intent)
-        for snippet in wanted.snippets:
-            if snippet.source in missing:
-                reason = f"FRR does not run {_listed(missing[snippet.source])}{_quoted(complaints)}"
-                self._refusals[snippet.text] = reason
-
-    def _failures(self, rendered: RenderedConfig, seen: _Seen, complaints: str = "") -> tuple[ResourceFailure, ...]:
-        """Return the snippets that are left out, and those of which FRR does not show all lines in their own words."""
-        refused = [
-            _failure(snippet.source, f"ignored, because FRR refuses it: {_short(self._refusals[snippet.text])}")
-            for snippet in rendered.snippets
-            if self._refusals.get(snippet.text)
-        ]
-        shown = f", it shows {_listed(seen.difference.extra)}" if seen.difference.extra else ""
-        lost = [
-            _failure(source, f"FRR does not show {_listed(entries)}{shown}{_quoted(complaints)}")
-            for source, entries in blamed(seen.difference, seen.intent).items()
-        ]
-        return (*refused, *lost)
-
-    def _good_already(self, seen: _Seen, wanted: RenderedConfig) -> bool:
-        if self._tolerated == (wanted.text, seen.difference):
-            return True
-        if not seen.difference:
-            return not seen.intent.negations or self._on_disk() == wanted.text
-        # An earlier process verified the same text, and FRR shows all of it, some in other words.
-        return rewritten(seen.difference, seen.intent) and self._on_disk() == wanted.text
-
-    async def _change(self, seen: _Seen, wanted: RenderedConfig) -> tuple[str, _Seen]:
+    async def _change(self, seen: Seen, wanted: RenderedConfig) -> Attempt:
         """Remove what must go, add what is missing, read; until FRR shows the intent, at most three times.
 
-        The first round replaces lines in place; the others remove the old ones first. The last resort is FRR's reload
-        program, which is slow but has some special cases that we do not.
+        The first round replaces lines in place; the others remove the old ones first. The last round sends the lines of
+        each section apart: mgmtd commits a file as a whole, and refuses it as a whole for one line.
         """
-        complaints = ""
-        for thorough in (False, True, True):
+        answers: dict[Entry, str] = {}
+        stubborn = frozenset(seen.pending.extra)
+        for thorough, apart in ((False, False), (True, False), (True, True)):
             seen = await self._remove(seen, thorough=thorough)
-            complaints = await self._add(seen, wanted, first=not thorough)
+            stubborn &= frozenset(seen.pending.extra)
+            answers = await self._add(seen, wanted, first=not thorough, apart=apart)
             seen = await self._settled(seen.intent)
-            if explained(seen.difference, seen.intent):
-                return complaints, seen
-        complaints = await self._driver.reload(wanted.text)
-        return complaints, await self._settled(seen.intent)
+            stubborn &= frozenset(seen.pending.extra)
+            if not seen.pending:
+                break
+            self._safe_point()
+        return Attempt(seen, answers, stubborn)
 
-    async def _remove(self, seen: _Seen, *, thorough: bool) -> _Seen:
+    def _safe_point(self) -> None:
+        if self._superseded():
+            raise SupersededError
+
+    async def _remove(self, seen: Seen, *, thorough: bool) -> Seen:
         """Remove what has to go; FRR complains about lines that went with others, which is no failure."""
-        for step in passes(seen.difference, parse(seen.text)):
+        for step in passes(seen.pending, parse(seen.text)):
             await self._driver.send(step.commands)
             text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]
-            seen = _Seen.compare(text, seen.intent)
-        commands = corrections(seen.difference, thorough=thorough)
+            seen = self._seen(text, seen.intent)
+        commands = corrections(seen.pending, thorough=thorough)
         if commands:
             await self._driver.send(commands)
-            seen = _Seen.compare(await self._driver.running(), seen.intent)
+            seen = self._seen(await self._driver.running(), seen.intent)
         return seen
 
-    async def _add(self, seen: _Seen, wanted: RenderedConfig, *, first: bool) -> str:
-        """Send what FRR does not show, and the first time the snippets' negations, which it may never show."""
-        pending = seen.intent.negations if first else frozenset()
-        commands = additions(wanted.text, pending.union(seen.difference.missing))
-        return await self._driver.send(commands) if commands else ""
+    async def _add(self, seen: Seen, wanted: RenderedConfig, *, first: bool, apart: bool) -> dict[Entry, str]:
+        """Send what FRR does not show, and the first time the snippets' negations, which it may never show.
 
-    async def _settled(self, intent: Intent) -> _Seen:
-        return _Seen.compare(await self._read_until(lambda text: not difference(intent, parse(text))), intent)
+        Returns FRR's answer for each line.
+        """
+        files: dict[str, set[Entry]] = {}
+        for entry in (seen.intent.negations if first else frozenset()).union(seen.pending.missing):
+            files.setdefault(seen.intent.sections[entry].text if apart else "", set()).add(entry)
+        answers: dict[Entry, str] = {}
+        for section in wanted.sections if apart else [None]:
+            lines = files.get(section.text if section else "", set())
+            if lines:
+                answers |= dict.fromkeys(lines, await self._driver.send(additions(wanted.text, lines)))
+        return answers
+
+    async def _settled(self, intent: Intent) -> Seen:
+        return self._seen(await self._read_until(lambda text: not self._seen(text, intent).pending), intent)
 
     async def _read_until(self, good: Callable[[str], bool]) -> str:
         """Return the running configuration once it is good, or the last one of a few readings."""
@@ -201,6 +179,7 @@ class Applier:
         for _ in range(READ_ATTEMPTS - 1):
             if good(text):
                 break
+            self._safe_point()
             await trio.sleep(READ_PAUSE_SECONDS)
             text = await self._driver.running()
         return text
@@ -227,20 +206,3 @@ def _ids(user: str) -> tuple[int, int] | None:
     except KeyError:
         return None
     return entry.pw_uid, entry.pw_gid
-
-
-def _failure(source: DesiredRawFRR, message: str) -> ResourceFailure:
-    return ResourceFailure(source.resource, Reason.FRR_CONFIGURATION_FAILED, message, source.origin)
-
-
-def _listed(entries: Iterable[Entry]) -> str:
-    return _short("; ".join(f"{show(entry)!r}" for entry in entries))
-
-
-def _quoted(complaints: str) -> str:
-    return f"; FRR's answer: {_short(complaints)}" if complaints else ""
-
-
-def _short(text: str) -> str:
-    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
-    return line if len(line) <= _COMPLAINT_LENGTH else f"{line[: _COMPLAINT_LENGTH - 1]}…"

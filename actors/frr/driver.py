@@ -1,9 +1,9 @@
-"""Reads and changes FRR through its programs, vtysh and, as the last resort, ``frr-reload.py``.
+"""Reads and changes FRR through vtysh.
 
 :class:`FrrDriver` is what applying a configuration needs; :class:`VtyshDriver` implements it. A text comes in and is
-written to a working file that only root can read; a program is run on it, with a deadline and under the lock of
-:mod:`actors.lib.frr.frr_lock`; what the program complained about goes out, redacted. Neither program is transactional
-and their exit codes are hints at best, so the caller verifies by reading. After a commit that broke or exceeded its
+written to a working file that only root can read; vtysh is run on it, with a deadline and under the lock of
+:mod:`actors.lib.frr.frr_lock`; what it complained about goes out, redacted. It is not transactional and its exit code
+is a hint at best, so the caller verifies by reading. After a commit that broke or exceeded its
 deadline :mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked.
 """
 
@@ -18,21 +18,19 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
-from supervisor.process.subprocesses import CommandTimeout, Completed, run_command
+from supervisor.process.subprocesses import CommandTimeout, Completed
 
 from .grammar import scan
 from .mgmtd_recovery import MgmtdRecovery
 
-#: Deadlines in seconds. The reload program needs 20 s to remove fifty VRFs line by line on a small node.
+#: Deadlines in seconds.
 CHECK_SECONDS: Final = 30.0
 LOAD_SECONDS: Final = 60.0
-RELOAD_SECONDS: Final = 300.0
 #: How long FRR's own start is waited for: it loads the configuration on disk, with the deadline of one that we send.
 START_SECONDS: Final = LOAD_SECONDS
 POLL_SECONDS: Final = 0.5
@@ -74,23 +72,12 @@ class FrrDriver(Protocol):
     async def send(self, commands: str) -> str:
         """Run configuration commands; return what FRR complained about, redacted."""
 
-    async def reload(self, text: str) -> str:
-        """Make the running configuration equal a text; return what FRR complained about, redacted."""
-
 
 class VtyshDriver:
-    """Drives the FRR of ``settings.frr_pathspace``.
-
-    Its working files hold secrets, so their directory is root's own. It is not below FRR's configuration directory: the
-    reload program ends by writing an unverified ``frr.conf`` to its ``--confdir``, unless the text came from exactly
-    there.
-    """
+    """Drives the FRR of ``settings.frr_pathspace``. Its working files hold secrets: their directory is root's own."""
 
     def __init__(self, settings: Settings) -> None:
         self._vtysh = Vtysh.of(settings)
-        self._lock = lock_file(settings)
-        self._reload = str(settings.frr_reload)
-        self._bindir = str(settings.vtysh.parent)
         self._pathspace = settings.frr_pathspace
         self._directory = settings.run_dir / "frr"
         self._recovery = MgmtdRecovery(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
@@ -137,20 +124,6 @@ class VtyshDriver:
             await self._recovery.recover(broken=True)
         return _complaints(done)
 
-    async def reload(self, text: str) -> str:
-        """Let FRR's reload program work out the commands and send them."""
-        # Not below a directory of the pathspace's name: the target of the final write is <confdir>/frr.conf.
-        with self._file("frr.conf", text) as path:
-            # Without this file each vtysh that the program starts would complain, all of them at once.
-            below = self._directory / self._pathspace
-            below.mkdir(mode=0o700, exist_ok=True)
-            write_atomic(below / "vtysh.conf", "", mode=0o600)
-            places = ("--bindir", self._bindir, "--confdir", str(self._directory), "--rundir", str(self._directory))
-            options = ("--reload", "--stdout", "--log-level", "error", "-N", self._pathspace)
-            async with session_lock(self._lock, exclusive=True):
-                done = await run_command((self._reload, *options, *places, str(path)), seconds=RELOAD_SECONDS)
-        return _complaints(done)
-
     @contextmanager
     def _file(self, name: str, text: str) -> Iterator[Path]:
         """Write a working file that lasts as long as the call that needs it, however that ends."""
@@ -166,7 +139,7 @@ class VtyshDriver:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove all working files: the reload program makes its own, and a process that was killed leaves some."""
+        """Remove all working files: a process that was killed leaves some."""
         for entry in self._directory.iterdir():
             if not entry.is_dir():
                 entry.unlink(missing_ok=True)

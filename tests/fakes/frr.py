@@ -68,6 +68,7 @@ SINGLE: Final = re.compile(
 )
 DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
 UNKNOWN: Final = "% Unknown command"
+REFUSED: Final = "% Configuration failed."
 HEADER: Final = """\
 Building configuration...
 
@@ -137,6 +138,8 @@ class FakeFrr:
 
     rewrites: dict[str, str] = field(default_factory=dict)
     """How it shows lines, where it is not in their own words."""
+    refuses: set[str] = field(default_factory=set)
+    """Lines that its daemons refuse, in whatever context."""
     dry_refusals: set[str] = field(default_factory=set)
     """Words that its dry run refuses, besides unknown commands."""
     unreachable: str = ""
@@ -175,6 +178,8 @@ class FakeFrr:
     def _run(self, command: Command) -> str:
         if not command.known:
             return UNKNOWN
+        if command.text in self.refuses:
+            return REFUSED
         # Contexts open with their first line, too: FRR is sent the whole path.
         if any(command.contexts[:depth] not in self._lines for depth in range(1, len(command.contexts) + 1)):
             return "% The context does not exist"
@@ -255,7 +260,7 @@ class FakeFrr:
 
     @property
     def writes(self) -> int:
-        return sum(call in ("send", "reload") for call in self.calls)
+        return self.calls.count("send")
 
     async def wait_ready(self, needed: frozenset[str]) -> None:
         self.calls.append("wait_ready")
@@ -278,27 +283,22 @@ class FakeFrr:
     async def refusal(self, text: str) -> str:
         self.calls.append("refusal")
         await trio.lowlevel.checkpoint()
-        forced = (f"line 1: {UNKNOWN}: {word}" for word in self.dry_refusals if word in text)
-        unknown = (f"line {one.number}: {UNKNOWN}: {one.text}" for one in commands(text) if not one.known)
-        return "\n".join([*forced, *unknown])
+        refused = (
+            one for one in commands(text) if not one.known or any(word in one.text for word in self.dry_refusals)
+        )
+        return "\n".join(f"line {one.number}: {UNKNOWN}: {one.text}" for one in refused)
 
     async def send(self, commands: str) -> str:
         self.calls.append("send")
         self.sent.append(commands)
         return await self._write(commands)
 
-    async def reload(self, text: str) -> str:
-        self.calls.append("reload")
-        return await self._write(text, replace=True)
-
-    async def _write(self, text: str, *, replace: bool = False) -> str:
+    async def _write(self, text: str) -> str:
         self.writers += 1
         self.most_writers = max(self.most_writers, self.writers)
         await trio.sleep(0.1)
         complaints = ""
         if not self.ignores_commands:
-            if replace:
-                self._lines.clear()
             complaints = self.edit(text)
         self.writers -= 1
         return complaints

@@ -190,11 +190,3 @@ class FrrContract:
         text = (GOLDEN / f"{name}.conf").read_text()
         await accepts(configured, text)
         await becomes(configured, lambda lines: lines == shown(text))
-
-    async def test_a_reload_makes_a_text_all_that_runs(self, configured: FrrDriver) -> None:
-        await configured.send(VRF + NEIGHBOR)
-        await becomes(configured, lambda lines: ("vrf red", "vni 100") in lines and (BGP,) in lines)
-        text = f"{BGP}\n neighbor 192.0.2.2 remote-as 64512\nexit\n"
-        await configured.reload(text)
-        lines = await becomes(configured, lambda lines: (BGP, "neighbor 192.0.2.2 remote-as 64512") in lines)
-        assert not [line for line in lines if "192.0.2.1" in line[-1] or line[-1] == "vni 100"]

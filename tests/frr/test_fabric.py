@@ -6,15 +6,23 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from actors.frr import actor as frr_actor
+from actors.health import actor as health_actor
 from actors.lib.frr.vtysh import Vtysh
+from actors.netlink import actor as netlink_actor
 from config.desired import DesiredState
-from tests.actors.frr.cases import CASES, RED, state, underlay
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
+from tests.actors.frr.cases import CASES, RED, l3vni, state, underlay
 
 from .conftest import settings_for
 from .harness import FrrInstance, eventually, running_frr, sh
@@ -181,6 +189,63 @@ async def test_a_removed_l3vni_leaves_frr_before_its_devices_and_its_stanza_afte
     eventually("zebra has noticed", lambda: "vrf red id" not in fabric.router.vtysh("show vrf"))
     await applied(fabric, without)
     assert "vrf red" not in await fabric.bench.driver.running()
+
+
+async def test_a_new_network_forwards_although_another_one_has_a_line_that_frr_refuses(
+    fabric: Fabric, tmp_path: Path
+) -> None:
+    """The real actors in the order of the data flow: FRR, kernel, health."""
+    sh(
+        "ip -n frrtest link del toswitch1 && ip -n frrtest address del 100.65.0.1/32 dev lo && "
+        "ip link add toswitch1 type veth peer name torouter netns frrleaf && "
+        "ip address add 192.168.11.3/24 dev toswitch1 && ip link set toswitch1 up && "
+        "ip -n frrleaf address add 192.168.11.2/24 dev torouter && ip -n frrleaf link set torouter up"
+    )
+    settings = settings_for("frrtest", tmp_path).model_copy(update={"netns": "frrtest"})
+    desired: Latest[DesiredState] = Latest("desired")
+    outcome: Latest[FrrOutcome] = Latest("frr")
+    kernel: Latest[KernelOutcome] = Latest("kernel")
+    health: Latest[HealthReport] = Latest("health")
+    red = replace(ROUTER, l3vnis=(replace(ROUTER.l3vnis[0], export_rts=("256.1.1.1:5",)),))
+    green = l3vni("green", 300, vtep=ip_address("100.65.0.1"))
+
+    async def verified(generation: int) -> HealthReport:
+        with trio.fail_after(120):
+            version = 0
+            while True:
+                version = await health.wait_newer(version)
+                report = health.peek()
+                if report is not None and report.verified and report.generation == generation:
+                    return report
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            partial(frr_actor.run, ActorContext("frr"), settings=settings, desired=desired.reader(), out=outcome)
+        )
+        nursery.start_soon(
+            partial(netlink_actor.run, ActorContext("netlink"), settings=settings, frr=outcome.reader(), out=kernel)
+        )
+        nursery.start_soon(
+            partial(
+                health_actor.run, ActorContext("health"), settings=settings, desired=desired.reader(),
+                frr=outcome.reader(), kernel=kernel.reader(), out=health,
+            )
+        )  # fmt: skip
+        desired.set(red)
+        await verified(1)
+        desired.set(replace(red, generation=2, l3vnis=(*red.l3vnis, green)))
+        report = await verified(2)
+        nursery.cancel_scope.cancel()
+    assert [(vni.vni, vni.ok) for vni in report.vnis] == [(300, True)]
+    applied = outcome.peek()
+    assert applied is not None
+    assert [failure.resource for failure in applied.failures] == [red.l3vnis[0].resource]
+    assert "256.1.1.1:5" in applied.failures[0].message
+    links = sh("ip -n frrtest -o link")
+    for device in ("vni300", "br-pe-300", "green", "vni100", "br-pe-100", "red"):
+        assert f" {device}:" in links
+    assert fabric.vni(300)["tenantVrf"] == "green"
+    assert fabric.vni(100)["tenantVrf"] == "red"
 
 
 async def test_everything_is_removed_with_the_underlay_while_devices_exist(fabric: Fabric) -> None:

@@ -8,8 +8,6 @@ missing. The order of the passes:
    BGP instance goes ("Please unconfigure l3vni");
 2. BGP instances of VRFs;
 3. the default BGP instance, which must be last of all instances.
-
-Passwords come before all others: the reload program passes lines on a command line, where every user can read them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Both texts are parsed by :mod:`actors.frr.grammar` and brought into the form in which FRR shows its running
 configuration, so that FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an
-:class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. :func:`blamed`,
-:func:`explained` and :func:`rewritten` then judge which raw snippets are behind a :class:`Difference`.
+:class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. An intent knows the section
+that each line comes from, for :mod:`actors.frr.refusals`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from config.desired import DesiredRawFRR
 from config.syntax.frr_secrets import redact
 
 from ..grammar import Path, scan
-from ..render.render import RenderedConfig
+from ..render.render import RenderedConfig, Section
 
 #: A line after the context that it is in; an opening line is in its own context, so that empty contexts count.
 Entry = tuple[Path, str]
@@ -54,14 +53,15 @@ _INTERFACE_NEIGHBOR_EXTRAS: Final = re.compile(r"ipv6 nd ra-interval 10|no ipv6 
 class Intent:
     """What FRR should show. ``optional`` lines may be shown or not: raw snippets override or negate them.
 
-    ``snippets`` maps each line of a raw snippet to the last snippet that has it; ``foreign`` are the top level contexts
-    that only raw snippets write to, where FRR may add lines; ``negations`` are the snippets' lines that begin with
-    ``no``, which FRR shows only where they differ from its defaults.
+    ``sections`` maps each line to what it comes from: the first generated section that has it, else the last raw
+    snippet. ``foreign`` are the top level contexts that only raw snippets write to, where FRR may add lines;
+    ``negations`` are the snippets' lines that begin with ``no``, which FRR shows only where they differ from its
+    defaults.
     """
 
     required: frozenset[Entry] = field(repr=False)
     optional: frozenset[Entry] = field(repr=False, default=frozenset())
-    snippets: dict[Entry, DesiredRawFRR] = field(repr=False, default_factory=dict)
+    sections: dict[Entry, Section] = field(repr=False, default_factory=dict)
     foreign: frozenset[str] = frozenset()
     negations: frozenset[Entry] = frozenset()
 
@@ -100,10 +100,16 @@ def parse(text: str) -> frozenset[Entry]:
 
 def intended(rendered: RenderedConfig) -> Intent:
     """Return what FRR should show once it runs a rendered configuration."""
-    generated = parse(rendered.generated)
-    written: dict[Entry, DesiredRawFRR] = {}
-    for snippet in rendered.snippets:
-        written.update(dict.fromkeys(sorted(parse(snippet.text) - generated), snippet.source))
+    sections: dict[Entry, Section] = {}
+    written: dict[Entry, Section] = {}
+    for section in rendered.sections:
+        for entry in parse(section.text):
+            if section.raw:
+                written[entry] = section
+            else:
+                sections.setdefault(entry, section)
+    generated = frozenset(sections)
+    written = {entry: section for entry, section in written.items() if entry not in generated}
     negations = {(path, text) for path, text in written if text.startswith("no ")}
     # A later snippet may restore what an earlier one negates.
     negated = {(path, text.removeprefix("no ")) for path, text in negations} - set(written)
@@ -113,7 +119,7 @@ def intended(rendered: RenderedConfig) -> Intent:
     optional = (negations | overridden) - negated
     foreign = {path[0] for path, _ in written if path} - {path[0] for path, _ in generated if path}
     required = everything - optional - negated
-    return Intent(required, frozenset(optional), written, frozenset(foreign), frozenset(negations))
+    return Intent(required, frozenset(optional), sections | written, frozenset(foreign), frozenset(negations))
 
 
 def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
@@ -123,33 +129,6 @@ def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
     interfaces = {text.split()[1] for path, text in intent.required if _is_interface_neighbor(path, text)}
     expected = {entry for entry in extra if _comes_with_neighbor(entry, interfaces)}
     return Difference(tuple(sorted(missing)), tuple(sorted(extra - expected)))
-
-
-def blamed(found: Difference, intent: Intent) -> dict[DesiredRawFRR, list[Entry]]:
-    """Return the raw snippets with lines that FRR does not show, and those lines."""
-    result: dict[DesiredRawFRR, list[Entry]] = {}
-    for entry in found.missing:
-        if entry in intent.snippets:
-            result.setdefault(intent.snippets[entry], []).append(entry)
-    return result
-
-
-def explained(found: Difference, intent: Intent) -> bool:
-    """Whether raw snippets explain all of a difference.
-
-    They do if no generated line is missing, and each extra line is in a context of snippets only, or on the subject of
-    a snippet's missing line: FRR then shows that one in other words.
-    """
-    if any(entry not in intent.snippets for entry in found.missing):
-        return False
-    lost = {subject(text) for _, text in found.missing}
-    return all(subject(text) in lost or (path and path[0] in intent.foreign) for path, text in found.extra)
-
-
-def rewritten(found: Difference, intent: Intent) -> bool:
-    """Whether raw snippets explain a difference, and FRR shows other words for each of their missing lines."""
-    shown = {subject(text) for _, text in found.extra}
-    return explained(found, intent) and all(subject(text) in shown for _, text in found.missing)
 
 
 def show(entry: Entry) -> str:

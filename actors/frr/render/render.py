@@ -1,8 +1,9 @@
 """Renders a desired state as FRR configuration text.
 
 A :class:`DesiredState` comes in. :mod:`.template_context` turns it into values and leaves out FRR's defaults; one
-template for each stanza prints them; users' raw snippets are appended. A :class:`RenderedConfig` goes out, which keeps
-snippets apart so that a bad one can be left out. Pure: the same state gives the same text.
+template for each stanza prints them; users' raw snippets are appended. A :class:`RenderedConfig` goes out, in sections,
+each with the resource that it comes from, so that what FRR refuses fails that resource. Pure: the same state gives the
+same text.
 
 FRR's configuration is a language of lines: a value with a line break would be a new command. So each value that a
 template prints passes through :func:`token`, which lets only one printable word through, whatever earlier layers
@@ -11,7 +12,7 @@ promise. Raw snippets are the only text that is more than words, and they never 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,13 +20,12 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay
-from config.problems import ResourceId
+from config.desired import DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
 from ..grammar import open_depth
-from .template_context import bfd_profiles, rd_numbers, underlay_instance, vrf_instance
+from .template_context import bfd_profiles, passthrough_instance, rd_numbers, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
@@ -35,35 +35,41 @@ class UnsafeToken(ConfigFault):
     """A value that would not stay one word in FRR's text. The message does not contain it: it may be a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedSnippet:
-    """A raw snippet as it stands in the text, complete: contexts that it leaves open are closed after it."""
+#: What a section comes from: it has the identity and origin of a resource.
+Source = DesiredUnderlay | DesiredL3VNI | DesiredPassthrough | DesiredRawFRR
 
-    source: DesiredRawFRR
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the text that starts at the top level and returns to it.
+
+    ``source`` is the underlay for what all resources share, and None where there is no underlay.
+    """
+
+    source: Source | None
     text: str = field(repr=False)
+
+    @property
+    def raw(self) -> bool:
+        """Whether a user wrote it as FRR's text."""
+        return isinstance(self.source, DesiredRawFRR)
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedConfig:
-    """FRR text in parts, with secrets; ``generated`` is ours."""
+    """FRR text in sections, with secrets."""
 
-    generated: str = field(repr=False)
-    snippets: tuple[RenderedSnippet, ...] = ()
+    sections: tuple[Section, ...]
 
     @property
     def text(self) -> str:
         """The whole configuration with secrets: for FRR and its file only."""
-        return self.generated + "".join(snippet.text for snippet in self.snippets)
+        return "".join(section.text for section in self.sections)
 
     @property
     def redacted(self) -> str:
         """The whole configuration without secrets, for display."""
         return redact(self.text)
-
-    def without(self, resources: Collection[ResourceId]) -> RenderedConfig:
-        """Return the configuration without some raw snippets."""
-        kept = tuple(snippet for snippet in self.snippets if snippet.source.resource not in resources)
-        return RenderedConfig(self.generated, kept)
 
 
 def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -> RenderedConfig:
@@ -72,32 +78,29 @@ def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -
     ``listen_limit`` bounds dynamic neighbours where a listen range exists. Raises
     :class:`UnsafeToken` for a value that is not one printable word.
     """
-    return RenderedConfig(
-        generated="".join(_stanzas(desired, hostname, listen_limit)),
-        snippets=tuple(RenderedSnippet(raw, _snippet_text(raw.text)) for raw in desired.raw_frr),
-    )
+    snippets = (Section(raw, _snippet_text(raw.text)) for raw in desired.raw_frr)
+    return RenderedConfig((*_stanzas(desired, hostname, listen_limit), *snippets))
 
 
-def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterator[str]:
+def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterator[Section]:
     level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
-    yield _fill("header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     underlay = desired.underlay
+    yield _fill(underlay, "header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     if underlay is not None:
         for vni in desired.l3vnis:
-            yield _fill("vrf.j2", vrf=vni.vrf, vni=vni.vni)
+            yield _fill(vni, "vrf.j2", vrf=vni.vrf, vni=vni.vni)
         profiles = bfd_profiles(underlay)
         if profiles:
-            yield _fill("bfd.j2", profiles=profiles)
-    yield _fill("route_map.j2")
+            yield _fill(underlay, "bfd.j2", profiles=profiles)
+    yield _fill(underlay, "route_map.j2")
     if underlay is not None:
-        yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit))
-        yield from _vrf_instances(desired, underlay)
-
-
-def _vrf_instances(desired: DesiredState, underlay: DesiredUnderlay) -> Iterator[str]:
-    numbers = rd_numbers(vni.vni for vni in desired.l3vnis)
-    for vni in desired.l3vnis:
-        yield _fill("bgp.j2", bgp=vrf_instance(vni, underlay, numbers[vni.vni]))
+        yield _fill(underlay, "bgp.j2", bgp=underlay_instance(underlay, listen_limit))
+        if desired.passthrough is not None:
+            bgp = passthrough_instance(desired.passthrough, underlay)
+            yield _fill(desired.passthrough, "bgp.j2", bgp=bgp)
+        numbers = rd_numbers(vni.vni for vni in desired.l3vnis)
+        for vni in desired.l3vnis:
+            yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay, numbers[vni.vni]))
 
 
 def _snippet_text(text: str) -> str:
@@ -114,8 +117,8 @@ def token(value: object) -> str:
     return text
 
 
-def _fill(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(**values)
+def _fill(source: Source | None, template: str, **values: object) -> Section:
+    return Section(source, _environment().get_template(template).render(**values))
 
 
 @cache

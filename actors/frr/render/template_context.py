@@ -16,7 +16,6 @@ from config.desired import (
     DesiredL3VNI,
     DesiredPassthrough,
     DesiredSession,
-    DesiredState,
     DesiredUnderlay,
     EndpointKind,
     FabricNeighbor,
@@ -88,10 +87,10 @@ class AddressFamily:
 
 @dataclass(frozen=True, slots=True)
 class BgpInstance:
-    """One BGP instance."""
+    """One BGP instance; without a router ID only what an instance that another stanza opens gains."""
 
     asn: int
-    router_id: str
+    router_id: str | None
     families: tuple[AddressFamily, ...]
     neighbors: tuple[BgpNeighbor, ...] = ()
     vrf: str | None = None
@@ -114,23 +113,40 @@ def bfd_profiles(underlay: DesiredUnderlay) -> dict[str, Bfd]:
     }
 
 
-def underlay_instance(desired: DesiredState, underlay: DesiredUnderlay, listen_limit: int) -> BgpInstance:
-    """Return the instance with the fabric's sessions, and the host's in a passthrough."""
-    fabric = [_fabric_neighbor(neighbor, underlay) for neighbor in underlay.neighbors]
-    host = _host_neighbors(desired.passthrough.session, QUICK_CONNECT) if desired.passthrough else []
-    listens = any(neighbor.listens for neighbor in fabric)
+def underlay_instance(underlay: DesiredUnderlay, listen_limit: int) -> BgpInstance:
+    """Return the instance with the fabric's sessions."""
+    neighbors = tuple(_fabric_neighbor(neighbor, underlay) for neighbor in underlay.neighbors)
+    listens = any(neighbor.listens for neighbor in neighbors)
     families = [
-        _underlay_unicast(underlay, desired.passthrough, BGPFamily.IPV4_UNICAST, 4),
-        _underlay_unicast(underlay, desired.passthrough, BGPFamily.IPV6_UNICAST, 6),
+        _underlay_unicast(underlay, BGPFamily.IPV4_UNICAST, 4),
+        _underlay_unicast(underlay, BGPFamily.IPV6_UNICAST, 6),
         *([_underlay_evpn(underlay)] if underlay.advertise_evpn else []),
     ]
     return BgpInstance(
         asn=underlay.asn,
         router_id=str(underlay.router_id),
-        neighbors=(*fabric, *host),
+        neighbors=neighbors,
         families=_present(families),
         graceful_restart=underlay.graceful_restart,
         listen_limit=_unless(listen_limit, DEFAULT_LISTEN_LIMIT) if listens else None,
+    )
+
+
+def passthrough_instance(passthrough: DesiredPassthrough, underlay: DesiredUnderlay) -> BgpInstance:
+    """Return what a passthrough adds to the underlay's instance: the host's sessions."""
+    session = passthrough.session
+    families = [
+        AddressFamily(
+            f"ipv{version}", "unicast", tuple(_host_networks(session, version)),
+            tuple(_host_in_family(session, version)),
+        )
+        for version in (4, 6)
+    ]  # fmt: skip
+    return BgpInstance(
+        asn=underlay.asn,
+        router_id=None,
+        neighbors=tuple(_host_neighbors(session, QUICK_CONNECT)),
+        families=_present(families),
     )
 
 
@@ -239,18 +255,13 @@ def _host_in_family(session: DesiredSession, version: int | None) -> list[Family
     ]
 
 
-def _underlay_unicast(
-    underlay: DesiredUnderlay, passthrough: DesiredPassthrough | None, family: BGPFamily, version: int
-) -> AddressFamily:
+def _underlay_unicast(underlay: DesiredUnderlay, family: BGPFamily, version: int) -> AddressFamily:
     networks = [_own_network(vtep) for vtep in underlay.vteps if vtep.version == version]
     neighbors = [
         FamilyNeighbor(neighbor.endpoint, allowas_in=neighbor.ebgp, next_hop_self=not neighbor.ebgp)
         for neighbor in underlay.neighbors
         if family in neighbor.families
     ]
-    if passthrough:
-        networks += _host_networks(passthrough.session, version)
-        neighbors += _host_in_family(passthrough.session, version)
     return AddressFamily(f"ipv{version}", "unicast", tuple(networks), tuple(neighbors))
 
 

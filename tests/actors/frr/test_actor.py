@@ -13,6 +13,7 @@ import trio.testing
 from trio.testing import MockClock as Clock
 
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
+from actors.frr.refusals import FIRST_PAUSE
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome
 from config.settings import Settings
@@ -174,3 +175,51 @@ async def test_a_state_that_cannot_be_rendered_is_an_outcome(bench: Bench, autoj
     await until(lambda: bench.out.version == 1)
     assert "cannot render" in bench.outcome().error
     assert bench.frr.calls == []
+
+
+async def test_a_newer_state_does_not_wait_for_an_older_one_that_does_not_succeed(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    bench.frr.refuses = {"vni 100"}
+    bench.desired.set(BASIC)
+    await until(lambda: bench.frr.writes == 1)
+    reverted = replace(CASES["no_vnis"], generation=2)
+    bench.desired.set(reverted)
+    await until(lambda: bench.out.version == 1, 1)
+    assert bench.outcome().desired is reverted
+    assert bench.outcome().applied
+    assert bench.frr.most_writers == 1
+
+
+async def test_a_refused_line_is_tried_again_before_the_audit(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.refuses = {"vni 100"}
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    assert bench.outcome().applied
+    assert bench.outcome().failures
+    bench.frr.refuses = set()
+    await until(lambda: not bench.outcome().failures, FIRST_PAUSE + 1)
+
+
+async def test_a_restarted_frr_gets_every_refused_line_again(bench: Bench, autojump_clock: Clock) -> None:
+    (bench.sockets / "bgpd.vty").touch()
+    bench.frr.refuses = {"vni 100"}
+    bench.desired.set(BASIC)
+    await trio.sleep(3600)
+    assert bench.outcome().failures
+    bench.frr.refuses = set()
+    (bench.sockets / "bgpd.vty").unlink()
+    (bench.sockets / "bgpd.vty").touch()
+    await until(lambda: not bench.outcome().failures, SOCKET_POLL + 1)
+
+
+async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_audit(
+    bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "openperouter")
+    bench.frr.refuses = {"router bgp 64514"}
+    bench.desired.set(BASIC)
+    await trio.sleep(3600)
+    assert not bench.outcome().applied
+    assert bench.frr.calls.count("refusal") < 15
+    assert len(caplog.records) < 40

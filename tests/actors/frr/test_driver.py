@@ -27,18 +27,15 @@ SECRET = "router bgp 64514\n neighbor 10.0.0.1 password hush\n"
 CALLS: dict[str, Callable[[VtyshDriver], Awaitable[str]]] = {
     "refusal": lambda one: one.refusal(SECRET),
     "send": lambda one: one.send(SECRET),
-    "reload": lambda one: one.reload(SECRET),
 }
 
 
 def settings(directory: Path, body: str) -> Settings:
-    """Return settings in which vtysh and the reload program are one script. It sees the files by their last name."""
+    """Return settings in which vtysh is a script. It sees the files by their last name."""
     program = directory / "program"
     program.write_text(f'#!/bin/sh\nfor last; do :; done\ngrep -q hush "$last" && touch {directory}/started\n{body}\n')
     program.chmod(0o755)
-    return Settings(
-        vtysh=program, frr_reload=program, run_dir=directory / "run", frr_run_dir=directory / "frr", frr_pathspace="p"
-    )
+    return Settings(vtysh=program, run_dir=directory / "run", frr_run_dir=directory / "frr", frr_pathspace="p")
 
 
 def left_behind(directory: Path) -> list[str]:
@@ -58,11 +55,9 @@ async def test_a_call_that_ends_leaves_no_secret(name: str, tmp_path: Path) -> N
 async def test_a_call_that_exceeds_its_deadline_leaves_no_secret(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for deadline in ("CHECK_SECONDS", "LOAD_SECONDS", "RELOAD_SECONDS"):
+    for deadline in ("CHECK_SECONDS", "LOAD_SECONDS"):
         monkeypatch.setattr(driver, deadline, 1.0)
-    body = f"""case "$*" in *transaction*) exit 0;; esac
-        echo 'password hush' >{tmp_path}/run/frr/reload-X1.txt
-        exec sleep 60"""
+    body = 'case "$*" in *transaction*) exit 0;; esac; exec sleep 60'
     with pytest.raises(CommandTimeout):
         await CALLS[name](VtyshDriver(settings(tmp_path, body)))
     assert left_behind(tmp_path) == []
@@ -80,7 +75,7 @@ async def test_a_call_that_is_cancelled_leaves_no_secret(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_program_that_is_not_there_leaves_no_secret(name: str, tmp_path: Path) -> None:
-    nowhere = settings(tmp_path, "").model_copy(update={"vtysh": tmp_path / "no", "frr_reload": tmp_path / "no"})
+    nowhere = settings(tmp_path, "").model_copy(update={"vtysh": tmp_path / "no"})
     with pytest.raises(CommandMissing):
         await CALLS[name](VtyshDriver(nowhere))
     assert left_behind(tmp_path) == []
@@ -89,7 +84,7 @@ async def test_a_program_that_is_not_there_leaves_no_secret(name: str, tmp_path:
 async def test_the_files_of_a_killed_process_are_removed_by_the_next_call(tmp_path: Path) -> None:
     directory = tmp_path / "run" / "frr"
     directory.mkdir(parents=True)
-    for name in ("frr.conf", "reload-X1.txt", ".commands.conf.0123456789abcdef.tmp"):
+    for name in ("check.conf", ".commands.conf.0123456789abcdef.tmp"):
         (directory / name).write_text(SECRET)
     await VtyshDriver(settings(tmp_path, "exit 0")).refusal("hostname x\n")
     assert left_behind(tmp_path) == []

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.difference import blamed, difference, explained, intended, parse, rewritten, show
+from actors.frr.diff.difference import difference, intended, parse, show
 from actors.frr.render.render import render
 from config.desired import Secret
+from config.problems import Kind
 
-from ..cases import CASES, HOSTNAME, neighbor, raw, state, underlay
+from ..cases import CASES, HOSTNAME, PASSTHROUGH, neighbor, raw, state, underlay
 
 HEADER = """\
 Building configuration...
@@ -42,7 +43,6 @@ def test_every_lost_and_every_added_line_is_a_difference(data: st.DataObject) ->
     found = difference(intent, (intent.required - {lost}) | {added})
     assert found.missing == (lost,)
     assert found.extra == (added,)
-    assert not explained(found, intent)
 
 
 def test_an_empty_vrf_stanza_is_no_difference_and_a_vni_in_it_is() -> None:
@@ -70,36 +70,21 @@ def test_turning_off_the_default_route_lookup_is_a_difference() -> None:
     assert difference(intended(rendered), parse(rendered.text + "no ip nht resolve-via-default\n"))
 
 
-LOOSE = raw("loose", "ip prefix-list loose permit 10.0.0.0/8")
-
-
-def test_a_snippets_line_in_other_words_is_explained_and_blamed() -> None:
-    rendered = render(state(underlay=underlay(), raw_frr=(LOOSE,)), hostname=HOSTNAME)
-    intent = intended(rendered)
-    found = difference(intent, parse(rendered.generated + "ip prefix-list loose seq 5 permit 10.0.0.0/8\n"))
-    assert list(blamed(found, intent)) == [LOOSE]
-    assert explained(found, intent)
-    assert rewritten(found, intent)
-
-
-def test_a_snippets_line_that_is_gone_is_explained_but_not_as_rewritten() -> None:
-    rendered = render(state(underlay=underlay(), raw_frr=(LOOSE,)), hostname=HOSTNAME)
-    found = difference(intended(rendered), parse(rendered.generated))
-    assert explained(found, intended(rendered))
-    assert not rewritten(found, intended(rendered))
-
-
-def test_a_lost_line_of_ours_is_never_explained_by_a_snippet() -> None:
-    rendered = render(state(underlay=underlay(), raw_frr=(LOOSE,)), hostname=HOSTNAME)
-    intent = intended(rendered)
-    running = parse(rendered.text.replace("  advertise-all-vni\n", ""))
-    assert not explained(difference(intent, running), intent)
-
-
-def test_a_snippet_that_repeats_a_generated_line_is_not_blamed_for_it() -> None:
-    snippet = raw("same", "router bgp 64514\n bgp router-id 10.0.0.1\nexit")
-    intent = intended(render(state(underlay=underlay(), raw_frr=(snippet,)), hostname=HOSTNAME))
-    assert not intent.snippets
+def test_a_line_belongs_to_the_first_generated_section_that_has_it_and_else_to_the_last_snippet() -> None:
+    same = "router bgp 64514\n bgp router-id 10.0.0.1\nexit\nip prefix-list mine seq 5 permit any\n"
+    snippets = (raw("first", same), raw("second", same, 10))
+    intent = intended(render(state(underlay=underlay(), passthrough=PASSTHROUGH, raw_frr=snippets), hostname=HOSTNAME))
+    bgp = ("router bgp 64514",)
+    owners = {
+        (bgp, bgp[0]): Kind.UNDERLAY,
+        (bgp, "bgp router-id 10.0.0.1"): Kind.UNDERLAY,
+        (bgp, "neighbor 192.168.11.2 remote-as 64512"): Kind.UNDERLAY,
+        (bgp, "neighbor 192.170.10.2 remote-as 64515"): Kind.L3PASSTHROUGH,
+        ((*bgp, "address-family ipv4 unicast"), "network 192.170.10.2/32"): Kind.L3PASSTHROUGH,
+    }
+    sources = {entry: section.source for entry, section in intent.sections.items()}
+    assert {entry: sources[entry].resource.kind for entry in owners} == owners  # type: ignore[union-attr]
+    assert sources[(), "ip prefix-list mine seq 5 permit any"] == snippets[1]
 
 
 def test_differences_are_printable_and_never_show_a_secret() -> None:

@@ -1,0 +1,311 @@
+"""What FRR does not take, and which resource each such line belongs to.
+
+Every line of a rendered configuration comes from a section with a source (:class:`.render.render.Section`). What
+vtysh's dry run refuses is cut out before anything is sent. Lines that an attempt has left different are held: they fail
+their resource and are neither sent nor removed until their next attempt is due, and everything else continues. The
+pauses between attempts double; FRR's restart ends them. A raw snippet is left out whole, since part of a policy may
+permit everything; of a generated section the other lines stay in force.
+
+Only the lines of :func:`vital` concern the whole node: the kernel is not touched before they are right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import trio
+
+from config.desired import ResourceFailure
+from config.problems import Reason
+
+from .diff.difference import Difference, Entry, Intent, parse, show, subject
+from .grammar import scan
+from .render.render import RenderedConfig, Section, Source
+
+#: Pauses between the attempts at what FRR does not take, in seconds.
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 600.0
+#: Attempts after which a snippet is left out of FRR's boot file too: few passing faults last that long.
+CERTAIN_ATTEMPTS: Final = 3
+
+#: Longest quotation of FRR in a message, in characters.
+_QUOTATION: Final = 300
+
+_REFUSED_LINE: Final = re.compile(r"line (\d+):")
+_INSTANCE: Final = re.compile(r"router bgp \d+( vrf \S+)?")
+_DEFAULT_INSTANCE: Final = re.compile(r"router bgp \d+")
+_VERSION: Final = re.compile(r"^frr version (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A running configuration, and what separates it from an intent; ``pending`` is what is not held."""
+
+    text: str = field(repr=False)
+    intent: Intent
+    difference: Difference
+    pending: Difference
+
+    @property
+    def frr(self) -> str:
+        """FRR and its version."""
+        version = _VERSION.search(self.text)
+        return f"FRR {version[1]}" if version else "FRR"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What an attempt has led to. ``stubborn`` are extra lines that were there all along."""
+
+    seen: Seen
+    answers: Mapping[Entry, str] = field(default_factory=dict)
+    stubborn: frozenset[Entry] = frozenset()
+
+    def own_words(self) -> dict[Entry, frozenset[Entry]]:
+        """Return the missing lines that FRR shows in its own words, with these, and the other way round.
+
+        A stubborn line is an old one that FRR keeps.
+        """
+        found = self.seen.pending
+        missing, new = _by_place(found.missing), _by_place(set(found.extra) - self.stubborn)
+        both = [(missing[place], new[place]) for place in missing.keys() & new.keys()]
+        return {one: others for lost, shown in both for one, others in [
+            *((entry, frozenset(shown)) for entry in lost), *((entry, frozenset(lost)) for entry in shown)
+        ]}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Why something is held. ``due`` is the time of the next attempt; infinite if only another FRR would differ.
+
+    ``counterparts`` are the missing line in FRR's own words, or the lines that these words stand for.
+    """
+
+    attempts: int
+    due: float
+    message: str
+    counterparts: frozenset[Entry] = frozenset()
+
+
+class Refusals:
+    """Remembers what one FRR does not take."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Entry, _Held] = {}
+        #: Raw snippets that are left out, by their text.
+        self._snippets: dict[str, _Held] = {}
+        #: What is left of generated sections, and why, by their whole text.
+        self._cuts: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._now = 0.0
+
+    def begin(self) -> None:
+        """Begin a pass: what is due now stays due until its end."""
+        self._now = trio.current_time()
+
+    def forget(self) -> None:
+        """Give everything a new attempt: FRR was restarted, and may be another version."""
+        self.__init__()  # type: ignore[misc]
+
+    def acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
+        """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
+        texts = {section.text for section in rendered.sections}
+        self._cuts = {text: cut for text, cut in self._cuts.items() if text in texts}
+        self._snippets = {text: held for text, held in self._snippets.items() if text in texts}
+        sections = (section for section in rendered.sections if not self._waits(section))
+        return RenderedConfig(tuple(replace(one, text=self._cut(one)[0]) for one in sections))
+
+    def cut(self, rendered: RenderedConfig, answer: str) -> bool:
+        """Leave out the first line that a dry run of what is :meth:`acceptable` refused.
+
+        Later complaints may only follow from the first. False if it names none, or a line that the node needs.
+        """
+        named = _REFUSED_LINE.search(answer)
+        number = int(named[1]) if named else 0
+        for section in rendered.sections:
+            left, messages = ("", ()) if self._waits(section) else self._cut(section)
+            lines = left.splitlines(keepends=True)
+            if 0 < number <= len(lines):
+                line = " ".join(lines.pop(number - 1).split())
+                message = f"FRR refuses {show(((), line))!r}: {quotation(answer.splitlines()[0])}"
+                if section.raw:
+                    self._snippets[section.text] = _Held(CERTAIN_ATTEMPTS, math.inf, message)
+                    return True
+                opens = any(one.opens and one.text == line for one in scan(left))
+                kept = "" if opens else "".join(lines)
+                self._cuts[section.text] = (kept, (*messages, message))
+                return not any(map(_makes_evpn, parse(left) - parse(kept)))
+            number -= len(lines)
+        return False
+
+    def pending(self, found: Difference) -> Difference:
+        """Return the part of a difference that is to be worked on now."""
+        waiting = {entry for entry, held in self._lines.items() if held.due > self._now}
+        return Difference(*(tuple(one for one in side if one not in waiting) for side in (found.missing, found.extra)))
+
+    def review(self, seen: Seen, *, verified: bool) -> None:
+        """Forget what a pass's first reading no longer shows as different.
+
+        Once an earlier process has ``verified`` the same text, hold snippets' lines that FRR shows in other words.
+        """
+        missing, extra = seen.difference.missing, seen.difference.extra
+        different = {*missing, *extra}
+        self._lines = {
+            entry: held
+            for entry, held in self._lines.items()
+            if entry in different and (not held.counterparts or held.counterparts & different)
+        }
+        sections = seen.intent.sections
+        taken = {one.text for one in sections.values() if one.raw} - {sections[entry].text for entry in missing}
+        self._snippets = {text: held for text, held in self._snippets.items() if text not in taken}
+        own_words = Attempt(seen).own_words()
+        explained = all(entry in own_words and sections[entry].raw for entry in missing)
+        if verified and explained and all(entry in own_words or _is_foreign(entry, seen.intent) for entry in extra):
+            self.hold_lines(Attempt(seen))
+
+    def hold_snippets(self, done: Attempt) -> bool:
+        """Leave out the snippets with lines that an attempt has not brought about; return whether there are any."""
+        lost: dict[str, list[Entry]] = {}
+        own_words = done.own_words()
+        for entry in done.seen.pending.missing:
+            section = done.seen.intent.sections[entry]
+            if section.raw and entry not in own_words:
+                lost.setdefault(section.text, []).append(entry)
+        for text, entries in lost.items():
+            answers = (done.answers.get(entry, "") for entry in entries)
+            message = f"{done.seen.frr} does not run {_listed(entries)}{_answered(answers)}"
+            self._snippets[text] = _next(self._snippets.get(text), message)
+        return bool(lost)
+
+    def hold_lines(self, done: Attempt) -> None:
+        """Hold the lines that an attempt has left different."""
+        found, own_words = done.seen.pending, done.own_words()
+        final = {*own_words, *(entry for entry in found.extra if _is_foreign(entry, done.seen.intent))}
+        for entry in (*found.missing, *found.extra):
+            held = _next(self._lines.get(entry), done.answers.get(entry, ""))
+            if entry in final:
+                held = replace(held, due=math.inf, counterparts=own_words.get(entry, frozenset()))
+            self._lines[entry] = held
+
+    def certain(self, rendered: RenderedConfig, seen: Seen) -> bool:
+        """Whether FRR may boot with what is left: without snippets only if nothing else could be to blame."""
+        out = [self._snippets[section.text] for section in rendered.sections if self._waits(section)]
+        faultless = all(
+            seen.intent.sections[entry].raw or self._in_own_words(entry) for entry in seen.difference.missing
+        )
+        return not out or (faultless and all(held.attempts >= CERTAIN_ATTEMPTS for held in out))
+
+    def seconds_to_attempt(self) -> float:
+        """Return the time until something is due for another attempt; infinite if nothing is."""
+        dues = (held.due for held in (*self._lines.values(), *self._snippets.values()))
+        return max(0.0, min(dues, default=math.inf) - trio.current_time())
+
+    def failures(self, rendered: RenderedConfig, seen: Seen) -> tuple[ResourceFailure, ...]:
+        """Return what fails which resource, all of one resource together."""
+        messages: dict[Source, list[str]] = {}
+        for source, message in self._messages(rendered, seen):
+            if source is not None:
+                messages.setdefault(source, []).append(message)
+        return tuple(
+            ResourceFailure(source.resource, Reason.FRR_CONFIGURATION_FAILED, "; ".join(texts), source.origin)
+            for source, texts in messages.items()
+        )
+
+    def unattributed(self, rendered: RenderedConfig, seen: Seen) -> str:
+        """Return what fails no resource."""
+        return "; ".join(message for source, message in self._messages(rendered, seen) if source is None)
+
+    def _messages(self, rendered: RenderedConfig, seen: Seen) -> Iterator[tuple[Source | None, str]]:
+        for section in rendered.sections:
+            if self._waits(section):
+                yield section.source, f"ignored: {self._snippets[section.text].message}"
+            for message in self._cut(section)[1]:
+                yield section.source, f"{message}; its other lines are in force"
+        missing: dict[Source | None, list[Entry]] = {}
+        for entry in seen.difference.missing:
+            missing.setdefault(seen.intent.sections[entry].source, []).append(entry)
+        lost = {_place(entry) for entry in seen.difference.missing}
+        for source, entries in missing.items():
+            places = {_place(entry) for entry in entries}
+            instead = [entry for entry in seen.difference.extra if _place(entry) in places]
+            shown = f", it shows {_listed(instead)}" if instead else ""
+            answers = (self._lines[entry].message for entry in entries if entry in self._lines)
+            yield source, f"{seen.frr} does not show {_listed(entries)}{shown}{_answered(answers)}"
+        for entry in seen.difference.extra:
+            if _place(entry) not in lost and not _is_foreign(entry, seen.intent):
+                source = next(
+                    (one.source for (path, _), one in seen.intent.sections.items() if path[:1] == entry[0][:1]),
+                    rendered.sections[0].source,
+                )
+                yield source, f"{seen.frr} keeps {_listed([entry])}"
+
+    def _waits(self, section: Section) -> bool:
+        return section.text in self._snippets and self._snippets[section.text].due > self._now
+
+    def _cut(self, section: Section) -> tuple[str, tuple[str, ...]]:
+        return self._cuts.get(section.text, (section.text, ()))
+
+    def _in_own_words(self, entry: Entry) -> bool:
+        return entry in self._lines and self._lines[entry].due == math.inf
+
+
+def vital(seen: Seen) -> Difference:
+    """Return the part of a difference with which the kernel must not be touched.
+
+    A VXLAN device that appears while bgpd has no EVPN instance crashes bgpd, and FRR must be without an instance or VNI
+    before their devices go (reference RLD-5).
+    """
+    sections = seen.intent.sections
+    missing = (one for one in seen.difference.missing if _makes_evpn(one) and not sections[one].raw)
+    extra = (
+        (path, text)
+        for path, text in seen.difference.extra
+        if _INSTANCE.fullmatch(text) or (text.startswith("vni ") and path[0].startswith("vrf "))
+    )
+    return Difference(tuple(missing), tuple(extra))
+
+
+def _makes_evpn(entry: Entry) -> bool:
+    _, text = entry
+    return bool(_DEFAULT_INSTANCE.fullmatch(text)) or text == "advertise-all-vni"
+
+
+def quotation(text: str) -> str:
+    """Return a text on one line of bounded length."""
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    return line if len(line) <= _QUOTATION else f"{line[: _QUOTATION - 1]}…"
+
+
+def _next(held: _Held | None, message: str) -> _Held:
+    attempts = held.attempts + 1 if held else 1
+    pause = min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE)
+    return _Held(attempts, trio.current_time() + pause, message)
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    path, text = entry
+    return (path, subject(text))
+
+
+def _by_place(entries: Iterable[Entry]) -> dict[tuple[object, ...], list[Entry]]:
+    places: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in entries:
+        places.setdefault(_place(entry), []).append(entry)
+    return places
+
+
+def _is_foreign(entry: Entry, intent: Intent) -> bool:
+    path, _ = entry
+    return bool(path) and path[0] in intent.foreign
+
+
+def _listed(entries: Iterable[Entry]) -> str:
+    return quotation("; ".join(f"{show(entry)!r}" for entry in entries))
+
+
+def _answered(answers: Iterable[str]) -> str:
+    answer = "\n".join(dict.fromkeys(filter(None, answers)))
+    return f"; FRR's answer: {quotation(answer)}" if answer else ""

@@ -1,0 +1,262 @@
+"""What FRR refuses fails its resource and nothing else, is tried again with growing pauses, and comes back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock as Clock
+
+from actors.frr.apply import SupersededError
+from actors.frr.refusals import LONGEST_PAUSE
+from config.desired import Bfd, DesiredState
+from config.problems import ResourceId
+from tests.fakes.frr import REFUSED
+
+from .cases import PASSTHROUGH, RED, l3vni, neighbor, raw, session, state, underlay
+from .test_apply import Bench
+
+GREEN = l3vni("green", 300, session(("192.170.12.1/24", "192.170.12.2/24")))
+SNIPPET = raw("mine", "route-map mine permit 10\n match metric 7\nexit")
+EVERYTHING = state(
+    log_level="debug",
+    underlay=underlay(neighbor(hold_time=9, keepalive_time=3), neighbor("192.168.12.2", bfd=Bfd(100))),
+    l3vnis=(replace(RED, export_rts=("64512:1",)), GREEN),
+    passthrough=replace(PASSTHROUGH, session=session(("192.170.20.1/24", "192.170.20.2/24"))),
+    raw_frr=(SNIPPET,),
+)
+#: A line of each kind of resource, with what is shown of the resource's other lines.
+REFUSED_LINES: dict[str, tuple[str, ResourceId | str, str]] = {
+    "a route target": ("route-target export 64512:1", RED.resource, "router bgp 64514 vrf red"),
+    "a VNI": ("vni 100", RED.resource, "router bgp 64514 vrf red"),
+    "a tenant's instance": ("router bgp 64514 vrf red", RED.resource, "vni 100"),
+    "a host session": ("neighbor 192.170.10.2 remote-as 64515", RED.resource, "vni 100"),
+    "a fabric neighbour's timers": ("neighbor 192.168.11.2 timers 3 9", "underlay", "neighbor 192.168.11.2 remote-as"),
+    "a fabric neighbour": ("neighbor 192.168.12.2 remote-as 64512", "underlay", "neighbor 192.168.11.2 remote-as"),
+    "a BFD profile": ("receive-interval 100", "underlay", "profile neighbor-192.168.12.2"),
+    "a line of the log": ("log timestamp precision 3", "underlay", "log syslog"),
+    "a passthrough": ("network 192.170.20.2/32", "pt", "neighbor 192.170.20.2 remote-as"),
+    "a snippet": ("match metric 7", SNIPPET.resource, ""),
+}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path)
+    bench.frr.vrf_devices = {"red", "green"}
+    return bench
+
+
+def named(resource: ResourceId | str) -> str:
+    return resource if isinstance(resource, str) else resource.name
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["daemon", "dry run"])
+@pytest.mark.parametrize("name", REFUSED_LINES)
+async def test_a_refused_line_fails_its_resource_and_everything_else_is_in_force(
+    name: str, dry: bool, bench: Bench, autojump_clock: Clock
+) -> None:
+    line, resource, others = REFUSED_LINES[name]
+    setattr(bench.frr, "dry_refusals" if dry else "refuses", {line})
+    outcome = await bench.apply(EVERYTHING)
+    assert outcome.applied, outcome.error
+    assert [failure.resource.name for failure in outcome.failures] == [named(resource)]
+    assert line.split(" 3 9")[0] in outcome.failures[0].message
+    if not (dry and re.match("router bgp", line)):
+        assert others in bench.frr.text
+    for kept in ("router bgp 64514 vrf green", "vni 300", "advertise-all-vni", "neighbor 192.168.11.2 activate"):
+        assert kept in bench.frr.text
+    bench.frr.calls.clear()
+    assert (await bench.apply(EVERYTHING)).failures == outcome.failures
+    assert bench.frr.calls == ["wait_ready", "running"]
+
+
+@pytest.mark.parametrize("line", ["router bgp 64514", "advertise-all-vni"])
+@pytest.mark.parametrize("dry", [False, True], ids=["daemon", "dry run"])
+async def test_without_bgp_or_evpn_the_kernel_waits(line: str, dry: bool, bench: Bench, autojump_clock: Clock) -> None:
+    setattr(bench.frr, "dry_refusals" if dry else "refuses", {line})
+    outcome = await bench.apply(EVERYTHING)
+    assert not outcome.applied
+    assert line in outcome.error
+    assert not bench.conf.exists()
+
+
+@pytest.mark.parametrize("line", ["no router bgp 64514 vrf green", "no vni 300"])
+async def test_what_frr_keeps_of_a_removed_network_holds_the_kernel_back(
+    line: str, bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.refuses = {line}
+    outcome = await bench.apply(replace(EVERYTHING, l3vnis=EVERYTHING.l3vnis[:1]))
+    assert not outcome.applied
+    assert line.removeprefix("no ") in outcome.error
+
+
+async def test_a_new_network_is_made_although_another_one_is_refused(bench: Bench, autojump_clock: Clock) -> None:
+    red = state(underlay=underlay(), l3vnis=(RED,))
+    assert not (await bench.apply(red)).failures
+    refused = replace(RED, export_rts=("64514:100",))
+    bench.frr.refuses = {"route-target export 64514:100"}
+    assert (await bench.apply(replace(red, l3vnis=(refused,)))).applied
+    outcome = await bench.apply(replace(red, l3vnis=(refused, GREEN)))
+    assert outcome.applied
+    [failure] = outcome.failures
+    assert failure.resource == RED.resource
+    assert "FRR 10.3 does not show" in failure.message
+    assert REFUSED in failure.message
+    assert "router bgp 64514 vrf green" in bench.frr.text
+    assert "router bgp 64514 vrf red" in bench.frr.text
+    assert "router bgp 64514 vrf green" in bench.conf.read_text()
+    fixed = await bench.apply(replace(red, l3vnis=(replace(RED, export_rts=("64514:7",)), GREEN)))
+    assert (fixed.applied, fixed.failures) == (True, ())
+    assert "route-target export 64514:7" in bench.frr.text
+
+
+async def attempts(bench: Bench, desired: DesiredState, seconds: float) -> list[float]:
+    """Return when, within some time of frequent passes, FRR was written to."""
+    began, times = trio.current_time(), []
+    while trio.current_time() < began + seconds:
+        writes = bench.frr.writes
+        started = trio.current_time()
+        await bench.apply(desired)
+        if bench.frr.writes > writes:
+            times.append(started - began)
+        await trio.sleep(20)
+    return times
+
+
+@pytest.mark.parametrize("line", ["route-target export 64512:1", "advertise-all-vni", "match metric 7"])
+async def test_the_pauses_between_attempts_grow(line: str, bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.refuses = {line}
+    times = await attempts(bench, EVERYTHING, 2700)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert 5 < len(times) < 12
+    assert pauses[:6] == sorted(pauses[:6])
+    assert LONGEST_PAUSE <= max(pauses) < LONGEST_PAUSE + 40
+    bench.frr.refuses = set()
+    await trio.sleep(LONGEST_PAUSE + 1)
+    outcome = await bench.apply(EVERYTHING)
+    assert (outcome.applied, outcome.failures) == (True, ())
+    assert line in bench.frr.text
+    assert line in bench.conf.read_text()
+    assert not await attempts(bench, EVERYTHING, 60)
+
+
+@pytest.mark.parametrize("refused", ["refuses", "dry_refusals"])
+async def test_another_frr_gets_a_new_attempt_at_once(refused: str, bench: Bench, autojump_clock: Clock) -> None:
+    setattr(bench.frr, refused, {"match metric 7", "route-target export 64512:1"})
+    await attempts(bench, EVERYTHING, 300)
+    setattr(bench.frr, refused, set())
+    assert len((await bench.apply(EVERYTHING)).failures) == 2
+    bench.applier.refusals.forget()
+    assert not (await bench.apply(EVERYTHING)).failures
+
+
+async def test_a_snippet_comes_back_once_frr_recovers_and_stays_in_the_boot_file(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    without = replace(EVERYTHING, raw_frr=())
+    await bench.apply(without)
+    await bench.apply(EVERYTHING)
+    # bgpd loses everything and takes nothing for a while.
+    bench.frr.text = "hostname x\n"
+    bench.frr.ignores_commands = True
+    for _ in range(20):
+        assert not (await bench.apply(EVERYTHING)).applied
+        assert "match metric 7" in bench.conf.read_text()
+        await trio.sleep(20)
+    bench.frr.ignores_commands = False
+    await trio.sleep(LONGEST_PAUSE)
+    assert not (await bench.apply(EVERYTHING)).failures
+    assert "match metric 7" in bench.frr.text
+    assert "match metric 7" in bench.conf.read_text()
+
+
+async def test_a_snippets_plainly_missing_line_is_never_tolerated_for_good(bench: Bench, autojump_clock: Clock) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.edit("no route-map mine permit 10\n")
+    assert not (await bench.apply(EVERYTHING)).failures
+    assert "match metric 7" in bench.frr.text
+
+
+async def test_a_refused_snippet_stays_in_the_boot_file_until_that_is_certain(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.refuses = {"match metric 7"}
+    bench.frr.edit("no route-map mine permit 10\n")
+    kept = []
+    for _ in range(10):
+        outcome = await bench.apply(EVERYTHING)
+        assert [failure.resource for failure in outcome.failures] == [SNIPPET.resource]
+        kept.append("match metric 7" in bench.conf.read_text())
+        await trio.sleep(5)
+    assert kept[:2] == [True, True]
+    assert kept == sorted(kept, reverse=True)
+    assert not kept[-1]
+
+
+async def test_a_line_that_a_newer_frr_shows_differently_holds_nothing_up(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.rewrites = {"neighbor 192.168.11.2 timers 3 9": "neighbor 192.168.11.2 timers keepalive 3 hold 9"}
+    outcome = await bench.apply(EVERYTHING)
+    assert outcome.applied
+    assert "shows 'router bgp 64514 / neighbor 192.168.11.2 timers keepalive 3 hold 9'" in outcome.failures[0].message
+    assert "timers 3 9" in bench.conf.read_text()
+    assert not await attempts(bench, EVERYTHING, 300)
+    edited = "router bgp 64514\n neighbor 192.168.11.2 timers 5 15\nexit\n"
+    bench.frr.edit(edited)
+    await bench.apply(EVERYTHING)
+    assert "timers 5 15" not in bench.frr.text
+
+
+async def test_an_old_value_that_frr_keeps_is_not_another_form_of_the_new_one(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.ignores_commands = True
+    changed = replace(EVERYTHING, log_level="warn")
+    assert (await bench.apply(changed)).failures
+    bench.frr.ignores_commands = False
+    await trio.sleep(10)
+    assert not (await bench.apply(changed)).failures
+
+
+async def test_a_newer_state_ends_the_rounds_of_one_that_does_not_succeed(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.refuses = {"vni 100"}
+    pending = False
+
+    def superseded() -> bool:
+        return pending
+
+    async def first(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        with pytest.raises(SupersededError), trio.fail_after(2):
+            await bench.apply_unless(EVERYTHING, superseded)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(first)
+        await trio.sleep(0.15)
+        pending = True
+    assert bench.frr.writers == 0
+    pending = False
+    assert (await bench.apply(state(underlay=underlay()))).applied
+
+
+async def test_a_state_that_succeeds_is_reported_although_a_newer_one_waits(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    assert (await bench.apply_unless(EVERYTHING, lambda: True)).applied
+
+
+async def test_frrs_own_words_go_with_the_line_that_they_stand_for(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.rewrites = {"route-target export 64512:1": "route-target export 64512:9"}
+    assert (await bench.apply(EVERYTHING)).failures
+    red, green = EVERYTHING.l3vnis
+    for targets in (("64512:2",), ()):
+        changed = replace(EVERYTHING, l3vnis=(replace(red, export_rts=targets), green))
+        assert not (await bench.apply(changed)).failures
+        assert "64512:9" not in bench.frr.text
