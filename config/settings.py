@@ -86,10 +86,6 @@ class Settings(BaseModel):
         description="FRR's runtime directory; the sockets are in its subdirectory frrPathspace.",
     )
     vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
-    frr_reload: AbsolutePath = Field(
-        default=Path("/usr/lib/frr/frr-reload.py"),
-        description="FRR's reload program, the last resort when FRR does not accept the configuration otherwise.",
-    )
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = Field(
         default="openperouter-system", description="Kubernetes namespace to which resources from files belong."
     )

@@ -89,7 +89,7 @@ def test_every_library_that_the_program_needs_is_a_dependency_with_the_same_lowe
 
 def test_what_the_daemon_runs_of_frr_is_a_dependency_and_not_a_recommendation() -> None:
     packages = relations("Depends")
-    assert packages["frr"] == packages["frr-pythontools"] == "10.3"
+    assert packages["frr"] == "10.3"
     assert "iproute2" in packages
 
 

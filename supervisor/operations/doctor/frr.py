@@ -26,6 +26,7 @@ STALE_L3VNI = ((10, 3), (10, 4))
 #: Those of the daemons that its ``daemons`` file decides about; the others always run.
 SWITCHED = ("bgpd", "bfdd")
 PROCESSES = Path("/proc")
+ZEBRA = Path("/usr/lib/frr/zebra")
 _REPLACED = " (deleted)"
 _ASSIGNMENT = re.compile(r"^\s*(\w+)\s*=\s*[\"']?([^\"'#]*?)[\"']?\s*(?:#.*)?$", re.MULTILINE)
 
@@ -41,7 +42,6 @@ class Frr:
 
     version: str = ""
     vtysh: bool = False
-    reload: bool = False
     daemons_file: Mapping[str, str] | None = None
     running: frozenset[str] | None = None
     silence: str = ""
@@ -62,7 +62,6 @@ async def read_frr(settings: Settings) -> Frr:
     return Frr(
         version=await _version(settings),
         vtysh=settings.vtysh.is_file(),
-        reload=settings.frr_reload.is_file(),
         daemons_file=_switches(directory / "daemons"),
         running=running,
         silence=silence,
@@ -73,9 +72,9 @@ async def read_frr(settings: Settings) -> Frr:
 
 
 async def _version(settings: Settings) -> str:
-    """Return the version of zebra's program, which lies beside the reload program."""
+    """Return the version of zebra's program: vtysh does not print its own."""
     try:
-        done = await run_command((str(settings.frr_reload.parent / "zebra"), "--version"), seconds=QUERY_SECONDS)
+        done = await run_command((str(ZEBRA), "--version"), seconds=QUERY_SECONDS)
     except CommandMissing:
         return ""
     found = re.search(r"version (\S+)", done.stdout)
@@ -117,7 +116,7 @@ def version(frr: Frr) -> Iterator[Finding]:
     """Is FRR installed and new enough?"""
     found = re.match(r"(\d+)\.(\d+)", frr.version)
     if found is None:
-        yield error("frr-version", "FRR is not installed", "apt install frr frr-pythontools")
+        yield error("frr-version", "FRR is not installed", "apt install frr")
         return
     number = (int(found[1]), int(found[2]))
     if number < OLDEST:
@@ -130,15 +129,11 @@ def version(frr: Frr) -> Iterator[Finding]:
 
 
 def programs(settings: Settings, frr: Frr) -> Iterator[Finding]:
-    """Are the programs installed that drive FRR?"""
+    """Is the program installed that drives FRR?"""
     if not frr.version:
         return
-    for there, path, package in (
-        (frr.vtysh, settings.vtysh, "frr"),
-        (frr.reload, settings.frr_reload, "frr-pythontools"),
-    ):
-        if not there:
-            yield error("frr-programs", f"{path} does not exist", f"apt install {package}")
+    if not frr.vtysh:
+        yield error("frr-programs", f"{settings.vtysh} does not exist", "apt install frr")
 
 
 def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:

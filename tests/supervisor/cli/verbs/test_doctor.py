@@ -31,7 +31,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     [
         (HEALTHY, 0),
         (but("managers", unmanaged=False), 1),
-        (but("frr", reload=False), 2),
+        (but("frr", vtysh=False), 2),
     ],
 )
 def test_the_exit_code_says_how_bad_it_is(
@@ -44,19 +44,19 @@ def test_the_exit_code_says_how_bad_it_is(
 def test_each_finding_is_printed_with_its_fix_below(
     settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finding(monkeypatch, but("frr", reload=False))
+    finding(monkeypatch, but("frr", vtysh=False))
     run_doctor(settings)
     lines = capsys.readouterr().out.splitlines()
     [place] = [number for number, line in enumerate(lines) if line.startswith("error")]
-    assert "frr-reload.py" in lines[place]
-    assert lines[place + 1].strip() == "fix: apt install frr-pythontools"
+    assert "vtysh" in lines[place]
+    assert lines[place + 1].strip() == "fix: apt install frr"
     assert lines[-1].startswith("1 error, 0 warnings, ")
 
 
 def test_programs_see_the_same_as_json(
     settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finding(monkeypatch, but("frr", reload=False))
+    finding(monkeypatch, but("frr", vtysh=False))
     assert run_doctor(settings, "--json") == 2
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 2

@@ -64,7 +64,6 @@ HEALTHY = Machine(
     frr=Frr(
         version="10.5.1",
         vtysh=True,
-        reload=True,
         daemons_file={"bgpd": "yes", "bfdd": "yes", "vtysh_enable": "yes"},
         running=DAEMONS,
         conf=File("/etc/frr/perouter/frr.conf", 0o640, "frr", "frr"),

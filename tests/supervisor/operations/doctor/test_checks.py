@@ -172,7 +172,6 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     "udev changes addresses": (but("managers", link=False), "udev", Level.WARNING, ".link", "10-openperouter.link"),
     "udev changes names": (but("managers", rules=False), "udev", Level.WARNING, "udev rule", "70-openperouter.rules"),
     "FRR too old": (but("frr", version="10.2.1"), "frr-version", Level.ERROR, "10.2.1", "10.3"),
-    "no reload program": (but("frr", reload=False), "frr-programs", Level.ERROR, "frr-reload.py", "frr-pythontools"),
     "no vtysh": (but("frr", vtysh=False), "frr-programs", Level.ERROR, "vtysh", "apt install frr"),
     "no daemons file": (but("frr", daemons_file=None), "frr-daemons", Level.ERROR, "daemons", "confmiss"),
     "bgpd off": (
@@ -400,9 +399,9 @@ def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[Machine, str, Leve
 
 
 def test_without_frr_its_absence_is_the_complaint_and_not_everything_that_follows() -> None:
-    machine = but("frr", version="", vtysh=False, reload=False, running=None, conf=None, inside=None)
+    machine = but("frr", version="", vtysh=False, running=None, conf=None, inside=None)
     found = the_complaint(machine)
-    assert (found.topic, found.fix) == ("frr-version", "apt install frr frr-pythontools")
+    assert (found.topic, found.fix) == ("frr-version", "apt install frr")
 
 
 @pytest.mark.parametrize("version", ["10.3", "10.4.4"])

@@ -29,11 +29,13 @@ def nowhere(tmp_path: Path) -> Settings:
         frr_run_dir=tmp_path / "run-frr",
         netns="openperouter-not-there",
         vtysh=tmp_path / "no-vtysh",
-        frr_reload=tmp_path / "no-reload",
     )
 
 
-async def test_a_machine_without_a_router_can_be_read(nowhere: Settings, tmp_path: Path) -> None:
+async def test_a_machine_without_a_router_can_be_read(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frr, "ZEBRA", tmp_path / "no-zebra")
     machine = await read_machine(nowhere, tmp_path / "openperouter.yaml")
     assert machine.frr is not None
     assert machine.frr.version == ""
