@@ -128,6 +128,8 @@ class FrrActor:
         if newest is None:
             return state
         self._retry = FIRST_RETRY
+        if newest.reload_id != state.reload_id:
+            self._applier.refusals.forget()
         return newest
 
     def _pause(self, outcome: FrrOutcome) -> float:

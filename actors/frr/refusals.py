@@ -3,8 +3,8 @@
 Every line of a rendered configuration comes from a section with a source (:class:`.render.render.Section`). What
 vtysh's dry run refuses is cut out before anything is sent. Lines that an attempt has left different are held: they fail
 their resource and are neither sent nor removed until their next attempt is due, and everything else continues. The
-pauses between attempts double; FRR's restart ends them. A raw snippet is left out whole, since part of a policy may
-permit everything; of a generated section the other lines stay in force.
+pauses between attempts double; FRR's restart and an operator's reload end them. A raw snippet is left out whole, since
+part of a policy may permit everything; of a generated section the other lines stay in force.
 
 Only the lines of :func:`vital` concern the whole node: the kernel is not touched before they are right.
 """
@@ -28,7 +28,7 @@ from .render.render import RenderedConfig, Section, Source
 
 #: Pauses between the attempts at what FRR does not take, in seconds.
 FIRST_PAUSE: Final = 5.0
-LONGEST_PAUSE: Final = 600.0
+LONGEST_PAUSE: Final = 300.0
 #: Attempts after which a snippet is left out of FRR's boot file too: few passing faults last that long.
 CERTAIN_ATTEMPTS: Final = 3
 
@@ -107,8 +107,9 @@ class Refusals:
         self._now = trio.current_time()
 
     def forget(self) -> None:
-        """Give everything a new attempt: FRR was restarted, and may be another version."""
-        self.__init__()  # type: ignore[misc]
+        """Give everything a new attempt: FRR was restarted and may be another version, or an operator asks for it."""
+        for known in (self._lines, self._snippets, self._cuts):
+            known.clear()
 
     def acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
         """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
