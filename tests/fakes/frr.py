@@ -95,6 +95,10 @@ class Command:
         return self.text.removeprefix("no ")
 
     @property
+    def of_mgmtd(self) -> bool:
+        return bool(self.contexts) and self.contexts[0].startswith("vrf ")
+
+    @property
     def negated(self) -> bool:
         return self.text.startswith("no ")
 
@@ -169,8 +173,10 @@ class FakeFrr:
     def edit(self, text: str) -> str:
         """Run configuration commands, as an operator would; return what FRR complains about."""
         complaints = []
+        # mgmtd commits all of its lines at once, and refuses them all for one.
+        spoiled = any(command.text in self.refuses and command.of_mgmtd for command in commands(text))
         for command in commands(text):
-            complaint = self._run(command)
+            complaint = REFUSED if spoiled and command.of_mgmtd else self._run(command)
             if complaint:
                 complaints.append(f"line {command.number}: {complaint}: {command.text}")
         return "\n".join(complaints)
