@@ -174,9 +174,9 @@ class FakeFrr:
         """Run configuration commands, as an operator would; return what FRR complains about."""
         complaints = []
         # mgmtd commits all of its lines at once, and refuses them all for one.
-        spoiled = any(command.text in self.refuses and command.of_mgmtd for command in commands(text))
+        breaks = any(command.text in self.refuses and command.of_mgmtd for command in commands(text))
         for command in commands(text):
-            complaint = REFUSED if spoiled and command.of_mgmtd else self._run(command)
+            complaint = REFUSED if breaks and command.of_mgmtd else self._run(command)
             if complaint:
                 complaints.append(f"line {command.number}: {complaint}: {command.text}")
         return "\n".join(complaints)
