@@ -108,9 +108,10 @@ class VtyshDriver:
             # In a thread: reading the command line of a process that hangs in the kernel may block.
             while await trio.to_thread.run_sync(is_loading, self._pathspace, abandon_on_cancel=True):  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
-        absent = needed - running_daemons(self._frr_run_dir)
+        daemons = running_daemons(self._frr_run_dir)
+        absent = ", ".join(sorted(needed - daemons))
         if absent:
-            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(absent))}")
+            raise FrrUnavailable(f"FRR runs without {absent}" if daemons else "FRR does not run")
 
     async def running(self) -> str:
         """Read from all daemons at once."""
