@@ -67,7 +67,7 @@ test-frr: host-guest
 test-uml: host-guest host-uml
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
-	    --timeout 2100 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+	    --timeout 3600 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
 
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)

@@ -3,29 +3,29 @@
 :class:`FrrDriver` is what applying a configuration needs; :class:`VtyshDriver` implements it. A text comes in and is
 written to a working file that only root can read; vtysh is run on it, with a deadline and under the lock of
 :mod:`actors.lib.frr.frr_lock`; what it complained about goes out, redacted. It is not transactional and its exit code
-is a hint at best, so the caller verifies by reading. After a commit that broke or exceeded its
-deadline :mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked.
+is a hint at best, so the caller verifies by reading. After a commit that broke, and after a deadline,
+:mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked or silent.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
-from actors.lib.frr.processes import CORE_DAEMONS, is_loading
+from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
-from .grammar import scan
+from .grammar import Line, scan
 from .mgmtd_recovery import MgmtdRecovery
 
 #: Deadlines in seconds.
@@ -36,6 +36,12 @@ START_SECONDS: Final = LOAD_SECONDS
 POLL_SECONDS: Final = 0.5
 
 _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
+
+#: Which daemon alone takes a top-level block, in the order of sending; "" is every daemon. Policies come before the
+#: neighbours that name them, since a missing route-map denies everything, and bgpd has a VRF's instance before its VNI.
+#: What bgpd and bfdd take opens no session with mgmtd, and no commit in it that another session could break.
+_BLOCKS: Final = ((re.compile(r"(?!router bgp|bfd$|vrf )"), ""), (re.compile(r"router bgp"), "bgpd"),
+                  (re.compile(r"bfd$"), "bfdd"), (re.compile(r"vrf "), ""))  # fmt: skip
 
 #: A line of zebra's "show vrf".
 _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
@@ -80,27 +86,27 @@ class VtyshDriver:
         self._vtysh = Vtysh.of(settings)
         self._pathspace = settings.frr_pathspace
         self._directory = settings.run_dir / "frr"
-        self._recovery = MgmtdRecovery(self._vtysh, settings.frr_run_dir / settings.frr_pathspace)
+        self._frr_run_dir = settings.frr_run_dir / settings.frr_pathspace
+        self._recovery = MgmtdRecovery(self._vtysh, self._frr_run_dir)
 
     async def wait_ready(self, needed: frozenset[str]) -> None:
-        """Wait for the end of FRR's start; then vtysh lists the daemons that it reaches."""
-        deadline = trio.current_time() + START_SECONDS
-        # Not even a question may come in between (actors.lib.frr.frr_lock).
-        await self._until_loaded(deadline)
-        absent = needed - await self._vtysh.daemons()
-        if absent:
-            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(absent))}")
-        # A start may have begun since.
-        await self._until_loaded(deadline)
-
-    async def _until_loaded(self, deadline: float) -> None:
-        with trio.move_on_at(deadline):
-            while is_loading(self._pathspace):  # noqa: ASYNC110 - other processes give no notice
+        """Wait for the end of FRR's start, then look for the daemons' processes: vtysh would open a session."""
+        with trio.move_on_after(START_SECONDS):
+            # In a thread: reading the command line of a process that hangs in the kernel may block.
+            while await trio.to_thread.run_sync(is_loading, self._pathspace, abandon_on_cancel=True):  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
+        daemons = running_daemons(self._frr_run_dir)
+        absent = ", ".join(sorted(needed - daemons))
+        if absent:
+            raise FrrUnavailable(f"FRR runs without {absent}" if daemons else "FRR does not run")
 
     async def running(self) -> str:
         """Read from all daemons at once."""
-        return await self._vtysh.text("show running-config")
+        try:
+            return await self._vtysh.text("show running-config")
+        except CommandTimeout:
+            await self._recovery.recover(broken=False)
+            raise
 
     async def inactive_vrfs(self) -> frozenset[str]:
         """Read from zebra, which informs the other daemons."""
@@ -113,10 +119,15 @@ class VtyshDriver:
         return "" if done.returncode == 0 else _complaints(done) or "the dry run failed without a reason"
 
     async def send(self, commands: str) -> str:
-        """Send a file to all daemons; each takes the lines that it understands, in no order between daemons."""
+        """Send a file for each kind of block; of one for all daemons each takes the lines that it understands."""
+        complaints = [await self._load(part, daemon) for part, daemon in parts(commands)]
+        return "\n".join(filter(None, complaints))
+
+    async def _load(self, commands: str, daemon: str) -> str:
+        only = ("-d", daemon) if daemon else ()
         with self._file("commands.conf", commands) as path:
             try:
-                done = await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS, writes=True)
+                done = await self._vtysh.run(*only, "-f", str(path), seconds=LOAD_SECONDS, writes=True)
             except CommandTimeout:
                 await self._recovery.recover(broken=False)
                 raise
@@ -143,6 +154,21 @@ class VtyshDriver:
         for entry in self._directory.iterdir():
             if not entry.is_dir():
                 entry.unlink(missing_ok=True)
+
+
+def parts(commands: str) -> list[tuple[str, str]]:
+    """Split configuration commands into files, each with the daemon that alone takes it or "", in the order to send."""
+    lines = [((line.path or (line.text,))[0].removeprefix("no "), line) for line in scan(commands)]
+    files = [(_text(line for top, line in lines if block.match(top)), daemon) for block, daemon in _BLOCKS]
+    return [(text, daemon) for text, daemon in files if text]
+
+
+def _text(lines: Iterable[Line]) -> str:
+    text, depth = "", 0
+    for line in lines:
+        text += "exit\n" * (depth - len(line.context)) + f"{line.text}\n"
+        depth = len(line.path)
+    return text + "exit\n" * depth
 
 
 def daemons_for(text: str) -> frozenset[str]:

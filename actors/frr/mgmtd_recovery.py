@@ -1,18 +1,19 @@
-"""Ends FRR's management daemon when its configuration lock will never be released; watchfrr then starts a new one.
+"""Ends FRR's management daemon when it will never take configuration again; watchfrr then starts a new one.
 
 FRR 10.3's mgmtd keeps its datastores locked while a commit waits for another daemon, and while it sends a daemon that
 has just connected its configuration. If the answer is lost, every other session gets "locked by another session" until
-mgmtd is restarted. Forwarding does not depend on mgmtd, and watchfrr restarts it within seconds.
+mgmtd is restarted. A mgmtd that hangs answers no session at all, and watchfrr only interrupts it (SIGINT), again and
+again, which one that hangs does not notice (FRR #17163). Forwarding does not depend on mgmtd, and watchfrr starts a new
+one within seconds of its end.
 
-The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed or exceeded its deadline. The rule:
+The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed and after any deadline. The rule:
 
-    mgmtd is ended if it refuses the lock, no live session holds it, and nothing about that changes for a while.
+    mgmtd is ended if no live session holds its lock, it does not grant it, and nothing about that changes for a while.
 
 A live session is one whose client still runs. mgmtd drops the sessions of clients that have ended, except while it
 waits for their commit; those are found by the kernel's list of connections (:func:`abandoned`). "A while" is
-:data:`STEADY_SECONDS`. A transaction gets :data:`COMMIT_SECONDS`, because a slow daemon may still complete it, unless
-a daemon has already broken it off. An operator's session is never ended; a mgmtd that does not answer is left to
-watchfrr, which ends it after 90 seconds.
+:data:`STEADY_SECONDS`. Silence gets :data:`COMMIT_SECONDS`, and so does a transaction, because a slow daemon may still
+complete it, unless a daemon has already broken it off. An operator's session is never ended.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from actors.lib.frr.processes import pid_of
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.subprocesses import CommandTimeout
 from supervisor.runtime.faults import DependencyFault
 
 log = get_logger("frr")
@@ -43,8 +45,8 @@ PROBE_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 5.0
 #: How long a lock without a live owner has to stay the same.
 STEADY_SECONDS: Final = 10.0
-#: The same while a transaction is under way: three times what a whole configuration may take, and longer than watchfrr
-#: waits for a daemon that hangs (90 s).
+#: The same for silence and while a transaction is under way: three times what a whole configuration may take, and
+#: longer than watchfrr waits for a daemon that hangs (90 s).
 COMMIT_SECONDS: Final = 180.0
 #: After ending mgmtd: the new one needs time to start and to load its configuration.
 PAUSE_SECONDS: Final = 120.0
@@ -64,7 +66,7 @@ _TRANSACTION: Final = re.compile(r"Txn-Id:\s+(\d+)\s+Session-Id:\s+\d+\s+Type:\s
 
 @dataclass(frozen=True, slots=True)
 class _Lock:
-    """A configuration lock that mgmtd refused us, as one probe shows it."""
+    """A configuration lock that mgmtd did not grant us, as one probe shows it."""
 
     pid: int | None
     sessions: tuple[str, ...]
@@ -73,6 +75,8 @@ class _Lock:
     """Ids of the configuration transactions under way; mgmtd never uses one twice."""
     orphans: frozenset[int] = field(compare=False)
     """Connections to mgmtd whose client is gone."""
+    silent: bool = False
+    """It did not answer at all."""
 
     @property
     def has_live_owner(self) -> bool:
@@ -80,7 +84,7 @@ class _Lock:
 
 
 class MgmtdRecovery:
-    """Looks for a stuck lock after a commit has failed, and ends mgmtd for it, at most once in a while."""
+    """Looks at mgmtd after a commit has failed, and ends it if it is stuck, at most once in a while."""
 
     def __init__(self, vtysh: Vtysh, run_dir: Path) -> None:
         self._vtysh = vtysh
@@ -89,7 +93,7 @@ class MgmtdRecovery:
         self._reported_owner: tuple[int | None, tuple[str, ...]] | None = None
 
     async def recover(self, *, broken: bool) -> None:
-        """End mgmtd if its lock will never be released. ``broken``: a daemon disconnected in the middle of the commit.
+        """End mgmtd if it will never grant its lock. ``broken``: a daemon disconnected in the middle of the commit.
 
         Returns as soon as one probe shows otherwise, and can be cancelled anywhere.
         """
@@ -97,10 +101,10 @@ class MgmtdRecovery:
             return
         lock = await self._first_refusal(RECONNECT_PROBES if broken else 1)
         patience, since = STEADY_SECONDS, trio.current_time()
-        if lock is not None and lock.transactions and not lock.has_live_owner and not broken:
+        if lock is not None and (lock.silent or (lock.transactions and not lock.has_live_owner and not broken)):
             patience = COMMIT_SECONDS
-            transactions = ", ".join(lock.transactions)
-            log.info("waiting for a transaction in mgmtd to end", transactions=transactions, seconds=patience)
+            transactions = ", ".join(lock.transactions) or None
+            log.info("waiting for mgmtd", silent=lock.silent, transactions=transactions, seconds=patience)
         while lock is not None and not lock.has_live_owner:
             if trio.current_time() - since >= patience:
                 self._end(lock)
@@ -124,12 +128,14 @@ class MgmtdRecovery:
         return lock
 
     async def _probe(self) -> _Lock | None:
-        """Return the lock, or nothing if mgmtd grants it, does not answer, or cannot be judged."""
+        """Return the lock, or nothing if mgmtd grants it or cannot be judged."""
         pid = pid_of(self._run_dir, DAEMON)
         # Before our own client connects and disconnects.
         orphans = self._orphans()
         try:
             done = await self._vtysh.run("-d", DAEMON, *_PROBE, seconds=PROBE_SECONDS)
+        except CommandTimeout:
+            return _Lock(pid, (), (), orphans, silent=True)
         except DependencyFault:
             return None
         if not _REFUSAL.search(f"{done.stdout}\n{done.stderr}"):
@@ -151,7 +157,8 @@ class MgmtdRecovery:
             message = "mgmtd does not accept configuration, and its PID file does not name its process"
             log.warning(message, message_id=message_ids.FRR_STAYS_LOCKED, directory=self._run_dir)
             return
-        message, reason = "ending mgmtd, so that watchfrr starts a new one", "no live session holds its lock"
+        message = "ending mgmtd, so that watchfrr starts a new one"
+        reason = "it does not answer" if lock.silent else "no live session holds its lock"
         log.warning(message, message_id=message_ids.FRR_UNLOCKED, pid=pid, reason=reason)
         try:
             os.kill(pid, signal.SIGKILL)

@@ -17,6 +17,8 @@ from config.settings import Settings
 from .harness import ETC, RUN, FrrInstance, running_frr
 
 HERE = Path(__file__).parent
+#: Of one test, unless it has its own: these start many processes, and the machine may be busy with others.
+LIMIT_SECONDS = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,6 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.frr)
+            item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
             if os.environ.get("OPENPEROUTER_KERNEL_TESTS") != "1":
                 item.add_marker(skip)
 
@@ -31,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def frr() -> Iterator[FrrInstance]:
     with running_frr("frrtest") as instance:
+        yield instance
+
+
+@pytest.fixture
+def watched_frr() -> Iterator[FrrInstance]:
+    """An FRR with its watchfrr."""
+    with running_frr("frrtest", watched=True) as instance:
         yield instance
 
 

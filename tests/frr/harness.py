@@ -1,7 +1,7 @@
 """Starts and stops real FRR daemons, each instance in a network namespace of its own.
 
 An instance is the distribution's FRR as a pathspace instance would be: the same paths, users and options, without
-systemd and without watchfrr, so that a test decides which daemon lives.
+systemd. It has watchfrr only if a test asks for it; otherwise the test decides which daemon lives.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,18 +21,19 @@ DAEMONS: Final = ("zebra", "mgmtd", "bgpd", "bfdd", "staticd")
 DAEMON_DIR: Final = Path("/usr/lib/frr")
 ETC: Final = Path("/etc/frr")
 RUN: Final = Path("/run/frr")
+PACKAGED_DAEMONS: Final = Path(__file__).parents[2] / "packaging/frr/perouter/daemons"
 
 
 def sh(command: str, *, check: bool = True) -> str:
     """Run a shell command and return what it prints."""
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)  # noqa: S602
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300, check=False)  # noqa: S602
     if check and done.returncode != 0:
         raise AssertionError(f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def eventually(what: str, check: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until a condition of the outside world holds; these have no event to wait for."""
+def eventually(what: str, check: Callable[[], bool], seconds: float = 180.0) -> None:
+    """Wait until a condition of the outside world holds, which has no event; the machine may be busy."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
@@ -68,6 +69,14 @@ class FrrInstance:
             sh(f"ip netns exec {self.name} {command} </dev/null >/dev/null 2>&1")
         eventually(f"{wanted} answer", lambda: set(wanted) <= set(self.vtysh("show daemons").split()))
 
+    def start_watched(self) -> None:
+        """Start all daemons as the package's unit does: under watchfrr, which starts those again that end."""
+        shutil.copy(PACKAGED_DAEMONS, ETC / self.name / "daemons")
+        self.conf.touch()
+        shutil.chown(self.conf, "frr", "frr")
+        sh(f"ip netns exec {self.name} {DAEMON_DIR}/frrinit.sh start {self.name} </dev/null >/dev/null 2>&1")
+        eventually("all daemons answer", lambda: set(DAEMONS) <= set(self.vtysh("show daemons").split()))
+
     def boot(self, daemon: str) -> None:
         """Send a daemon the configuration on disk, as FRR's start script does."""
         sh(f"vtysh -N {self.name} -b -d {daemon}")
@@ -78,14 +87,16 @@ class FrrInstance:
     def kill(self, daemon: str, number: int = signal.SIGKILL) -> None:
         """Signal a daemon; after a fatal signal wait for its end."""
         pid = self.pid(daemon)
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
         if number in (signal.SIGKILL, signal.SIGTERM):
             eventually(f"{daemon} is gone", lambda: not is_alive(pid))
             (RUN / self.name / f"{daemon}.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End all daemons and remove what they leave."""
-        for daemon in DAEMONS:
+        # watchfrr first: it would start the others again.
+        for daemon in ("watchfrr", *DAEMONS):
             if (RUN / self.name / f"{daemon}.pid").exists():
                 self.kill(daemon)
         shutil.rmtree(RUN / self.name, ignore_errors=True)
@@ -117,13 +128,15 @@ def namespace(name: str) -> Iterator[str]:
 
 
 @contextmanager
-def running_frr(name: str, *, start: bool = True) -> Iterator[FrrInstance]:
+def running_frr(name: str, *, start: bool = True, watched: bool = False) -> Iterator[FrrInstance]:
     """A namespace with a fresh FRR in it."""
     with namespace(name):
         instance = FrrInstance(name)
         instance.prepare()
         try:
-            if start:
+            if watched:
+                instance.start_watched()
+            elif start:
                 instance.start()
             yield instance
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,7 +221,7 @@ async def test_an_absent_frr_is_an_outcome_and_its_return_is_enough(frr: FrrInst
         frr.kill(daemon)
     outcome = await bench.apply(BASIC)
     assert not outcome.applied
-    assert "FRR does not answer" in outcome.error
+    assert outcome.error == "FRR does not run"
     assert not frr.conf.exists()
     frr.start()
     await bench.applied(BASIC)
@@ -262,7 +262,7 @@ def frozen_bgpd(frr: FrrInstance) -> Iterator[FrrInstance]:
 
 async def test_a_hanging_daemon_hits_the_deadline_and_no_process_stays(frozen_bgpd: FrrInstance) -> None:
     vtysh = Vtysh(vtysh="/usr/bin/vtysh", pathspace=frozen_bgpd.name, seconds=1.0)
-    with pytest.raises(CommandTimeout), trio.fail_after(10):
+    with pytest.raises(CommandTimeout), trio.fail_after(60):
         await vtysh.text("show running-config")
     assert not [line for line in sh("ps -eo stat,args").splitlines() if "vtysh -N" in line and not line.startswith("Z")]
 
@@ -323,18 +323,14 @@ async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, m
 async def begin_a_commit(bench: Bench) -> None:
     """Leave mgmtd with a commit that it waits for, and whose client was killed, as the driver does beyond a deadline.
 
-    When it waits for the answer to an earlier one already it refuses this one, now and later.
+    When it waits for the answer to an earlier one already, that one serves as well.
     """
     shell = Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name)
     commands = ("-c", "configure terminal", "-c", "vrf late", "-c", "vni 4711")
-    with trio.move_on_after(5.0):
-        while True:
-            try:
-                done = await shell.run("-d", "mgmtd", *commands, seconds=3.0)
-            except CommandTimeout:
-                return
-            assert "lock" in f"{done.stdout}{done.stderr}"
-            await trio.sleep(0.2)
+    with trio.fail_after(180):
+        while "CONFIG" not in await shell.text("show mgmt transaction all", daemon="mgmtd"):
+            with suppress(CommandTimeout):
+                await shell.run("-d", "mgmtd", *commands, seconds=3.0)
 
 
 @contextmanager

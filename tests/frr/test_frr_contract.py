@@ -19,7 +19,7 @@ class TestRealFrr(FrrContract):
         adapters = "show mgmt backend-adapter all"
         eventually("daemons are connected to mgmtd", lambda: {"zebra", "staticd"} <= set(frr.vtysh(adapters).split()))
         # It may still be sending them their configuration, and is locked for that time.
-        with trio.fail_after(30):
+        with trio.fail_after(180):
             while await driver.send("hostname node1\n"):  # noqa: ASYNC110 - FRR gives no notice
                 await trio.sleep(0.2)
         return driver

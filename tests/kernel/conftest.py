@@ -14,6 +14,8 @@ import pytest
 
 from tests.kernel.node import Node
 
+#: Of one test: a case for each step of a plan takes a minute on an idle machine, and it may be busy.
+LIMIT_SECONDS = 900
 SWITCH = "OPENPEROUTER_KERNEL_TESTS"
 REASON = f"needs root and a kernel with VRF: run in tests/harness/uml/run.py, which sets {SWITCH}=1"
 
@@ -23,6 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.kernel)
+            item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
             if os.environ.get(SWITCH) != "1":
                 item.add_marker(pytest.mark.skip(reason=REASON))
 

@@ -33,20 +33,19 @@ def is_loading(pathspace: str, proc: Path = PROC) -> bool:
     """Return whether FRR's start script still runs: it starts all daemons and then loads the configuration on disk.
 
     The daemons accept sessions long before that. In mgmtd 10.3 a second configuration during the load may leave the
-    datastores locked, and zebra without lines that the running configuration shows.
+    datastores locked, and zebra without lines that the running configuration shows. Only the command
+    lines of these two programs are read: that of a process which hangs in the kernel may block the reader.
     """
-    return any(_loads(words, pathspace) for words in map(_arguments, proc.glob("[0-9]*")) if words)
+    return any(_loads(process, pathspace) for process in proc.glob("[0-9]*"))
 
 
-def _arguments(process: Path) -> list[str]:
-    """Return a process's command-line arguments; none if it has ended."""
+def _loads(process: Path, pathspace: str) -> bool:
     try:
-        return (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        name = (process / "comm").read_text().strip()
+        if name not in (_START_SCRIPT, "vtysh"):
+            return False
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
-        return []
-
-
-def _loads(words: list[str], pathspace: str) -> bool:
-    if any(Path(word).name == _START_SCRIPT for word in words):
-        return True
-    return Path(words[0]).name == "vtysh" and "-b" in words and pathspace in words
+        return False
+    # One that has ended, and that nothing has waited for yet, has a name and no command line.
+    return words != [""] and (name == _START_SCRIPT or ("-b" in words and pathspace in words))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import trio
+
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import Vtysh
 from actors.netlink.wire.namespace import NAMESPACES
@@ -23,6 +25,12 @@ from .network_managers import Unit, Units
 OLDEST = (10, 3)
 #: FRR that can leave an L3VNI stale after it went down and up quickly (0f2cb27310, reverted for 10.5 by aab7420bd6).
 STALE_L3VNI = ((10, 3), (10, 4))
+#: FRR whose mgmtd loses the commit of one session when another one ends (FRR #18541; #18601 removed the cause later).
+LOSES_COMMITS = ((10, 3),)
+#: Where cron keeps its tables and scripts.
+CRON = tuple(map(Path, ("/etc/crontab", "/etc/cron.d", "/etc/cron.daily", "/var/spool/cron/crontabs")))
+#: The exporter for Prometheus under its own name and Debian's, as the kernel cuts it off.
+EXPORTERS = ("frr_exporter", "prometheus-frr-")
 #: Those of the daemons that its ``daemons`` file decides about; the others always run.
 SWITCHED = ("bgpd", "bfdd")
 PROCESSES = Path("/proc")
@@ -37,7 +45,8 @@ class Frr:
 
     ``version`` is empty without FRR; ``daemons_file`` None without that file, else its assignments; ``running`` None
     when FRR does not answer, for the reason ``silence``; ``inside`` says whether zebra is in the router's namespace,
-    None when there is no zebra; ``outdated`` are the daemons whose program was replaced since they started.
+    None when there is no zebra; ``outdated`` are the daemons whose program was replaced since they started;
+    ``vtysh_users`` are cron's files and the exporters that run vtysh without limiting it to a daemon.
     """
 
     version: str = ""
@@ -48,6 +57,7 @@ class Frr:
     conf: File | None = None
     inside: bool | None = None
     outdated: tuple[str, ...] = ()
+    vtysh_users: tuple[str, ...] = ()
 
 
 async def read_frr(settings: Settings) -> Frr:
@@ -68,6 +78,7 @@ async def read_frr(settings: Settings) -> Frr:
         conf=read_file(directory / "frr.conf"),
         inside=_inside(settings),
         outdated=_outdated(settings.frr_run_dir / settings.frr_pathspace),
+        vtysh_users=await trio.to_thread.run_sync(_vtysh_users, abandon_on_cancel=True),
     )
 
 
@@ -100,6 +111,31 @@ def _outdated(run_dir: Path) -> tuple[str, ...]:
         if program.endswith(_REPLACED):
             found.append(file.stem)
     return tuple(found)
+
+
+def _vtysh_users() -> tuple[str, ...]:
+    files = [file for place in CRON for file in (sorted(place.iterdir()) if place.is_dir() else [place])]
+    return (*(str(file) for file in files if _runs_vtysh(file)), *_exporters())
+
+
+def _runs_vtysh(file: Path) -> bool:
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    return any(re.match(r"[^#]*\bvtysh\b(?!.* -d)", line) for line in lines)
+
+
+def _exporters() -> Iterator[str]:
+    for process in PROCESSES.glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text().startswith(EXPORTERS):
+                words = (process / "cmdline").read_text(errors="replace").split("\0")
+                option = next((word for word in words if word.startswith("--frr.vtysh")), "")
+                if option:
+                    yield f"{Path(words[0]).name} {option} (process {process.name})"
+        except OSError:
+            continue
 
 
 def _inside(settings: Settings) -> bool | None:
@@ -227,6 +263,19 @@ def conf(settings: Settings, frr: Frr) -> Iterator[Finding]:
         yield ok("frr-conf", f"{path} is private to FRR")
 
 
+def sessions(frr: Frr) -> Iterator[Finding]:
+    """Does something run vtysh time and again, where that may break a change?"""
+    found = re.match(r"(\d+)\.(\d+)", frr.version)
+    if found is None or (int(found[1]), int(found[2])) not in LOSES_COMMITS:
+        return
+    fault = f"FRR {frr.version} loses a change if a session with mgmtd ends during it (FRR #18541)"
+    if frr.vtysh_users:
+        fix = "let it use vtysh -d bgpd or -d zebra, and frr_exporter the daemons' sockets (no --frr.vtysh)"
+        yield warning("frr-sessions", f"{', '.join(frr.vtysh_users)}: {fault}", fix)
+    else:
+        yield ok("frr-sessions", f"{fault}; no cron job and no frr_exporter was found that opens one")
+
+
 def frr_unit(settings: Settings) -> str:
     """Return the name of the unit of the router's FRR."""
     return f"frr@{settings.frr_pathspace}.service"
@@ -236,4 +285,4 @@ def _restart(settings: Settings) -> str:
     return f"systemctl restart {frr_unit(settings)}"
 
 
-CHECKS = (version, programs, daemons_file, unit, running, conf)
+CHECKS = (version, programs, daemons_file, unit, running, conf, sessions)

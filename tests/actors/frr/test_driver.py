@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from trio.testing import MockClock
 
 from actors.frr import driver
 from actors.frr.apply import Applier
-from actors.frr.driver import VtyshDriver, daemons_for
+from actors.frr.driver import VtyshDriver, daemons_for, parts
+from actors.frr.grammar import scan
 from actors.frr.render.render import render
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.frr.vtysh import FrrUnavailable
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
@@ -91,83 +93,106 @@ async def test_the_files_of_a_killed_process_are_removed_by_the_next_call(tmp_pa
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
-class StubVtysh(Vtysh):
-    """Reaches some daemons; counts the sessions."""
-
-    def __init__(self, daemons: frozenset[str]) -> None:
-        super().__init__(vtysh="/nonexistent", pathspace="p")
-        self.reached = daemons
-        self.sessions = 0
-
-    async def daemons(self) -> frozenset[str]:
-        await trio.lowlevel.checkpoint()
-        self.sessions += 1
-        return self.reached
-
-
 @pytest.fixture
-def one(tmp_path: Path) -> VtyshDriver:
-    return VtyshDriver(settings(tmp_path, "exit 0"))
-
-
-async def waits(one: VtyshDriver, needed: frozenset[str]) -> float:
-    """Return how long it takes until FRR may be configured, in virtual seconds."""
-    began = trio.current_time()
-    await one.wait_ready(needed)
-    return trio.current_time() - began
-
-
-async def test_an_frr_with_all_daemons_is_not_waited_for(one: VtyshDriver, autojump_clock: MockClock) -> None:
-    one._vtysh = StubVtysh(DAEMONS)
-    assert await waits(one, DAEMONS) == 0.0
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VtyshDriver:
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS)
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: False)
+    return VtyshDriver(settings(tmp_path, f"touch {tmp_path}/session"))
 
 
 async def test_the_end_of_frrs_own_start_is_waited_for_without_a_session(
-    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    one: VtyshDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    one._vtysh = starting = StubVtysh(DAEMONS)
-    polls = iter([True, True, True])
-
-    def loading(_pathspace: str) -> bool:
-        under_way = next(polls, False)
-        # A mere question would be a session with mgmtd, which breaks what is being loaded.
-        assert starting.sessions == 0 or not under_way
-        return under_way
-
-    monkeypatch.setattr(driver, "is_loading", loading)
-    assert await waits(one, DAEMONS) == 1.5
-    assert starting.sessions == 1
+    # Threads do not stop the virtual clock.
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
+    polls = iter([True, True, True, False])
+    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(polls))
+    await one.wait_ready(DAEMONS)
+    assert list(polls) == []
+    assert not (tmp_path / "session").exists()
 
 
 async def test_a_start_that_never_ends_is_not_waited_for_indefinitely(
     one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = StubVtysh(DAEMONS)
     monkeypatch.setattr(driver, "is_loading", lambda _pathspace: True)
-    assert await waits(one, DAEMONS) == driver.START_SECONDS
+    await one.wait_ready(DAEMONS)
+    assert trio.current_time() == driver.START_SECONDS
 
 
-async def test_a_start_that_begins_meanwhile_is_waited_for(
-    one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+async def test_a_process_that_hangs_in_the_kernel_blocks_nothing_else(
+    one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = StubVtysh(DAEMONS)
-    polls = iter([False, True, True, False])
-    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(polls))
-    assert await waits(one, DAEMONS) == 2 * driver.POLL_SECONDS
+    reading, release = threading.Event(), threading.Event()
+
+    def blocked(_pathspace: str) -> bool:
+        reading.set()
+        return not release.wait(60)
+
+    monkeypatch.setattr(driver, "is_loading", blocked)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.wait_ready, DAEMONS)
+        await trio.to_thread.run_sync(reading.wait)
+        release.set()
 
 
 async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
-    one: VtyshDriver, autojump_clock: MockClock
+    one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._vtysh = StubVtysh(DAEMONS - {"bfdd", "staticd"})
-    assert await waits(one, CORE_DAEMONS) == 0.0
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS - {"bfdd", "staticd"})
+    await one.wait_ready(CORE_DAEMONS)
 
 
 @pytest.mark.parametrize("absent", sorted(DAEMONS))
-async def test_a_needed_daemon_that_is_absent_is_named(absent: str, one: VtyshDriver) -> None:
-    one._vtysh = StubVtysh(DAEMONS - {absent})
+async def test_a_needed_daemon_that_is_absent_is_named(
+    absent: str, one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS - {absent})
     with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
         await one.wait_ready(CORE_DAEMONS | {absent})
+
+
+CHANGE = """\
+ip prefix-list p seq 5 permit any
+vrf red
+ vni 100
+ exit
+router bgp 64514
+ address-family ipv4 unicast
+  neighbor 10.0.0.1 activate
+  exit
+ neighbor 10.0.0.1 remote-as 1
+ exit
+no vrf blue
+no router bgp 64514 vrf blue
+bfd
+ profile fast
+  passive-mode
+  exit
+ exit
+router ospf
+ exit
+bfdd-like line
+"""
+
+
+def test_only_what_mgmtd_needs_is_sent_to_it_and_what_others_refer_to_comes_first() -> None:
+    assert parts(CHANGE) == [
+        ("ip prefix-list p seq 5 permit any\nrouter ospf\nexit\nbfdd-like line\n", ""),
+        (
+            "router bgp 64514\naddress-family ipv4 unicast\nneighbor 10.0.0.1 activate\nexit\n"
+            "neighbor 10.0.0.1 remote-as 1\nexit\nno router bgp 64514 vrf blue\n",
+            "bgpd",
+        ),
+        ("bfd\nprofile fast\npassive-mode\nexit\nexit\n", "bfdd"),
+        ("vrf red\nvni 100\nexit\nno vrf blue\n", ""),
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_parts_of_a_configuration_mean_what_the_whole_means(name: str) -> None:
+    text = render(CASES[name], hostname=HOSTNAME).text
+    assert set(scan("".join(part for part, _ in parts(text)))) == set(scan(text))
 
 
 BFD = state(underlay=underlay(neighbor(bfd=Bfd())))

@@ -44,6 +44,7 @@ mount --bind "$root/run/netns" "$root/run/netns"
 mount --make-rshared "$root/run/netns"
 hostname openperouter-container
 ip link set lo up
+# The shell stays as the container's first process and reaps what daemons leave behind: to FRR's scripts a zombie is running.
 exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONDONTWRITEBYTECODE=1 OPENPEROUTER_KERNEL_TESTS=1 \
-    /bin/sh -c 'cd /checkout && exec "$@"' sh "$@"
+    /bin/sh -c 'cd /checkout && "$@"; exit $?' sh "$@"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,25 +22,34 @@ def test_a_pid_file_that_names_another_program_is_no_daemon(tmp_path: Path) -> N
     assert running_daemons(tmp_path / "missing") == frozenset()
 
 
-def processes(directory: Path, *commands: str) -> Path:
-    for number, command in enumerate(commands, start=1):
-        (directory / str(number)).mkdir()
-        (directory / str(number) / "cmdline").write_text(command.replace(" ", "\0") + "\0")
-    (directory / "99").mkdir()
-    (directory / "self").mkdir()
-    return directory
-
-
 @pytest.mark.parametrize(
-    ("command", "loading"),
+    ("name", "command", "loading"),
     [
-        ("/bin/sh /usr/lib/frr/watchfrr.sh restart all", True),
-        ("/usr/bin/vtysh -N perouter -b", True),
-        ("/usr/bin/vtysh -N perouter -b -d mgmtd", True),
-        ("/usr/bin/vtysh -N leaf -b", False),
-        ("/usr/bin/vtysh -N perouter -f /run/openperouter/frr/commands.conf", False),
-        ("/usr/lib/frr/watchfrr -N perouter -d -F traditional mgmtd zebra bgpd", False),
+        ("watchfrr.sh", "/bin/bash /usr/lib/frr/watchfrr.sh restart all", True),
+        ("vtysh", "/usr/bin/vtysh -N perouter -b", True),
+        ("vtysh", "/usr/bin/vtysh -N perouter -b -d mgmtd", True),
+        ("vtysh", "/usr/bin/vtysh -N leaf -b", False),
+        ("vtysh", "/usr/bin/vtysh -N perouter -f /run/openperouter/frr/commands.conf", False),
+        ("watchfrr", "/usr/lib/frr/watchfrr -N perouter -d -F traditional mgmtd zebra bgpd", False),
+        ("watchfrr.sh", "", False),
+        ("less", "less /usr/lib/frr/watchfrr.sh", False),
     ],
 )
-def test_a_start_is_distinguished_from_other_processes(tmp_path: Path, command: str, loading: bool) -> None:
-    assert is_loading("perouter", processes(tmp_path, "/sbin/init", command)) is loading
+def test_a_start_is_distinguished_from_other_processes(tmp_path: Path, name: str, command: str, loading: bool) -> None:
+    for number in ("1", "99", "self"):
+        (tmp_path / number).mkdir()
+    (tmp_path / "1/comm").write_text(f"{name}\n")
+    (tmp_path / "1/cmdline").write_text(command.replace(" ", "\0") + "\0" * bool(command))
+    assert is_loading("perouter", tmp_path) is loading
+
+
+def test_a_script_has_its_own_name(tmp_path: Path) -> None:
+    script = tmp_path / "watchfrr.sh"
+    script.write_text("#!/bin/sh\necho started\nread line\n")
+    script.chmod(0o755)
+    with subprocess.Popen([script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert is_loading("perouter")
+        process.communicate(b"\n")
+    assert process.returncode == 0

@@ -214,6 +214,13 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "perouter",
         f"systemctl restart {FRR}",
     ),
+    "a cron job that runs vtysh": (
+        but("frr", version="10.3", vtysh_users=("/etc/cron.d/routes",)),
+        "frr-sessions",
+        Level.WARNING,
+        "/etc/cron.d/routes",
+        "-d bgpd",
+    ),
     "no frr.conf": (but("frr", conf=None), "frr-conf", Level.WARNING, "frr.conf", "restart openperouter"),
     "open frr.conf": (
         but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o644, "frr")),
@@ -402,6 +409,10 @@ def test_without_frr_its_absence_is_the_complaint_and_not_everything_that_follow
     machine = but("frr", version="", vtysh=False, running=None, conf=None, inside=None)
     found = the_complaint(machine)
     assert (found.topic, found.fix) == ("frr-version", "apt install frr")
+
+
+def test_a_later_frr_takes_any_session() -> None:
+    assert complaints(but("frr", version="10.7.1", vtysh_users=("/etc/cron.d/routes",))) == []
 
 
 @pytest.mark.parametrize("version", ["10.3", "10.4.4"])

@@ -107,6 +107,27 @@ async def test_daemons_whose_program_was_replaced_are_found(
     assert (await frr.read_frr(nowhere)).outdated == ("bgpd",)
 
 
+async def test_what_runs_vtysh_time_and_again_is_found(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cron, processes = tmp_path / "cron.d", tmp_path / "proc"
+    monkeypatch.setattr(frr, "CRON", (cron, tmp_path / "missing"))
+    monkeypatch.setattr(frr, "PROCESSES", processes)
+    cron.mkdir()
+    (cron / "routes").write_text("* * * * * root vtysh -N perouter -c 'show ip route'\n")
+    (cron / "harmless").write_text("# no vtysh\n* * * * * root /usr/bin/vtysh -N perouter -d bgpd -c 'show bgp'\n")
+    for number, name, command in (
+        (7, "frr_exporter", "/opt/frr_exporter\0--frr.vtysh\0"),
+        (8, "frr_exporter", "/opt/frr_exporter\0--no-frr.vtysh\0"),
+        (9, "bash", "bash\0frr_exporter --frr.vtysh\0"),
+    ):
+        (processes / str(number)).mkdir(parents=True)
+        (processes / str(number) / "comm").write_text(f"{name}\n")
+        (processes / str(number) / "cmdline").write_text(command)
+    users = (await frr.read_frr(nowhere)).vtysh_users
+    assert users == (f"{cron}/routes", "frr_exporter --frr.vtysh (process 7)")
+
+
 SHOWN = """\
 Id=openperouter.service
 LoadState=loaded
