@@ -19,13 +19,13 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from config.desired import DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.desired import DesiredRawFRR, DesiredState
 from config.problems import ResourceId
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
 from ..grammar import open_depth
-from .template_context import bfd_profiles, rd_numbers, underlay_instance, vrf_instance
+from .template_context import bfd_profiles, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
@@ -91,13 +91,8 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterato
     yield _fill("route_map.j2")
     if underlay is not None:
         yield _fill("bgp.j2", bgp=underlay_instance(desired, underlay, listen_limit))
-        yield from _vrf_instances(desired, underlay)
-
-
-def _vrf_instances(desired: DesiredState, underlay: DesiredUnderlay) -> Iterator[str]:
-    numbers = rd_numbers(vni.vni for vni in desired.l3vnis)
-    for vni in desired.l3vnis:
-        yield _fill("bgp.j2", bgp=vrf_instance(vni, underlay, numbers[vni.vni]))
+        for vni in desired.l3vnis:
+            yield _fill("bgp.j2", bgp=vrf_instance(vni, underlay))
 
 
 def _snippet_text(text: str) -> str:
