@@ -28,7 +28,7 @@ _PASSWORD: Final = re.compile(r"(neighbor \S+ password) \S.*")
 _TARGET: Final = re.compile(r"(route-target (?:import|export)) (\S+)")
 
 #: Lines of which FRR keeps several on one subject: another one does not replace them.
-_SEVERAL: Final = re.compile(r"route-target .*|neighbor \S+ (route-map|timers|bfd) .*")
+_SEVERAL: Final = re.compile(r"route-target .*|bgp listen range .*|neighbor \S+ (route-map|timers|bfd) .*")
 
 #: A route distinguisher and a route target that FRR never derives.
 _NEVER_DERIVED: Final = "0:0"
@@ -82,26 +82,30 @@ def corrections(found: Difference, *, thorough: bool) -> str:
 
 def additions(text: str, missing: Iterable[Entry]) -> str:
     """Return the lines of a text that FRR does not show yet, in the text's order and in their contexts."""
-    wanted = set(missing)
-    intended = parse(text)
-    derived = _derived_targets(intended)
+    pending = set(missing)
+    shown = set(parse(text)) - pending
+    derived = _derived_targets(shown | pending)
     commands = []
     for line in scan(text):
-        if parse(_in_context(line.context, [line.text], opens=line.opens)) & wanted:
-            lines = _configuring(line.context, line.text, intended, derived)
+        entries = parse(_in_context(line.context, [line.text], opens=line.opens)) & pending
+        if entries:
+            lines = _configuring(line.context, line.text, shown, derived)
             commands.append(_in_context(line.context, lines, opens=line.opens))
+            pending -= entries
+            shown |= entries
     return "".join(commands)
 
 
-def _derived_targets(intended: frozenset[Entry]) -> dict[str, str]:
+def _derived_targets(entries: Iterable[Entry]) -> dict[str, str]:
     """Return the route target that FRR derives in each VRF's BGP instance: 16 bits of its AS number, and the VNI."""
-    vnis = {path[0]: text.split()[1] for path, text in intended if len(path) == 1 and text.startswith("vni ")}
-    instances = (_VRF_INSTANCE.fullmatch(text) for path, text in intended if path == (text,))
+    texts = [(path[0], text) for path, text in entries if len(path) == 1]
+    vnis = {opening: text.split()[1] for opening, text in texts if text.startswith("vni ")}
+    instances = (_VRF_INSTANCE.fullmatch(text) for opening, text in texts if opening == text)
     return {one[0]: f"{int(one[1]) & 0xFFFF}:{vnis.get(f'vrf {one[2]}')}" for one in instances if one}
 
 
-def _configuring(path: Path, text: str, intended: frozenset[Entry], derived: dict[str, str]) -> list[str]:
-    """Return the commands after which FRR 10.3 counts a line as configured.
+def _configuring(path: Path, text: str, shown: set[Entry], derived: dict[str, str]) -> list[str]:
+    """Return the commands after which FRR 10.3 counts a line as configured, beside those that it shows already.
 
     It ignores a route distinguisher or target that equals the derived one in force; another one first replaces that.
     And adding a target drops the derived one, even where that is configured, so it is added again.
@@ -109,13 +113,12 @@ def _configuring(path: Path, text: str, intended: frozenset[Entry], derived: dic
     if text.startswith("rd "):
         return [f"rd {_NEVER_DERIVED}", text]
     target = _TARGET.fullmatch(text)
-    own = f"{target[1]} {derived.get(path[0])}" if target else ""
-    if target is None or (path, own) not in intended:
+    if target is None:
         return [text]
+    own, other = f"{target[1]} {derived.get(path[0])}", f"{target[1]} {_NEVER_DERIVED}"
     if text != own:
-        return [text, own]
-    other = f"{target[1]} {_NEVER_DERIVED}"
-    return [other, text] if (path, other) in intended else [other, text, f"no {other}"]
+        return [text, own] if (path, own) in shown else [text]
+    return [other, text] if (path, other) in shown else [other, text, f"no {other}"]
 
 
 def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:

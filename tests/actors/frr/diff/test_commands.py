@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.frr.diff.commands import Pass, additions, corrections, passes, residue
-from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.diff.difference import Difference, difference, intended, parse
 from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 
@@ -103,6 +103,34 @@ def test_a_line_with_a_successor_is_removed_only_when_thorough() -> None:
     before = basic_with("remote-as 64512", "remote-as 64999")
     assert corrected(before, CASES["basic"]) == ""
     assert "no neighbor 192.168.11.2 remote-as 64999" in corrected(before, CASES["basic"], thorough=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rd 10.0.0.1:100", "rd 10.0.0.1:200"),
+        ("bgp router-id 10.0.0.1", "bgp router-id 10.0.0.2"),
+        ("bgp graceful-restart restart-time 7", "bgp graceful-restart restart-time 8"),
+    ],
+)
+def test_a_value_is_replaced_and_never_absent(old: str, new: str) -> None:
+    path = ("router bgp 64514",)
+    assert corrections(Difference(missing=((path, new),), extra=((path, old),)), thorough=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bgp graceful-restart stalepath-time 180", "bgp graceful-restart restart-time 7"),
+        ("bgp listen range fd00:2::/64 peer-group a", "bgp listen range 10.0.0.0/24 peer-group b"),
+        ("bgp listen limit 9", "bgp listen range 10.0.0.0/24 peer-group b"),
+        ("route-target import 1:1", "route-target import 1:2"),
+    ],
+)
+def test_a_line_that_another_does_not_replace_is_removed(old: str, new: str) -> None:
+    path = ("router bgp 64514",)
+    found = Difference(missing=((path, new),), extra=((path, old),))
+    assert corrections(found, thorough=False) == f"router bgp 64514\nno {old}\nexit\n"
 
 
 def test_only_missing_lines_are_added_in_the_order_of_the_text() -> None:
