@@ -133,7 +133,7 @@ def _number(text: str, what: str) -> int:
 
 
 def check_route_target(text: str) -> str:
-    """Accept ``ASN:number`` or ``IPv4:number`` (RFC 4360; four-octet AS: RFC 5668).
+    """Accept ``ASN:number`` or ``IPv4:number`` (RFC 4360; four-octet AS: RFC 5668); return it without leading zeros.
 
     The administrator's size decides the other half's: 16 bits beside an IPv4 address or an AS above 65535, else 32.
     """
@@ -149,9 +149,11 @@ def check_route_target(text: str) -> str:
         if asn > _MAX_32:
             raise ValueError(f"the AS before ':' must be at most {_MAX_32}")
         limit = _MAX_32 if asn <= _MAX_16 else _MAX_16
-    if _number(right, "the number after ':'") > limit:
+        left = str(asn)
+    number = _number(right, "the number after ':'")
+    if number > limit:
         raise ValueError(f"the number after ':' must be at most {limit} here")
-    return text
+    return f"{left}:{number}"
 
 
 def _route_target_address(left: str) -> int:

@@ -29,7 +29,7 @@ from .harness import FrrInstance, eventually, running_frr, sh
 from .test_apply import Bench
 
 
-def _kernel_has_vrf() -> bool:
+def kernel_has_vrf() -> bool:
     made = subprocess.run(
         ["ip", "link", "add", "probe0", "type", "vrf", "table", "99"], capture_output=True, check=False
     )
@@ -40,7 +40,7 @@ def _kernel_has_vrf() -> bool:
 
 @pytest.fixture
 def vrf_kernel() -> None:
-    if not _kernel_has_vrf():
+    if not kernel_has_vrf():
         pytest.skip("this kernel has no VRF devices")
 
 
@@ -163,6 +163,25 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     exported = fabric.shown(fabric.leaf, "show bgp l2vpn evpn route type prefix")
     assert "10.0.0.1:100" in exported
     assert not (await fabric.bench.applied(ROUTER)).changed
+
+
+#: The first is what FRR derives for VNI 100 in AS 64514.
+TARGETS = [("64514:100",), ("64514:100", "1:1"), ("1:1",), ("2:2", "64514:100"), ("64514:100",), ("3:3",), ()]
+
+
+async def test_route_targets_of_a_vni_that_is_up_are_applied_whatever_frr_derives(fabric: Fabric) -> None:
+    def with_targets(*lists: tuple[str, ...]) -> DesiredState:
+        exported, imported = lists
+        return replace(ROUTER, l3vnis=(replace(ROUTER.l3vnis[0], export_rts=exported, import_rts=imported),))
+
+    await applied(fabric, with_targets((), ()))
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    eventually("zebra has the VNI", lambda: fabric.vni(100).get("tenantVrf") == "red")
+    for exported, imported in zip(TARGETS, [*TARGETS[2:], *TARGETS[:2]], strict=True):
+        await applied(fabric, with_targets(exported, imported))
+        shown = fabric.shown(fabric.router, "show bgp l2vpn evpn vni 100")
+        in_force = {way: set(shown[f"{way}Rts"]) for way in ("export", "import")}
+        assert in_force == {"export": set(exported or TARGETS[0]), "import": set(imported or TARGETS[0])}
 
 
 async def test_a_vrf_whose_vni_changes_no_longer_has_the_old_one(fabric: Fabric) -> None:

@@ -23,9 +23,13 @@ from .difference import Difference, Entry, Intent, parse, subject
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
 _DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
 _PASSWORD: Final = re.compile(r"(neighbor \S+ password) \S.*")
+_TARGET: Final = re.compile(r"(route-target (?:import|export)) (\S+)")
 
 #: Lines of which FRR keeps several on one subject: another one does not replace them.
-_SEVERAL: Final = re.compile(r"route-target .*|neighbor \S+ (route-map|timers|bfd) .*")
+_SEVERAL: Final = re.compile(r"route-target .*|bgp listen range .*|neighbor \S+ (route-map|timers|bfd) .*")
+
+#: A route distinguisher and a route target that FRR never derives.
+_NEVER_DERIVED: Final = "0:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,43 @@ def corrections(found: Difference, *, thorough: bool) -> str:
 
 def additions(text: str, missing: Iterable[Entry]) -> str:
     """Return the lines of a text that FRR does not show yet, in the text's order and in their contexts."""
-    wanted = set(missing)
+    pending = set(missing)
+    shown = set(parse(text)) - pending
+    derived = _derived_targets(shown | pending)
     commands = []
     for line in scan(text):
-        if parse(_in_context(line.context, [line.text])) & wanted:
-            commands.append(_in_context(line.context, [line.text], opens=line.opens))
+        entries = parse(_in_context(line.context, [line.text], opens=line.opens)) & pending
+        if entries:
+            lines = _configuring(line.context, line.text, shown, derived)
+            commands.append(_in_context(line.context, lines, opens=line.opens))
+            pending -= entries
+            shown |= entries
     return "".join(commands)
+
+
+def _derived_targets(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the route target that FRR derives in each VRF's BGP instance: 16 bits of its AS number, and the VNI."""
+    texts = [(path[0], text) for path, text in entries if len(path) == 1]
+    vnis = {opening: text.split()[1] for opening, text in texts if text.startswith("vni ")}
+    instances = (_VRF_INSTANCE.fullmatch(text) for opening, text in texts if opening == text)
+    return {one[0]: f"{int(one[1]) & 0xFFFF}:{vnis.get(f'vrf {one[2]}')}" for one in instances if one}
+
+
+def _configuring(path: Path, text: str, shown: set[Entry], derived: dict[str, str]) -> list[str]:
+    """Return the commands after which FRR 10.3 counts a line as configured, beside those that it shows already.
+
+    It ignores a route distinguisher or target that equals the derived one in force; another one first replaces that.
+    And adding a target drops the derived one, even where that is configured, so it is added again.
+    """
+    if text.startswith("rd "):
+        return [f"rd {_NEVER_DERIVED}", text]
+    target = _TARGET.fullmatch(text)
+    if target is None:
+        return [text]
+    own, other = f"{target[1]} {derived.get(path[0])}", f"{target[1]} {_NEVER_DERIVED}"
+    if text != own:
+        return [text, own] if (path, own) in shown else [text]
+    return [other, text] if (path, other) in shown else [other, text, f"no {other}"]
 
 
 def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:

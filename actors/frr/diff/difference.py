@@ -45,6 +45,9 @@ _REWRITES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 
+#: The words that name what a line sets, before its value.
+_SUBJECT: Final = re.compile(r"rd |(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?")
+
 #: What FRR adds to an interface by itself for a BGP neighbour on it.
 _INTERFACE_NEIGHBOR_EXTRAS: Final = re.compile(r"ipv6 nd ra-interval 10|no ipv6 nd suppress-ra")
 
@@ -157,10 +160,10 @@ def _opens_in_vain(entry: Entry) -> bool:
     return bool(path) and path[-1] == text and text.startswith(_EMPTY_IS_NOTHING)
 
 
-def subject(text: str) -> tuple[str, ...]:
+def subject(text: str) -> str:
     """Return the words that name what a line sets: for a neighbour's line one property of that neighbour."""
-    words = text.removeprefix("no ").split()
-    return tuple(words[:3] if words[0] == "neighbor" else words[:2])
+    match = _SUBJECT.match(text.removeprefix("no "))
+    return match[0] if match else ""
 
 
 def _is_interface_neighbor(path: Path, text: str) -> bool:

@@ -25,7 +25,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
 from ..grammar import open_depth
-from .template_context import bfd_profiles, passthrough_instance, rd_numbers, underlay_instance, vrf_instance
+from .template_context import bfd_profiles, passthrough_instance, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
@@ -98,9 +98,8 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterato
         if desired.passthrough is not None:
             bgp = passthrough_instance(desired.passthrough, underlay)
             yield _fill(desired.passthrough, "bgp.j2", bgp=bgp)
-        numbers = rd_numbers(vni.vni for vni in desired.l3vnis)
         for vni in desired.l3vnis:
-            yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay, numbers[vni.vni]))
+            yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay))
 
 
 def _snippet_text(text: str) -> str:

@@ -6,8 +6,9 @@ permanent difference; configuring the graceful restart times even resets session
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 from typing import Final
 
 from config.desired import (
@@ -29,11 +30,12 @@ QUICK_CONNECT: Final = 5
 
 #: FRR's defaults ("traditional" profile, FRR 10.3): bgpd.h and the YANG models of bfdd.
 DEFAULT_BGP_PORT: Final = 179
+DEFAULT_MULTIHOP: Final = 1
 DEFAULT_CONNECT_TIME: Final = 120
 DEFAULT_LISTEN_LIMIT: Final = 100
 DEFAULT_BFD: Final = Bfd(300, 300, 3, False, 254)
 
-#: Assigned numbers of a type 1 route distinguisher (IPv4 address and number) have 16 bits (RFC 4364, 4.2).
+#: The greatest number of a type 1 route distinguisher, after its IPv4 address.
 RD_NUMBERS: Final = 0xFFFF
 
 
@@ -150,13 +152,13 @@ def passthrough_instance(passthrough: DesiredPassthrough, underlay: DesiredUnder
     )
 
 
-def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -> BgpInstance:
+def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay) -> BgpInstance:
     """Return the instance of a routed tenant network's VRF: one for both IP versions."""
     families = [
         _vrf_unicast(vni, 4),
         _vrf_unicast(vni, 6),
         AddressFamily(
-            "l2vpn", "evpn", rd=f"{underlay.router_id}:{rd_number}",
+            "l2vpn", "evpn", rd=route_distinguisher(underlay.router_id, vni.vni),
             import_rts=vni.import_rts, export_rts=vni.export_rts,
         ),
     ]  # fmt: skip
@@ -169,22 +171,18 @@ def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay, rd_number: int) -
     )
 
 
-def rd_numbers(vnis: Iterable[int]) -> dict[int, int]:
-    """Return the number of each VNI in route distinguishers: unique on the node and stable across restarts.
+def route_distinguisher(router_id: IPv4Address, vni: int) -> str:
+    """Return a VNI's route distinguisher: unique on the node whatever else it has, and stable across restarts.
 
-    It is the VNI itself where it fits into 16 bits; a greater one is folded and skips numbers in use. FRR's own choice
-    counts VRFs in the order of their creation, so a restart would announce new routes to peers.
+    It is ``<router-id>:<vni>`` where the VNI fits into type 1's 16 bits (RFC 4364, 4.2). A greater one takes type 0,
+    which has room for the VNI and the router ID's last three octets: two in the first number, one above the VNI's 24
+    bits in the second. FRR's own choice counts VRFs in the order of their creation, so a restart would announce new
+    routes to peers.
     """
-    everything = sorted(set(vnis))
-    numbers = {vni: vni for vni in everything if vni <= RD_NUMBERS}
-    taken = set(numbers)
-    for vni in everything[len(numbers) :]:
-        number = vni % RD_NUMBERS + 1
-        while number in taken:
-            number = number % RD_NUMBERS + 1
-        numbers[vni] = number
-        taken.add(number)
-    return numbers
+    if vni <= RD_NUMBERS:
+        return f"{router_id}:{vni}"
+    octets = int(router_id)
+    return f"{octets >> 8 & 0xFFFF}:{(octets & 0xFF) << 24 | vni}"
 
 
 def _unless(value: int | None, default: int | None) -> int | None:
@@ -206,7 +204,8 @@ def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> Bgp
         remote_as=neighbor.remote_as,
         is_interface=is_interface,
         listens=neighbor.endpoint_kind is EndpointKind.LISTEN_RANGE,
-        multihop=neighbor.ebgp_multihop,
+        # FRR refuses it for an interface, whose neighbour is one hop away, and ignores it for iBGP.
+        multihop=_unless(neighbor.ebgp_multihop, DEFAULT_MULTIHOP) if neighbor.ebgp and not is_interface else None,
         port=_unless(neighbor.port, DEFAULT_BGP_PORT),
         timers=_timers(neighbor),
         connect_time=_unless(_connect_time(neighbor, underlay), DEFAULT_CONNECT_TIME),

@@ -21,6 +21,7 @@ from config.models.types import (
     UdpPort,
     Vni,
     check_password,
+    check_route_target,
 )
 
 
@@ -86,6 +87,14 @@ def test_what_is_no_network_is_refused(text: str) -> None:
 )  # fmt: skip
 def test_route_targets_follow_their_grammar(text: str, valid: bool) -> None:
     assert accepts(RouteTarget, text) is valid
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("064514:0100", "64514:100"), ("10.0.0.1:07", "10.0.0.1:7"), ("4200000001:00", "4200000001:0")],
+)
+def test_route_targets_are_read_as_frr_shows_them(written: str, shown: str) -> None:
+    assert check_route_target(written) == shown
 
 
 def test_a_password_is_hidden_in_every_form() -> None:

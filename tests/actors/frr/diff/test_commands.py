@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.frr.diff.commands import Pass, additions, corrections, passes, residue
-from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.diff.difference import Difference, difference, intended, parse
 from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 
@@ -103,6 +105,34 @@ def test_a_line_with_a_successor_is_removed_only_when_thorough() -> None:
     assert "no neighbor 192.168.11.2 remote-as 64999" in corrected(before, CASES["basic"], thorough=True)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rd 10.0.0.1:100", "rd 10.0.0.1:200"),
+        ("bgp router-id 10.0.0.1", "bgp router-id 10.0.0.2"),
+        ("bgp graceful-restart restart-time 7", "bgp graceful-restart restart-time 8"),
+    ],
+)
+def test_a_value_is_replaced_and_never_absent(old: str, new: str) -> None:
+    path = ("router bgp 64514",)
+    assert corrections(Difference(missing=((path, new),), extra=((path, old),)), thorough=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bgp graceful-restart stalepath-time 180", "bgp graceful-restart restart-time 7"),
+        ("bgp listen range fd00:2::/64 peer-group a", "bgp listen range 10.0.0.0/24 peer-group b"),
+        ("bgp listen limit 9", "bgp listen range 10.0.0.0/24 peer-group b"),
+        ("route-target import 1:1", "route-target import 1:2"),
+    ],
+)
+def test_a_line_that_another_does_not_replace_is_removed(old: str, new: str) -> None:
+    path = ("router bgp 64514",)
+    found = Difference(missing=((path, new),), extra=((path, old),))
+    assert corrections(found, thorough=False) == f"router bgp 64514\nno {old}\nexit\n"
+
+
 def test_only_missing_lines_are_added_in_the_order_of_the_text() -> None:
     rendered = render(CASES["basic"], hostname=HOSTNAME)
     bgp = ("router bgp 64514",)
@@ -116,8 +146,35 @@ def test_only_missing_lines_are_added_in_the_order_of_the_text() -> None:
     )
 
 
+def added_to_red(*missing: str, export_rts: tuple[str, ...] = (), asn: int = 64514) -> list[str]:
+    """Return what is sent inside the EVPN family of VRF red, whose VNI is 100."""
+    rendered = render(state(underlay=underlay(), l3vnis=(l3vni(export_rts=export_rts, asn=asn),)), hostname=HOSTNAME)
+    path = (f"router bgp {asn} vrf red", "address-family l2vpn evpn")
+    sent = additions(rendered.text, [(path, line) for line in missing]).splitlines()
+    return [line for line in sent if line not in (*path, "exit")]
+
+
+def test_a_route_distinguisher_replaces_another_since_frr_ignores_one_that_it_has_derived() -> None:
+    assert added_to_red("rd 10.0.0.1:100") == ["rd 0:0", "rd 10.0.0.1:100"]
+
+
+@pytest.mark.parametrize(("asn", "derived"), [(64514, "64514:100"), (64514 + 65536, "64514:100")])
+def test_the_route_target_that_frr_derives_is_added_beside_another(asn: int, derived: str) -> None:
+    line = f"route-target export {derived}"
+    sent = ["route-target export 0:0", line, "no route-target export 0:0"]
+    assert added_to_red(line, export_rts=(derived,), asn=asn) == sent
+    assert added_to_red(line, export_rts=(derived, "0:0"), asn=asn) == sent[:2]
+
+
+def test_the_derived_route_target_is_added_again_after_each_other_one() -> None:
+    targets = ("64514:100", "64514:7")
+    other, derived = "route-target export 64514:7", "route-target export 64514:100"
+    assert added_to_red(other, export_rts=targets) == [other, derived]
+    assert added_to_red(other, export_rts=targets[1:]) == [other]
+
+
 def test_additions_alone_build_the_whole_configuration() -> None:
     for name, desired in CASES.items():
         rendered = render(desired, hostname=HOSTNAME)
         wanted = intended(rendered)
-        assert not difference(wanted, parse(additions(rendered.text, wanted.required))), name
+        assert not difference(wanted, parse(additions(rendered.text, wanted.required))).missing, name

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.render.render import UnsafeToken, render, token
-from actors.frr.render.template_context import rd_numbers
+from actors.frr.render.template_context import route_distinguisher
 from config.desired import EndpointKind, Secret
 
 from ..cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay
@@ -118,14 +120,41 @@ def test_a_password_is_in_the_text_and_never_in_the_redacted_text(password: str)
     assert f"pw{password}" not in rendered.redacted
 
 
-@given(st.sets(st.integers(1, 16777215), max_size=60))
-def test_route_distinguisher_numbers_are_unique_stable_and_fit(vnis: set[int]) -> None:
-    numbers = rd_numbers(vnis)
-    assert set(numbers) == vnis
-    assert len(set(numbers.values())) == len(vnis)
-    assert all(0 < number <= 65535 for number in numbers.values())
-    assert all(numbers[vni] == vni for vni in vnis if vni <= 65535)
+NODES = st.integers(0, 0xFFFFFF).map(lambda last: IPv4Address(0x0A000000 + last))
+VNIS = st.integers(1, 0xFFFFFF) | st.integers(0xFFF0, 0x1000F)
 
 
-def test_folded_route_distinguisher_numbers_step_aside() -> None:
-    assert rd_numbers([65536, 2, 131071]) == {2: 2, 65536: 3, 131071: 4}
+@given(st.lists(st.tuples(NODES, VNIS), min_size=2, max_size=2, unique=True))
+def test_a_route_distinguisher_belongs_to_one_vni_of_one_node(owners: list[tuple[IPv4Address, int]]) -> None:
+    one, other = (encoded(route_distinguisher(*owner)) for owner in owners)
+    assert one != other
+
+
+def encoded(distinguisher: str) -> bytes:
+    """Return the eight bytes of RFC 4364, 4.2, as FRR reads them."""
+    left, _, right = distinguisher.partition(":")
+    if "." in left:
+        return b"\0\1" + IPv4Address(left).packed + int(right).to_bytes(2)
+    return b"\0\0" + int(left).to_bytes(2) + int(right).to_bytes(4)
+
+
+def test_only_a_vni_of_more_than_16_bits_leaves_the_usual_form() -> None:
+    router_id = IPv4Address("10.1.2.3")
+    assert route_distinguisher(router_id, 65535) == "10.1.2.3:65535"
+    assert route_distinguisher(router_id, 70000) == f"{(1 << 8) + 2}:{(3 << 24) + 70000}"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "changes", "line"),
+    [
+        ("192.168.11.2", {"ebgp_multihop": 2}, "neighbor 192.168.11.2 ebgp-multihop 2"),
+        ("192.168.11.2", {"ebgp_multihop": 1}, None),
+        ("192.168.11.2", {"ebgp_multihop": 2, "ebgp": False, "remote_as": "internal"}, None),
+        ("toswitch1", {"ebgp_multihop": 2, "endpoint_kind": EndpointKind.INTERFACE}, None),
+    ],
+)
+def test_multihop_is_left_out_where_frr_does_not_take_it(
+    endpoint: str, changes: dict[str, Any], line: str | None
+) -> None:
+    text = render(state(underlay=underlay(neighbor(endpoint, **changes))), hostname=HOSTNAME).text
+    assert [found.strip() for found in text.splitlines() if "multihop" in found] == ([line] if line else [])
