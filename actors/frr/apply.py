@@ -65,12 +65,17 @@ class Applier:
         self._conf = conf
         self._owner = owner
         self._one_at_a_time = trio.Lock()
+        self._passing = False
         self._refusals: dict[str, str] = {}
         self._tolerated: tuple[str, Difference] | None = None
 
-    async def apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
-        """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception."""
+    async def apply(self, desired: DesiredState, rendered: RenderedConfig, *, passing: bool = False) -> FrrOutcome:
+        """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception.
+
+        A ``passing`` one is a step on the way to another: FRR never boots with it, and what it leaves behind stays.
+        """
         async with self._one_at_a_time:
+            self._passing = passing
             try:
                 return await self._apply(desired, rendered)
             except DependencyFault as fault:
@@ -111,7 +116,7 @@ class Applier:
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
-        stale = set(residue(seen.text, seen.intent))
+        stale = set() if self._passing else set(residue(seen.text, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
@@ -213,7 +218,7 @@ class Applier:
 
     def _promote(self, text: str) -> bool:
         """Make a verified text the one that FRR boots with; return whether it was different."""
-        if self._on_disk() == text:
+        if self._passing or self._on_disk() == text:
             return False
         remove_stale(self._conf)
         write_atomic(self._conf, text, mode=0o640, owner=_ids(self._owner))

@@ -66,24 +66,27 @@ class RenderedConfig:
         return RenderedConfig(self.generated, kept)
 
 
-def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -> RenderedConfig:
+def render(
+    desired: DesiredState, *, hostname: str, listen_limit: int = 65535, withdrawn: Collection[int] = ()
+) -> RenderedConfig:
     """Return the configuration that carries out a desired state; without an underlay only the header and raw snippets.
 
-    ``listen_limit`` bounds dynamic neighbours where a listen range exists. Raises
+    ``listen_limit`` bounds dynamic neighbours where a listen range exists; the VNIs of ``withdrawn`` are left out of
+    their VRFs, whose BGP instances stay. Raises
     :class:`UnsafeToken` for a value that is not one printable word.
     """
     return RenderedConfig(
-        generated="".join(_stanzas(desired, hostname, listen_limit)),
+        generated="".join(_stanzas(desired, hostname, listen_limit, withdrawn)),
         snippets=tuple(RenderedSnippet(raw, _snippet_text(raw.text)) for raw in desired.raw_frr),
     )
 
 
-def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterator[str]:
+def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn: Collection[int]) -> Iterator[str]:
     level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
     yield _fill("header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     underlay = desired.underlay
     if underlay is not None:
-        for vni in desired.l3vnis:
+        for vni in (vni for vni in desired.l3vnis if vni.vni not in withdrawn):
             yield _fill("vrf.j2", vrf=vni.vrf, vni=vni.vni)
         profiles = bfd_profiles(underlay)
         if profiles:

@@ -23,6 +23,8 @@ from .network_managers import Unit, Units
 OLDEST = (10, 3)
 #: FRR that can leave an L3VNI stale after it went down and up quickly (0f2cb27310, reverted for 10.5 by aab7420bd6).
 STALE_L3VNI = ((10, 3), (10, 4))
+#: The first FRR that surely has the fix of #16614: before, zebra may crash upon a route whose VRF it learns of later.
+TABLES_FIXED = (10, 7)
 #: Those of the daemons that its ``daemons`` file decides about; the others always run.
 SWITCHED = ("bgpd", "bfdd")
 PROCESSES = Path("/proc")
@@ -122,11 +124,14 @@ def version(frr: Frr) -> Iterator[Finding]:
     number = (int(found[1]), int(found[2]))
     if number < OLDEST:
         yield error("frr-version", f"FRR {frr.version} is too old", "install FRR 10.3 or newer")
-    elif number in STALE_L3VNI:
-        known = "has a bug: an L3VNI may stay stale after going down and up within a second (fixed in 10.5)"
-        yield ok("frr-version", f"FRR {frr.version} {known}; openperouter avoids it and checks for it")
-    else:
-        yield ok("frr-version", f"FRR {frr.version}")
+        return
+    known = []
+    if number in STALE_L3VNI:
+        known.append("an L3VNI may stay stale after going down and up within a second (fixed in 10.5)")
+    if number < TABLES_FIXED:
+        known.append("zebra may crash after a route was added to a VRF as soon as that was made (fixed by 10.7)")
+    avoided = f" has known bugs, which openperouter avoids: {'; '.join(known)}" if known else ""
+    yield ok("frr-version", f"FRR {frr.version}{avoided}")
 
 
 def programs(settings: Settings, frr: Frr) -> Iterator[Finding]:
