@@ -36,7 +36,7 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
 	@echo 'make test-guest-long more of them: a node in a cluster, and one that loses its namespace'
-	@echo 'make soak-vrfs       300 VRFs with thousands of routes come and go on a real kernel, with FRR (ROUNDS=120)'
+	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (ROUNDS=120)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
