@@ -11,8 +11,9 @@ CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
 # times as quickly.
-UML_TESTS := tests/kernel tests/frr/test_fabric.py tests/frr/test_transitions.py
-FRR_TESTS := tests/frr --ignore=tests/frr/test_fabric.py
+FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric moves vrfs)
+UML_TESTS := tests/kernel $(FABRIC_TESTS) tests/frr/test_transitions.py
+FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%)
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 
@@ -23,7 +24,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: soak-vrfs bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -35,6 +36,7 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
 	@echo 'make test-guest-long more of them: a node in a cluster, and one that loses its namespace'
+	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (ROUNDS=120)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
@@ -64,10 +66,15 @@ test-frr: host-guest
 	tree=$$($(GUEST) -m guestvm tree) && tests/harness/container/run.sh $$tree $(RESULTS) \
 	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
 
+UML_SECONDS ?= 3600
 test-uml: host-guest host-uml
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
-	    --timeout 3600 -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+	    --timeout $(UML_SECONDS) $(if $(ROUNDS),--env OPENPEROUTER_VRF_ROUNDS=$(ROUNDS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+
+# 300 VRFs with thousands of routes each come and go.
+soak-vrfs:
+	@$(MAKE) --no-print-directory test-uml UML_TESTS=tests/frr/test_vrfs.py ROUNDS=$(or $(ROUNDS),120) UML_SECONDS=20000
 
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from actors.api_mirror import actor as api_mirror
 from actors.api_wait import actor as api_wait
 from actors.crd_watch import actor as crd_watch
@@ -44,6 +46,8 @@ from .version import VERSION
 WORK_SECONDS: Final = 20.0
 #: The only way in for an operator besides signals: ``openperouter reload`` closes the loop from status to files.
 COMMANDS: Final = frozenset({("control", "reload")})
+#: The requests that go against the flow of data: FRR lets go of L3VNIs whose devices are to be moved, or that fail.
+HEEDED: Final = frozenset({("frr", "kernel"), ("frr", "health")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,14 @@ class Daemon:
         self.settings_file = settings_file
         self.notifier = notifier
         self.channels = Channels()
+        # FRR and the kernel are never changed at the same time.
+        self.changing = trio.Lock()
         specs = self.children()
         self.supervisor = Supervisor(specs)
         edges = [edge for spec in specs for edge in spec.edges()]
         # Signals request reloads too, and the supervisor itself reports its children.
         self.graph = Graph(edges, outside=(self.channels.reload, self.supervisor.statuses))
-        self.graph.check(commands=COMMANDS)
+        self.graph.check(commands=COMMANDS, heeded=HEEDED)
 
     def children(self) -> list[ChildSpec]:
         """List the children in start order, consumers first; they stop in reverse."""
@@ -166,6 +172,7 @@ class Daemon:
                     netlink.run,
                     settings=settings,
                     frr=ports.reads(channels.frr),
+                    changing=self.changing,
                     out=ports.writes(channels.kernel),
                 ),
                 critical=True,
@@ -178,6 +185,9 @@ class Daemon:
                     frr.run,
                     settings=settings,
                     desired=ports.reads(channels.desired),
+                    kernel=ports.heeds(channels.kernel),
+                    health=ports.heeds(channels.health),
+                    changing=self.changing,
                     out=ports.writes(channels.frr),
                 ),
                 critical=True,

@@ -6,6 +6,11 @@ for FRR's restart (its sockets are replaced), for the next attempt at what FRR r
 applies again; a new state ends an attempt that does not succeed at once. A failure is retried with back-off,
 indefinitely; an unreachable FRR is logged once. While nothing changes, an audit costs one reading of the running
 configuration and logs nothing.
+
+An L3VNI is withdrawn, which means left out of its VRF, while the kernel moves its devices or makes them again: FRR up
+to 10.4 may keep what it knew about them, and a VNI that changes its VRF would serve one tenant with another's devices
+meanwhile. Those that a new state moves are withdrawn from the start; from the kernel's outcome for that state on, what
+this asks for counts. A VNI that the health report wants to bounce is withdrawn and added again at once.
 """
 
 from __future__ import annotations
@@ -13,18 +18,19 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
 import trio
 
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome
+from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
-from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from supervisor.runtime.faults import Fault
 
 from .apply import Applier, SupersededError
@@ -45,10 +51,19 @@ log = get_logger("frr")
 
 
 async def run(
-    ctx: ActorContext, *, settings: Settings, desired: LatestReader[DesiredState], out: Latest[FrrOutcome]
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    desired: LatestReader[DesiredState],
+    kernel: LatestReader[KernelOutcome],
+    health: LatestReader[HealthReport],
+    changing: trio.Lock,
+    out: Latest[FrrOutcome],
 ) -> None:
-    """Run one incarnation of the actor."""
-    await FrrActor(ctx, settings, VtyshDriver(settings), desired, out).serve()
+    """Run one incarnation of the actor. ``changing`` is held while FRR is changed."""
+    driver = VtyshDriver(settings)
+    actor = FrrActor(ctx, settings, driver, desired=desired, kernel=kernel, health=health, changing=changing, out=out)
+    await actor.serve()
 
 
 class FrrActor:
@@ -59,14 +74,20 @@ class FrrActor:
         ctx: ActorContext,
         settings: Settings,
         driver: FrrDriver,
-        desired: LatestReader[DesiredState],
-        out: Latest[FrrOutcome],
         *,
+        desired: LatestReader[DesiredState],
+        kernel: LatestReader[KernelOutcome],
+        health: LatestReader[HealthReport],
+        changing: trio.Lock,
+        out: Latest[FrrOutcome],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
         self._settings = settings
         self._desired = desired
+        self._kernel = kernel
+        self._health = health
+        self._changing = changing
         self._out = out
         self._jitter = jitter
         self._applier = Applier(driver, settings.frr_etc_dir / settings.frr_pathspace / "frr.conf")
@@ -83,24 +104,59 @@ class FrrActor:
             if sockets != self._sockets:
                 self._sockets = sockets
                 self._applier.refusals.forget()
+            with self._ctx.idle():
+                await self._changing.acquire()
             try:
-                outcome = await self._apply(state)
+                state = self._desired.take() or state
+                outcome = await self._carry_out(state)
+                # Before the lock is free: the kernel must not be changed for an older state.
+                self._publish(outcome)
             except SupersededError:
                 log.info("a newer state supersedes this one", generation=state.generation)
-                state = self._desired.take() or state
                 continue
-            self._publish(outcome)
+            finally:
+                self._changing.release()
             state = await self._next(state, outcome)
 
-    async def _apply(self, state: DesiredState) -> FrrOutcome:
+    async def _carry_out(self, state: DesiredState) -> FrrOutcome:
+        """Apply a state without the VNIs that are withdrawn now, after bouncing those that are to be bounced."""
+        withdrawn, due = self._withdrawn(state), self._due(state)
+        if due:
+            log.info("removing L3VNIs from FRR and adding them again", vnis=sorted(bounce.vni for bounce in due))
+            await self._apply(state, withdrawn.union(bounce.vni for bounce in due))
+        outcome = await self._apply(state, withdrawn)
+        return replace(outcome, withdrawn=withdrawn, bounced=self._bounced() | due)
+
+    def _withdrawn(self, state: DesiredState) -> frozenset[int]:
+        """Return the L3VNIs that FRR must not have now."""
+        kernel, before = self._kernel.peek(), self._out.peek()
+        asked = frozenset() if kernel is None else kernel.withdraw
+        if before is not None and (kernel is None or kernel.desired.generation != state.generation):
+            # The kernel has not seen this state yet.
+            asked |= before.withdrawn | moved_vnis(before.desired, state)
+        return asked.intersection(vni.vni for vni in state.l3vnis)
+
+    def _due(self, state: DesiredState) -> frozenset[Bounce]:
+        """Return the requests to bounce an L3VNI that were not carried out yet."""
+        health = self._health.peek()
+        current = health is not None and health.generation == state.generation
+        return health.bounce - self._bounced() if health is not None and current else frozenset()
+
+    def _bounced(self) -> frozenset[Bounce]:
+        """Return the requests that were carried out, of those that still stand."""
+        health, before = self._health.peek(), self._out.peek()
+        return frozenset() if health is None or before is None else before.bounced & health.bounce
+
+    async def _apply(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
             limit = self._settings.bgp_listen_limit
-            rendered = render(state, hostname=socket.gethostname(), listen_limit=limit)
+            rendered = render(state, hostname=socket.gethostname(), listen_limit=limit, withdrawn=withdrawn)
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
             with self._ctx.working(f"applying generation {state.generation} to FRR", APPLY_SECONDS):
-                return await self._applier.apply(state, rendered, lambda: self._desired.pending)
+                passing, superseded = bool(withdrawn), lambda: self._desired.pending
+                return await self._applier.apply(state, rendered, superseded, passing=passing)
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
 
@@ -118,10 +174,11 @@ class FrrActor:
             self._out.set(outcome)
 
     async def _next(self, state: DesiredState, outcome: FrrOutcome) -> DesiredState:
-        """Wait for a new state, FRR's restart, the audit, or the retry of a failure; return the state to apply."""
+        """Wait for a new state, a request, FRR's restart, the audit, or a retry; return the state to apply."""
         with self._ctx.idle(), trio.move_on_after(self._pause(outcome)):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_sockets, nursery.cancel_scope)
+                nursery.start_soon(self._watch_requests, state, outcome, nursery.cancel_scope)
                 await self._desired.wait_pending()
                 nursery.cancel_scope.cancel()
         newest = self._desired.take()
@@ -143,6 +200,13 @@ class FrrActor:
         self._retry = min(self._retry * 2, LONGEST_RETRY)
         return seconds * jitter
 
+    async def _watch_requests(self, state: DesiredState, outcome: FrrOutcome, scope: trio.CancelScope) -> None:
+        while self._withdrawn(state) == outcome.withdrawn and not self._due(state):
+            await wait_any(self._kernel, self._health)
+            self._kernel.take()
+            self._health.take()
+        scope.cancel()
+
     async def _watch_sockets(self, scope: trio.CancelScope) -> None:
         # Replaced sockets give no notice, and their directory may not even exist yet.
         while self._daemon_sockets() == self._sockets:  # noqa: ASYNC110
@@ -160,7 +224,18 @@ class FrrActor:
             return frozenset()
 
 
-_result = attrgetter("applied", "error", "failures")
+def moved_vnis(before: DesiredState, after: DesiredState) -> frozenset[int]:
+    """Return the L3VNIs of ``after`` whose devices exist for ``before``, but elsewhere or with other attributes."""
+    places = {vni.vni: (vni.vrf, vni.vtep, vni.vxlan_port) for vni in before.l3vnis}
+    segments = {vni.vni for vni in before.l2vnis}
+    return frozenset(
+        vni.vni
+        for vni in after.l3vnis
+        if vni.vni in segments or (vni.vni in places and places[vni.vni] != (vni.vrf, vni.vtep, vni.vxlan_port))
+    )
+
+
+_result = attrgetter("applied", "error", "failures", "withdrawn", "bounced")
 
 
 def _log_outcome(outcome: FrrOutcome) -> None:
@@ -170,7 +245,8 @@ def _log_outcome(outcome: FrrOutcome) -> None:
         log.warning(message, message_id=message_ids.FRR_DIFFERS, generation=generation, reason=outcome.error)
     elif outcome.changed:
         message = "FRR runs the desired configuration, verified"
-        log.info(message, message_id=message_ids.FRR_VERIFIED, generation=generation)
+        withdrawn = sorted(outcome.withdrawn) or None
+        log.info(message, message_id=message_ids.FRR_VERIFIED, generation=generation, without_vnis=withdrawn)
     else:
         log.info("FRR already runs the desired configuration", generation=generation)
     for failure in outcome.failures:

@@ -48,18 +48,25 @@ class Applier:
         self._owner = owner
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
+        self._passing = False
         self.refusals = Refusals()
 
     async def apply(
-        self, desired: DesiredState, rendered: RenderedConfig, superseded: Callable[[], bool] = lambda: False
+        self,
+        desired: DesiredState,
+        rendered: RenderedConfig,
+        superseded: Callable[[], bool] = lambda: False,
+        *,
+        passing: bool = False,
     ) -> FrrOutcome:
         """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception.
 
+        A ``passing`` one is a step on the way to another: FRR never boots with it, and what it leaves behind stays.
         Raises :class:`SupersededError` if ``superseded`` becomes true before FRR runs it. That is looked at between two
         commands only: a session that ends during a commit breaks mgmtd.
         """
         async with self._one_at_a_time:
-            self._superseded = superseded
+            self._superseded, self._passing = superseded, passing
             try:
                 return await self._apply(desired, rendered)
             except DependencyFault as fault:
@@ -115,7 +122,7 @@ class Applier:
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
-        stale = set(residue(seen.text, seen.intent))
+        stale = set() if self._passing else set(residue(seen.text, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
@@ -192,7 +199,7 @@ class Applier:
 
     def _promote(self, text: str) -> bool:
         """Make a verified text the one that FRR boots with; return whether it was different."""
-        if self._on_disk() == text:
+        if self._passing or self._on_disk() == text:
             return False
         remove_stale(self._conf)
         write_atomic(self._conf, text, mode=0o640, owner=_ids(self._owner))

@@ -1,8 +1,11 @@
 """Keeps the kernel in the newest state that FRR has applied.
 
 In comes FRR's outcome for each desired state. FRR is first, for additions and removals alike: a VXLAN device that
-appears while bgpd has no EVPN instance crashes bgpd (reference RLD-5). A state that FRR has applied is in force here:
-a pass (:mod:`.converge`) brings the kernel to it and verifies it. Further passes follow when a notification reports a
+appears while bgpd has no EVPN instance crashes bgpd (reference RLD-5). So FRR and the kernel are never changed at the
+same time: both actors take the lock ``changing``, and a pass over the kernel ends early when FRR's actor waits for it.
+A state that FRR has applied is in force here: a pass (:mod:`.converge`) brings the kernel to it and verifies it, but
+for L3VNIs whose devices have to be moved while FRR has them. Those are in the outcome's ``withdraw``, and the pass that
+follows FRR's answer moves them. Further passes follow when a notification reports a
 change in the kernel (:mod:`.link_monitor`), when a failed resource is due for another attempt, when another namespace
 has the router's name, and at every audit interval. Out goes a kernel outcome for each new state, each pass that wrote
 something and each change of the failures; a pass that finds nothing to do writes nothing and logs nothing.
@@ -14,14 +17,16 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.desired import DesiredState, HostMasterKind
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.problems import Kind
@@ -54,19 +59,29 @@ LAST_RETRY_SECONDS = 60.0
 PASS_SECONDS = 300.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2
+#: How long zebra may take to read a hundred new devices on a slow, busy machine.
+ZEBRA_SECONDS = 20.0
+ZEBRA_POLL_SECONDS = 0.1
+#: A line of zebra's "show vrf".
+_ZEBRAS_VRF: Final = re.compile(r"^vrf (\S+) id (\d+) table", re.MULTILINE)
 
 
 async def run(
-    ctx: ActorContext, *, settings: Settings, frr: LatestReader[FrrOutcome], out: Latest[KernelOutcome]
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    frr: LatestReader[FrrOutcome],
+    changing: trio.Lock,
+    out: Latest[KernelOutcome],
 ) -> None:
     """Run one incarnation until cancelled."""
     owner = trio.CapacityLimiter(1)
     kernel = await trio.to_thread.run_sync(_open, settings, limiter=owner)
     try:
         async with trio.open_nursery() as nursery:
-            loop = _ControlLoop(ctx, kernel, owner, out, settings.audit_interval_seconds, nursery)
+            loop = _ControlLoop(ctx, kernel, owner, frr, changing, out, settings.audit_interval_seconds, nursery)
             nursery.start_soon(loop.watch_host)
-            nursery.start_soon(loop.receive, frr)
+            nursery.start_soon(loop.receive)
             ctx.started()
             await loop.run()
     finally:
@@ -79,7 +94,33 @@ def _open(settings: Settings) -> LinuxKernel:
         state = StateFiles.of(settings)
     except OSError as error:
         raise DependencyFault(f"{settings.state_dir}: {error.strerror}") from error
-    return LinuxKernel(NAMESPACES / settings.netns, state)
+    zebra = Vtysh.of(settings, seconds=ZEBRA_SECONDS)
+    return LinuxKernel(
+        NAMESPACES / settings.netns, state, lambda vrfs: trio.from_thread.run(await_zebra, zebra, dict(vrfs))
+    )
+
+
+async def await_zebra(zebra: Vtysh, vrfs: Mapping[str, int]) -> None:
+    """Return once zebra has VRFs of these names and interface indices; give up with a warning after a while.
+
+    A zebra that does not run need not be waited for: when it starts it reads all devices before it reads routes.
+    """
+    problem = ""
+    with trio.move_on_after(ZEBRA_SECONDS):
+        while True:
+            try:
+                answer = await zebra.text("show vrf", daemon="zebra")
+            except FrrUnavailable:
+                return
+            except DependencyFault as fault:
+                problem = str(fault)
+            else:
+                missing = vrfs.items() - {(name, int(index)) for name, index in _ZEBRAS_VRF.findall(answer)}
+                if not missing:
+                    return
+                problem = f"it does not know {', '.join(sorted(name for name, _ in missing))}"
+            await trio.sleep(ZEBRA_POLL_SECONDS)
+    log.warning("zebra is late", message_id=message_ids.ZEBRA_LATE, problem=problem, seconds=ZEBRA_SECONDS)
 
 
 @dataclass(eq=False)
@@ -89,11 +130,13 @@ class _ControlLoop:
     ctx: ActorContext
     kernel: LinuxKernel
     owner: trio.CapacityLimiter
+    frr: LatestReader[FrrOutcome]
+    changing: trio.Lock
     out: Latest[KernelOutcome]
     audit_seconds: float
     nursery: trio.Nursery
     newest: FrrOutcome | None = None
-    in_force: DesiredState | None = None
+    in_force: FrrOutcome | None = None
     done_generation: int | None = None
     wake: trio.Event = field(default_factory=trio.Event)
     interest: Interest = field(default_factory=lambda: Interest.of_host((), ()))
@@ -103,18 +146,18 @@ class _ControlLoop:
     due: float = math.inf
     problems: tuple[str, ...] = ()
 
-    async def receive(self, frr: LatestReader[FrrOutcome]) -> None:
+    async def receive(self) -> None:
         """Receive FRR's outcomes. A state that FRR has not applied never replaces the one in force here."""
         while True:
-            outcome = await frr.receive()
+            outcome = await self.frr.receive()
             self.newest = outcome
             if outcome.applied:
-                self.in_force = outcome.desired
+                self.in_force = outcome
                 self.retry_seconds = FIRST_RETRY_SECONDS
                 self.wake.set()
             else:
                 error = f"not started: FRR has not applied generation {outcome.desired.generation}: {outcome.error}"
-                self.out.set(KernelOutcome(outcome.desired, applied=False, error=error))
+                self.out.set(KernelOutcome(outcome.desired, applied=False, error=error, withdraw=outcome.withdrawn))
                 self.done_generation = None
 
     async def watch_host(self) -> None:
@@ -136,9 +179,14 @@ class _ControlLoop:
         """Make one pass after another, each for a reason."""
         while True:
             await self._wait()
-            desired = self.in_force
-            if desired is not None:
-                await self._pass(desired)
+            with self.ctx.idle():
+                await self.changing.acquire()
+            try:
+                # An outcome that came meanwhile has not been received yet, and wakes this loop when it is.
+                if self.in_force is not None and not self.frr.pending:
+                    await self._pass(self.in_force)
+            finally:
+                self.changing.release()
 
     async def _wait(self) -> None:
         """Wait for a new state, a change, a retry, an audit, or another namespace of the router's name."""
@@ -150,23 +198,30 @@ class _ControlLoop:
                 if not self.kernel.router_is_current():
                     break
             if self.wake.is_set():
-                generation = None if self.in_force is None else self.in_force.generation
+                generation = None if self.in_force is None else self.in_force.desired.generation
                 await trio.sleep(COALESCE_SECONDS if self.done_generation == generation else 0)
         self.wake = trio.Event()
 
-    async def _pass(self, desired: DesiredState) -> None:
+    async def _pass(self, frr: FrrOutcome) -> None:
+        desired = frr.desired
         fresh = self.done_generation != desired.generation
         started = trio.current_time()
         try:
             with self.ctx.working("applying to the kernel", PASS_SECONDS):
                 await self._follow_router()
                 # Notifications of our own writes are dropped before each observation, which sees their effect.
-                result = await self._in_thread(partial(converge, desired, self.kernel, self._drain))
+                stop: Callable[[], bool] = lambda: self.changing.statistics().tasks_waiting > 0  # noqa: E731
+                work = partial(converge, desired, self.kernel, self._drain, withdrawn=frr.withdrawn, stop=stop)
+                result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
             self._leave_router()
             self._report_fault(desired, str(fault))
             return
         self.interest = _interest(desired, result)
+        if result.interrupted:
+            log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)
+            self.wake.set()
+            return
         self._report(desired, result, fresh=fresh, seconds=trio.current_time() - started)
         self._schedule(clean=result.clean)
 
@@ -194,7 +249,8 @@ class _ControlLoop:
 
     def _report_fault(self, desired: DesiredState, error: str) -> None:
         """Report that nothing could be done, log it once per reason, and try again soon."""
-        self._publish(KernelOutcome(desired, applied=False, error=error))
+        withdraw = self.newest.withdrawn if self.newest is not None else frozenset()
+        self._publish(KernelOutcome(desired, applied=False, error=error, withdraw=withdraw))
         if self.problems != (error,):
             log.error(
                 "the kernel is not configured",
@@ -211,7 +267,9 @@ class _ControlLoop:
         outcome = outcome_of(desired, result)
         failures = tuple(f"{failure.resource}: {failure.message}" for failure in outcome.failures)
         problems = (*result.errors, *failures)
-        if fresh or result.writes or problems != self.problems:
+        previous = self.out.peek()
+        asked = frozenset() if previous is None else previous.withdraw
+        if fresh or result.writes or problems != self.problems or outcome.withdraw != asked:
             self._publish(outcome)
         if result.writes:
             log.info(
@@ -263,14 +321,17 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     cut_off: tuple[str, ...] = ()
     if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):
         cut_off = tuple(failure.message for failure in failures if failure.resource.kind is Kind.UNDERLAY)
+    held = ", ".join(map(str, sorted(result.plan.held)))
+    waiting = (f"devices of VNI {held} are moved once FRR has removed it",) if held else ()
     return KernelOutcome(
         desired,
-        applied=result.complete and not cut_off,
+        applied=result.complete and not cut_off and not held,
         changed=result.writes > 0,
-        error="; ".join((*result.errors, *cut_off)),
+        error="; ".join((*result.errors, *cut_off, *waiting)),
         failures=failures,
         writes=result.writes,
         underlay_mtu=result.plan.model.mtu,
+        withdraw=result.plan.moves,
     )
 
 

@@ -11,7 +11,7 @@ plan. Everything blocks, so it is called in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from config.desired import DesiredState, ResourceFailure
@@ -29,7 +29,10 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log."""
+    """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log.
+
+    An ``interrupted`` pass has verified nothing: another one follows.
+    """
 
     observed: Observed
     plan: Plan
@@ -37,6 +40,7 @@ class Pass:
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     steps: str = ""
+    interrupted: bool = False
 
     @property
     def complete(self) -> bool:
@@ -49,41 +53,56 @@ class Pass:
         return not self.errors and not self.failures
 
 
-def observe_and_plan(desired: DesiredState, kernel: Kernel) -> tuple[Observed, Plan]:
+def observe_and_plan(
+    desired: DesiredState, kernel: Kernel, withdrawn: Collection[int] | None = None
+) -> tuple[Observed, Plan]:
     """Observe and plan without acting."""
     observed = kernel.observe(desired)
-    return observed, plan(desired, observed)
+    return observed, plan(desired, observed, withdrawn)
 
 
-def converge(desired: DesiredState, kernel: Kernel, before_observation: Callable[[], None] = lambda: None) -> Pass:
-    """Bring the kernel to a desired state. ``before_observation`` is called before each observation."""
+def converge(
+    desired: DesiredState,
+    kernel: Kernel,
+    before_observation: Callable[[], None] = lambda: None,
+    *,
+    withdrawn: Collection[int] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Pass:
+    """Bring the kernel to a desired state. ``before_observation`` is called before each observation.
+
+    ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so the pass ends after the present unit.
+    """
     writes, first, stuck = 0, "", False
     applied = Applied()
     for turn in range(ROUNDS):
         before_observation()
-        observed, found = observe_and_plan(desired, kernel)
+        observed, found = observe_and_plan(desired, kernel, withdrawn)
         if turn == 0 and found.steps:
             first = found.text
         if not found.steps or stuck:
             break
-        applied = apply_plan(found, kernel)
+        applied = apply_plan(found, kernel, stop)
         writes += applied.writes
         stuck = applied.refused
+        if applied.interrupted:
+            break
     else:
         applied = Applied(errors=("the kernel does not settle: something else keeps changing it",))
     failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*found.failures, *applied.failures)}
-    return Pass(observed, found, writes, tuple(failures.values()), applied.errors, first)
+    return Pass(observed, found, writes, tuple(failures.values()), applied.errors, first, applied.interrupted)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
     """An executed plan's result. ``failures`` are those that planning did not find; ``errors`` belong to no resource;
-    ``refused`` means that at least one step was."""
+    ``refused`` means that at least one step was, ``interrupted`` that steps are left."""
 
     writes: int = 0
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     refused: bool = False
+    interrupted: bool = False
 
 
 @dataclass
@@ -114,11 +133,15 @@ class _Progress:
         self.failures.add(step.resource, reason, message)
 
 
-def apply_plan(plan: Plan, kernel: Kernel) -> Applied:
-    """Carry out every step that still makes sense, in order."""
+def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: False) -> Applied:
+    """Carry out every step that still makes sense, in order; between two units ``stop`` may end that."""
     progress = _Progress(plan, Failures(plan.model, plan.failures))
-    writes = 0
+    writes, unit, interrupted = 0, "", False
     for step in plan.steps:
+        if step.unit != unit and stop():
+            interrupted = True
+            break
+        unit = step.unit
         if progress.skips(step):
             continue
         try:
@@ -129,4 +152,4 @@ def apply_plan(plan: Plan, kernel: Kernel) -> Applied:
             writes += step.writes_kernel
     progress.failures.spread()
     found = tuple(failure for failure in progress.failures.values() if failure not in plan.failures)
-    return Applied(writes, found, tuple(progress.errors), refused=bool(progress.broken or progress.partial))
+    return Applied(writes, found, tuple(progress.errors), bool(progress.broken or progress.partial), interrupted)

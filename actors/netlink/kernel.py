@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -57,8 +57,12 @@ def tolerating(*numbers: int) -> Iterator[None]:
 class LinuxKernel:
     """The running kernel: this process's namespace as the host's, and a named one as the router's."""
 
-    def __init__(self, router: Path, state: StateFiles) -> None:
+    def __init__(
+        self, router: Path, state: StateFiles, await_zebra: Callable[[Mapping[str, int]], None] = lambda vrfs: None
+    ) -> None:
+        """``await_zebra`` gets the indices of VRFs and returns once zebra knows them, or need not be waited for."""
         self._path = router
+        self._await_vrfs = await_zebra
         self._state = state
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
@@ -69,6 +73,7 @@ class LinuxKernel:
             steps.SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
             steps.AddAddress: self._add_address,
             steps.RemoveAddress: self._remove_address,
+            steps.AwaitZebra: self._await_zebra,
             steps.AddUnreachable: self._add_unreachable,
             steps.RemoveUnreachable: self._remove_unreachable,
             steps.MoveLink: self._move,
@@ -206,6 +211,13 @@ class LinuxKernel:
         index = handle.index(step.link)
         with tolerating(errno.EADDRNOTAVAIL):
             handle.call(partial(addresses.remove_address, index=index, interface=step.interface))
+
+    def _await_zebra(self, step: steps.AwaitZebra) -> None:
+        indices = {}
+        for vrf in step.vrfs:
+            with tolerating(errno.ENODEV):
+                indices[vrf] = self.router.index(vrf)
+        self._await_vrfs(indices)
 
     def _add_unreachable(self, step: steps.AddUnreachable) -> None:
         with tolerating(errno.EEXIST):

@@ -30,6 +30,7 @@ from actors.netlink.planning.steps import (
     AddAltname,
     AddRoute,
     AddUnreachable,
+    AwaitZebra,
     ChangeLink,
     CreateLink,
     DeleteLinks,
@@ -68,6 +69,7 @@ class FakeKernel:
         self.nic_sysctls: dict[str, dict[str, str]] = {}
         self.sysctls: dict[str, str | None] = dict.fromkeys(SYSCTLS, "0")
         self.unreachable: set[tuple[Family, int]] = set()
+        self.known_to_zebra: set[str] = set()
         self.busy_tables: set[int] = set()
         self.tables: dict[str, int] = {}
         self.journal: dict[str, NicRecord] = {}
@@ -131,6 +133,8 @@ class FakeKernel:
         match step:
             case SetSysctl():
                 self._set_sysctl(step)
+            case AwaitZebra():
+                self.known_to_zebra.update(vrf for vrf in step.vrfs if (Namespace.ROUTER, vrf) in self.links)
             case AddUnreachable():
                 self.unreachable.add((step.family, step.table))
             case RemoveUnreachable():

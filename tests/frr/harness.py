@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -43,9 +43,10 @@ def eventually(what: str, check: Callable[[], bool], seconds: float = 180.0) -> 
 
 @dataclass(frozen=True)
 class FrrInstance:
-    """One FRR in the network namespace and pathspace ``name``."""
+    """One FRR in the network namespace and pathspace ``name``; ``alive`` are the daemons that a test has not killed."""
 
     name: str
+    alive: dict[str, int] = field(default_factory=dict)
 
     @property
     def conf(self) -> Path:
@@ -68,6 +69,7 @@ class FrrInstance:
             # A daemon keeps its standard output open: with a pipe there, waiting for its end would never end.
             sh(f"ip netns exec {self.name} {command} </dev/null >/dev/null 2>&1")
         eventually(f"{wanted} answer", lambda: set(wanted) <= set(self.vtysh("show daemons").split()))
+        self.alive.update((daemon, self.pid(daemon)) for daemon in wanted)
 
     def start_watched(self) -> None:
         """Start all daemons as the package's unit does: under watchfrr, which starts those again that end."""
@@ -90,14 +92,19 @@ class FrrInstance:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         if number in (signal.SIGKILL, signal.SIGTERM):
+            self.alive.pop(daemon, None)
             eventually(f"{daemon} is gone", lambda: not is_alive(pid))
             (RUN / self.name / f"{daemon}.pid").unlink(missing_ok=True)
+
+    def dead(self) -> list[str]:
+        """Return the daemons that died by themselves, but for mgmtd, which the router ends when it stays locked."""
+        return [daemon for daemon, pid in self.alive.items() if daemon != "mgmtd" and not is_alive(pid)]
 
     def stop(self) -> None:
         """End all daemons and remove what they leave."""
         # watchfrr first: it would start the others again.
         for daemon in ("watchfrr", *DAEMONS):
-            if (RUN / self.name / f"{daemon}.pid").exists():
+            if (RUN / self.name / f"{daemon}.pid").exists() and is_alive(self.pid(daemon)):
                 self.kill(daemon)
         shutil.rmtree(RUN / self.name, ignore_errors=True)
         shutil.rmtree(ETC / self.name, ignore_errors=True)
@@ -139,5 +146,6 @@ def running_frr(name: str, *, start: bool = True, watched: bool = False) -> Iter
             elif start:
                 instance.start()
             yield instance
+            assert not instance.dead(), f"{name}: {instance.dead()} died"
         finally:
             instance.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,23 +25,8 @@ from tests.actors.frr.cases import CASES, RED, l3vni, state, underlay
 
 from .conftest import settings_for
 from .harness import FrrInstance, eventually, running_frr, sh
+from .router import vrf_with_vni
 from .test_apply import Bench
-
-
-def kernel_has_vrf() -> bool:
-    made = subprocess.run(
-        ["ip", "link", "add", "probe0", "type", "vrf", "table", "99"], capture_output=True, check=False
-    )
-    if made.returncode == 0:
-        sh("ip link del probe0")
-    return made.returncode == 0
-
-
-@pytest.fixture
-def vrf_kernel() -> None:
-    if not kernel_has_vrf():
-        pytest.skip("this kernel has no VRF devices")
-
 
 LEAF_CONFIG = """\
 vrf red
@@ -83,23 +67,6 @@ ROUTER = state(
     underlay=underlay(vteps=("100.65.0.1/32",)),
     l3vnis=(replace(RED, vtep=ip_address("100.65.0.1"), export_rts=("64512:100",), import_rts=("64512:100",)),),
 )
-
-
-def vrf_with_vni(netns: str, vtep: str, vni: int, vrf: str = "red", table: int = 1100) -> None:
-    """Make the devices of one routed tenant network, as the kernel side of the router does.
-
-    The bridge's address is the router MAC of its routes: were it the same on both sides, each would ignore the other's.
-    """
-    _, high, _, low = ip_address(vtep).packed
-    if f" {vrf}:" not in sh(f"ip -n {netns} -o link"):
-        sh(f"ip -n {netns} link add {vrf} up type vrf table {table}")
-    sh(
-        f"ip -n {netns} link add br-pe-{vni} address 02:00:00:00:{high:02x}:{low:02x} type bridge && "
-        f"ip -n {netns} link set br-pe-{vni} addrgenmode none master {vrf} && "
-        f"ip -n {netns} link add vni{vni} type vxlan id {vni} local {vtep} dstport 4789 nolearning && "
-        f"ip -n {netns} link set vni{vni} addrgenmode none master br-pe-{vni} && "
-        f"ip -n {netns} link set br-pe-{vni} up && ip -n {netns} link set vni{vni} up"
-    )
 
 
 @dataclass

@@ -27,11 +27,11 @@ from actors.frr.render.render import render
 from config.desired import DesiredL3VNI, DesiredState
 from supervisor.runtime.faults import DependencyFault
 
-from .conftest import settings_for
+from .conftest import kernel_has_vrf, settings_for
 from .harness import DAEMONS, FrrInstance, eventually, running_frr, sh
 from .random_states import VRFS, Walk
+from .router import vrf_with_vni
 from .test_apply import HOST, Bench
-from .test_fabric import kernel_has_vrf, vrf_with_vni
 
 SECONDS = float(os.environ.get("OPENPEROUTER_WALK_SECONDS", "60"))
 SEED = int(os.environ.get("OPENPEROUTER_WALK_SEED", "1" if os.environ.get("CI") else time.time_ns() % 100000))

@@ -90,8 +90,15 @@ def node(configured: Machine, request: pytest.FixtureRequest) -> Iterator[Machin
         configured.start()
         eventually(lambda: active(configured), "the router is ready after the death of the machine", seconds=300)
         configured.remote.run("/usr/local/libexec/fabric/attach")
+    since = configured.remote.run("date +%s").stdout.strip()
     yield configured
     _collect_if_failed(configured, request)
+    if not configured.died:
+        # What FRR's daemons say when they crash; a signal that a test sends them makes no such line.
+        crashes = configured.remote.run(
+            f"journalctl --since=@{since} -o cat | grep -a 'Received signal' || true"
+        ).stdout
+        assert not crashes, f"a daemon of FRR crashed:\n{crashes}"
 
 
 @contextmanager

@@ -54,7 +54,7 @@ async def running(node: Node) -> AsyncIterator[Running]:
 
 
 async def _run(ctx: ActorContext, node: Node, frr: Latest[FrrOutcome], cell: Latest[KernelOutcome]) -> None:
-    await actor.run(ctx, settings=settings_of(node), frr=frr.reader(), out=cell)
+    await actor.run(ctx, settings=settings_of(node), frr=frr.reader(), changing=trio.Lock(), out=cell)
 
 
 async def until(condition: object, what: str) -> None:

@@ -14,7 +14,7 @@ from supervisor.process.sd_notify import Notifier
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.runtime.graph import GraphError
-from supervisor.wiring import COMMANDS, Daemon, actor_status
+from supervisor.wiring import COMMANDS, HEEDED, Daemon, actor_status
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None
     assert "crd_watch -> [api] -> report, desired, status_writer, api_mirror" in lines
     assert "desired -> [desired] -> report, health, frr, status_writer" in lines
     assert "frr -> [frr] -> report, health, netlink, status_writer" in lines
-    assert "netlink -> [kernel] -> report, health, status_writer" in lines
-    assert "health -> [health] -> report, status_writer" in lines
+    assert "netlink -> [kernel] -> report, health, status_writer, frr (heeds)" in lines
+    assert "health -> [health] -> report, status_writer, frr (heeds)" in lines
     assert "report -> [status] -> control, systemd" in lines
     assert "(outside) -> [children] -> report" in lines
 
@@ -40,7 +40,15 @@ def test_the_reload_command_is_the_only_way_against_the_flow(daemon: Daemon) -> 
     assert "(outside), control (command) -> [reload] -> systemd, static_config" in str(daemon.graph).splitlines()
     assert {("control", "reload")} == COMMANDS
     with pytest.raises(GraphError, match="control commands through reload, which is not declared"):
-        daemon.graph.check(commands=())
+        daemon.graph.check(commands=(), heeded=HEEDED)
+
+
+def test_frr_heeds_what_follows_from_its_own_outcome(daemon: Daemon) -> None:
+    assert {("frr", "kernel"), ("frr", "health")} == HEEDED
+    with pytest.raises(GraphError, match="frr heeds health, which is not declared; frr heeds kernel"):
+        daemon.graph.check(commands=COMMANDS)
+    with pytest.raises(GraphError, match="netlink does not heed health"):
+        daemon.graph.check(commands=COMMANDS, heeded={*HEEDED, ("netlink", "health")})
 
 
 async def test_each_child_has_all_that_its_actor_needs(daemon: Daemon) -> None:

@@ -12,7 +12,7 @@ promise. Raw snippets are the only text that is more than words, and they never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -72,22 +72,25 @@ class RenderedConfig:
         return redact(self.text)
 
 
-def render(desired: DesiredState, *, hostname: str, listen_limit: int = 65535) -> RenderedConfig:
+def render(
+    desired: DesiredState, *, hostname: str, listen_limit: int = 65535, withdrawn: Collection[int] = ()
+) -> RenderedConfig:
     """Return the configuration that carries out a desired state; without an underlay only the header and raw snippets.
 
-    ``listen_limit`` bounds dynamic neighbours where a listen range exists. Raises
+    ``listen_limit`` bounds dynamic neighbours where a listen range exists; the VNIs of ``withdrawn`` are left out of
+    their VRFs, whose BGP instances stay. Raises
     :class:`UnsafeToken` for a value that is not one printable word.
     """
     snippets = (Section(raw, _snippet_text(raw.text)) for raw in desired.raw_frr)
-    return RenderedConfig((*_stanzas(desired, hostname, listen_limit), *snippets))
+    return RenderedConfig((*_stanzas(desired, hostname, listen_limit, withdrawn), *snippets))
 
 
-def _stanzas(desired: DesiredState, hostname: str, listen_limit: int) -> Iterator[Section]:
+def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn: Collection[int]) -> Iterator[Section]:
     level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
     underlay = desired.underlay
     yield _fill(underlay, "header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     if underlay is not None:
-        for vni in desired.l3vnis:
+        for vni in (vni for vni in desired.l3vnis if vni.vni not in withdrawn):
             yield _fill(vni, "vrf.j2", vrf=vni.vrf, vni=vni.vni)
         profiles = bfd_profiles(underlay)
         if profiles:

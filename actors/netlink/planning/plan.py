@@ -2,9 +2,13 @@
 
 In come the desired state and an observation of the kernel. :mod:`.wanted` says what the desired state means for the
 kernel; resources that cannot be carried out fail here, together with what depends on them; then the steps follow, in
-an order that works: sysctls; deletions, which free names, VNIs and addresses; NICs back to the host
-(:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; devices with their addresses
-(:mod:`.plan_links`), each VRF with its unreachable defaults. Out comes a :class:`.steps.Plan`.
+an order that works: sysctls; deletions, which free names, VNIs and addresses, VRFs after all that is in them; NICs back
+to the host (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; VRFs; once zebra knows these, their
+unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Out comes a :class:`.steps.Plan`.
+
+An L3VNI whose devices have to be moved to another VRF, or made again, is held back together with what depends on it
+while FRR has the VNI: FRR up to 10.4 may keep what it knew about the devices, and would serve one tenant's VNI with
+another's devices meanwhile. The plan says which these are.
 
 Promises: a converged node gives an empty plan; applying any prefix of a plan and planning again leads to the same
 state; nothing without our mark is ever changed or removed, and a wanted name that such a device has fails its resource
@@ -13,17 +17,18 @@ state; nothing without our mark is ever changed or removed, and a wanted name th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
 from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
-from .plan_links import link_steps, survivors
+from .plan_links import Key, Survivors, link_steps, survivors
 from .plan_nics import handover, restoration
 from .steps import (
     AddAddress,
     AddUnreachable,
+    AwaitZebra,
     Plan,
     RemoveAddress,
     RemoveUnreachable,
@@ -67,24 +72,61 @@ def underlay_mtu(desired: DesiredState, observed: Observed) -> int | None:
     return min((link.mtu for link in found if link is not None), default=None)
 
 
-def plan(desired: DesiredState, observed: Observed) -> Plan:
-    """Return the steps from what exists to what is desired."""
+def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] | None = None) -> Plan:
+    """Return the steps from what exists to what is desired.
+
+    ``withdrawn`` are the L3VNIs that FRR does not have now; None: FRR does not matter, nothing is held back.
+    """
     model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu(desired, observed))
     failures = _impossible(model, observed)
-    wanted = tuple(link for link in model.links if link.resource not in failures)
-    remaining = survivors(model, wanted, observed)
-    steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions, *_stale_tables(model, observed)]
+    moves = _moves(desired, model, observed)
+    held = frozenset() if withdrawn is None else moves.difference(withdrawn)
+    waiting = {vni.resource for vni in desired.l3vnis if vni.vni in held}
+    waiting |= {resource for resource, parent in model.parents.items() if parent in waiting}
+    wanted = tuple(link for link in model.links if link.resource not in failures and link.resource not in waiting)
+    remaining = survivors(model, wanted, observed, _masters(waiting, model, observed))
+    steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
+    steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
     steps += restoration(model, observed)
     nic_steps, nic_failures = handover(model, observed)
     steps += nic_steps
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
     if dict(model.tables) != dict(observed.tables):
         steps.append(SaveTables(model.tables))
-    for link in wanted:
+    vrfs = [link for link in wanted if link.kind is LinkKind.VRF]
+    for link in vrfs:
         steps += attributed(link_steps(link, remaining), link.resource)
-        if link.kind is LinkKind.VRF:
-            steps += attributed(_unreachable(link, observed), link.resource)
-    return Plan(tuple(steps), (*nic_failures, *failures.values()), model)
+    defaults = {link.name: tuple(attributed(_unreachable(link, remaining), link.resource)) for link in vrfs}
+    unfinished = tuple(name for name, missing in defaults.items() if missing)
+    if unfinished:
+        steps.append(AwaitZebra(unfinished))
+    for missing in defaults.values():
+        steps += missing
+    for link in wanted:
+        if link.kind is not LinkKind.VRF:
+            steps += attributed(link_steps(link, remaining), link.resource)
+    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, moves, held)
+
+
+def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> frozenset[int]:
+    """Return the L3VNIs of which a bridge or VXLAN device of ours is in another VRF or bridge, or cannot be kept."""
+    numbers = {vni.resource: vni.vni for vni in desired.l3vnis}
+    return frozenset(
+        numbers[wanted.resource]
+        for wanted in model.links
+        if wanted.kind in (LinkKind.BRIDGE, LinkKind.VXLAN)
+        and wanted.resource in numbers
+        and (found := observed.router.links.get(wanted.name)) is not None
+        and found.ours
+        and (found.master not in ("", wanted.master) or (found.kind, found.vxlan) != (wanted.kind, wanted.vxlan))
+    )
+
+
+def _masters(waiting: Collection[ResourceId], model: KernelModel, observed: Observed) -> set[Key]:
+    """Return the devices that the devices of these resources are in: they cannot go before them."""
+    found = ((link.namespace, observed.view(link.namespace).links.get(link.name)) for link in model.links
+             if link.resource in waiting)  # fmt: skip
+    return {(namespace, link.master) for namespace, link in found if link is not None and link.master}
 
 
 def _impossible(model: KernelModel, observed: Observed) -> Failures:
@@ -124,17 +166,21 @@ def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
             yield SetSysctl(key, value, resource=model.underlay, unit=f"sysctl {key}")
 
 
-def _stale_tables(model: KernelModel, observed: Observed) -> Iterator[Step]:
-    """Yield the removal of unreachable defaults whose VRF is gone: the kernel keeps routes that have no device."""
-    wanted = set(model.tables.values())
-    for family, table in sorted(observed.unreachable):
-        if table not in wanted:
+def _stale_tables(remaining: Survivors) -> Iterator[Step]:
+    """Yield the removal of unreachable defaults whose VRF is gone or goes: the kernel keeps routes without a device.
+
+    Before the VRF: a zebra that starts in between must not find routes of a table that has no VRF (see AwaitZebra).
+    """
+    staying = {link.table for link in remaining.links.values() if link.kind == LinkKind.VRF}
+    for family, table in sorted(remaining.observed.unreachable):
+        if table not in staying:
             yield RemoveUnreachable(family, table, unit=f"table {table}")
 
 
-def _unreachable(vrf: WantedLink, observed: Observed) -> Iterator[Step]:
+def _unreachable(vrf: WantedLink, remaining: Survivors) -> Iterator[Step]:
+    fresh = (vrf.namespace, vrf.name) not in remaining.links
     for family in Family:
-        if vrf.table is not None and (family, vrf.table) not in observed.unreachable:
+        if vrf.table is not None and (fresh or (family, vrf.table) not in remaining.observed.unreachable):
             yield AddUnreachable(family, vrf.table)
 
 

@@ -6,7 +6,7 @@ device with what remains: creation, address generation, one message for all attr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .observed import CONDEMNED_GROUP, OWNED_GROUP, Link, LinkKind, Namespace, Observed, owned_address
@@ -24,24 +24,27 @@ Key = tuple[Namespace, str]
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The deletions, and what remains after them: the links that later steps may count on."""
+    """The deletions, VRFs last, and what remains after them: the links that later steps may count on."""
 
     links: Mapping[Key, Link]
     observed: Observed
     deletions: tuple[DeleteLinks, ...]
+    vrf_deletions: tuple[DeleteLinks, ...]
 
 
-def survivors(model: KernelModel, wanted: Iterable[WantedLink], observed: Observed) -> Survivors:
+def survivors(
+    model: KernelModel, wanted: Iterable[WantedLink], observed: Observed, keep: Collection[Key] = ()
+) -> Survivors:
     """Decide the deletions. ``model`` has everything that is wanted, ``wanted`` the part that can be carried out now.
 
     A device of ours is deleted when its name is not wanted, or when it cannot become what is wanted: another kind,
     other VXLAN attributes, another table, a veth whose two ends do not belong together. What a failed resource wants
-    stays as it is.
+    stays as it is, and so do the devices of ``keep``.
     """
     existing: dict[Key, Link] = {
         (namespace, name): link for namespace in Namespace for name, link in observed.view(namespace).links.items()
     }
-    named = {(link.namespace, link.name) for link in model.links}
+    named = {(link.namespace, link.name) for link in model.links}.union(keep)
     doomed = {key for key, link in existing.items() if link.ours and key not in named}
     for link in wanted:
         doomed |= {key for key in _unusable(link, existing) if existing[key].ours}
@@ -50,13 +53,18 @@ def survivors(model: KernelModel, wanted: Iterable[WantedLink], observed: Observ
     remaining = {key: _released(key, link, gone) for key, link in existing.items() if key not in gone}
     # One deletion per namespace, the host's first: deleting a veth's host end deletes its router end.
     with_host_end = {_peer(key, existing) for key in doomed if key[0] is Namespace.HOST}
-    deletions = []
-    for namespace in Namespace:
-        names = tuple(sorted(name for where, name in doomed - with_host_end if where is namespace))
-        if names:
-            batch = _may_batch(namespace, existing, doomed)
-            deletions.append(DeleteLinks(namespace, names, batch, unit=f"delete in {namespace}"))
-    return Survivors(remaining, observed, tuple(deletions))
+    vrfs = {key for key in doomed if existing[key].kind == LinkKind.VRF}
+    deletions = _deletions(doomed - with_host_end - vrfs, existing, doomed)
+    return Survivors(remaining, observed, deletions, _deletions(vrfs, existing, doomed))
+
+
+def _deletions(keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
+    found = {namespace: tuple(sorted(name for where, name in keys if where is namespace)) for namespace in Namespace}
+    return tuple(
+        DeleteLinks(namespace, names, _may_batch(namespace, existing, doomed), unit=f"delete in {namespace}")
+        for namespace, names in found.items()
+        if names
+    )
 
 
 def _unusable(wanted: WantedLink, existing: Mapping[Key, Link]) -> set[Key]:

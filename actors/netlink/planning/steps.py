@@ -132,6 +132,22 @@ class SetSysctl(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitZebra(Step):
+    """Wait until zebra knows new VRFs: what comes next makes routes in their tables.
+
+    zebra reads devices and routes from two sockets, in two threads. A route whose VRF it does not know yet makes the
+    table one of its default VRF as well. The VRF's end frees the table, the default VRF keeps using it, and zebra dies
+    upon the next route with that table's number (FRR #16614).
+    """
+
+    vrfs: tuple[str, ...]
+    writes_kernel = False
+
+    def __str__(self) -> str:
+        return f"zebra: wait until it knows {' '.join(self.vrfs)}"
+
+
+@dataclass(frozen=True, slots=True)
 class AddAddress(Step):
     """Add an address to a device, with our mark if it is ours. An address that is already there is no error."""
 
@@ -262,15 +278,22 @@ class SaveTables(Step):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, in order; what cannot be done, and why; and the model that both come from."""
+    """What to do, in order; what cannot be done, and why; and the model that both come from.
+
+    ``moves`` are the L3VNIs whose devices have to be moved or made again; of them, those of ``held`` are left as they
+    are, because FRR has them.
+    """
 
     steps: tuple[Step, ...] = ()
     failures: tuple[ResourceFailure, ...] = ()
     model: KernelModel = field(default_factory=KernelModel)
+    moves: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
 
     @property
     def text(self) -> str:
         """Return all steps and failures, one a line."""
         lines = [str(step) if step.resource is None else f"{step}  # {step.resource}" for step in self.steps]
         lines += [f"cannot: {failure.resource}: {failure.message}" for failure in self.failures]
+        lines += [f"wait: FRR has to remove VNI {vni} before its devices change" for vni in sorted(self.held)]
         return "\n".join(lines) if lines else "nothing to do"

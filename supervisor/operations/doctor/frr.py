@@ -31,6 +31,8 @@ LOSES_COMMITS = ((10, 3),)
 CRON = tuple(map(Path, ("/etc/crontab", "/etc/cron.d", "/etc/cron.daily", "/var/spool/cron/crontabs")))
 #: The exporter for Prometheus under its own name and Debian's, as the kernel cuts it off.
 EXPORTERS = ("frr_exporter", "prometheus-frr-")
+#: The first FRR that surely has the fix of #16614: before, zebra may crash upon a route whose VRF it learns of later.
+TABLES_FIXED = (10, 7)
 #: Those of the daemons that its ``daemons`` file decides about; the others always run.
 SWITCHED = ("bgpd", "bfdd")
 PROCESSES = Path("/proc")
@@ -157,11 +159,14 @@ def version(frr: Frr) -> Iterator[Finding]:
     number = (int(found[1]), int(found[2]))
     if number < OLDEST:
         yield error("frr-version", f"FRR {frr.version} is too old", "install FRR 10.3 or newer")
-    elif number in STALE_L3VNI:
-        known = "has a bug: an L3VNI may stay stale after going down and up within a second (fixed in 10.5)"
-        yield ok("frr-version", f"FRR {frr.version} {known}; openperouter avoids it and checks for it")
-    else:
-        yield ok("frr-version", f"FRR {frr.version}")
+        return
+    known = []
+    if number in STALE_L3VNI:
+        known.append("an L3VNI may stay stale after going down and up within a second (fixed in 10.5)")
+    if number < TABLES_FIXED:
+        known.append("zebra may crash after a route was added to a VRF as soon as that was made (fixed by 10.7)")
+    avoided = f" has known bugs, which openperouter avoids: {'; '.join(known)}" if known else ""
+    yield ok("frr-version", f"FRR {frr.version}{avoided}")
 
 
 def programs(settings: Settings, frr: Frr) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from trio.testing import MockClock as Clock
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome
+from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
@@ -37,11 +37,23 @@ class Bench:
         self.sockets.mkdir(parents=True)
         self.context = ActorContext("frr")
         self.desired: Latest[DesiredState] = Latest("desired")
+        self.kernel: Latest[KernelOutcome] = Latest("kernel")
+        self.health: Latest[HealthReport] = Latest("health")
+        self.changing = trio.Lock()
         self.out: Latest[FrrOutcome] = Latest("frr")
 
     async def serve(self) -> None:
-        reader = self.desired.reader()
-        await FrrActor(self.context, self.settings, self.frr, reader, self.out, jitter=lambda: 0.5).serve()
+        await FrrActor(
+            self.context,
+            self.settings,
+            self.frr,
+            desired=self.desired.reader(),
+            kernel=self.kernel.reader(),
+            health=self.health.reader(),
+            changing=self.changing,
+            out=self.out,
+            jitter=lambda: 0.5,
+        ).serve()
 
     def outcome(self) -> FrrOutcome:
         outcome = self.out.peek()
@@ -232,3 +244,108 @@ async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_au
     assert not bench.outcome().applied
     assert bench.frr.calls.count("refusal") < 20
     assert len(caplog.records) < 60
+
+
+MOVED = replace(BASIC, generation=2, l3vnis=(replace(BASIC.l3vnis[0], vrf="crimson"),))
+
+
+async def in_force(bench: Bench) -> None:
+    """Apply the first state; the kernel has it as well."""
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    bench.kernel.set(KernelOutcome(BASIC, applied=True))
+    await trio.sleep(1)
+
+
+def booting(bench: Bench) -> str:
+    return (bench.settings.frr_etc_dir / "p" / "frr.conf").read_text()
+
+
+async def test_a_vni_that_moves_is_withdrawn_until_the_kernel_has_moved_its_devices(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await in_force(bench)
+    before = booting(bench)
+    bench.desired.set(MOVED)
+    await until(lambda: bench.out.version == 2)
+    assert bench.outcome().applied
+    assert bench.outcome().withdrawn == {100}
+    assert "vni 100" not in bench.frr.text
+    assert "router bgp 64514 vrf crimson" in bench.frr.text
+    assert booting(bench) == before
+    await trio.sleep(1000)
+    assert "vni 100" not in bench.frr.text
+    bench.kernel.set(KernelOutcome(MOVED, applied=True))
+    await until(lambda: bench.out.version == 3, 5)
+    assert bench.outcome().withdrawn == frozenset()
+    assert " vni 100" in bench.frr.text
+    assert "vrf crimson\n vni 100\n" in booting(bench)
+
+
+async def test_the_kernel_s_request_is_answered_and_ends_with_it(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.kernel.set(KernelOutcome(BASIC, applied=False, withdraw=frozenset({100, 7})))
+    await until(lambda: bench.out.version == 2, 5)
+    assert bench.outcome().withdrawn == {100}
+    assert "vni 100" not in bench.frr.text
+    bench.kernel.set(KernelOutcome(BASIC, applied=True))
+    await until(lambda: bench.out.version == 3, 5)
+    assert "vni 100" in bench.frr.text
+
+
+async def test_a_newer_state_does_not_bring_back_what_the_kernel_still_moves(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await in_force(bench)
+    bench.desired.set(MOVED)
+    await until(lambda: bench.out.version == 2)
+    bench.desired.set(replace(MOVED, generation=3, log_level="debug"))
+    await until(lambda: bench.out.version == 3)
+    assert bench.outcome().withdrawn == {100}
+    assert "vni 100" not in bench.frr.text
+
+
+async def test_a_restarted_actor_keeps_what_is_withdrawn(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.desired.set(MOVED)
+    await until(lambda: bench.out.version == 2)
+    with trio.move_on_after(100):
+        await bench.serve()
+    assert "vni 100" not in bench.frr.text
+
+
+async def test_a_bounce_removes_and_adds_one_vni_once(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.frr.calls.clear()
+    wish = HealthReport(1, 0, verified=True, summary="", bounce=frozenset({Bounce(100, 1)}))
+    bench.health.set(wish)
+    await until(lambda: bench.out.version == 2, 5)
+    assert bench.outcome().bounced == {Bounce(100, 1)}
+    assert bench.outcome().withdrawn == frozenset()
+    assert "vni 100" in bench.frr.text
+    assert len([call for call in bench.frr.calls if call == "send"]) == 2
+    bench.frr.calls.clear()
+    bench.health.set(replace(wish, summary="again"))
+    await trio.sleep(30)
+    assert bench.frr.calls == []
+    bench.health.set(replace(wish, bounce=frozenset({Bounce(100, 2)})))
+    await until(lambda: bench.out.version == 3, 5)
+    assert bench.outcome().bounced == {Bounce(100, 2)}
+
+
+async def test_a_request_about_another_generation_does_not_count(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.health.set(HealthReport(7, 0, verified=True, summary="", bounce=frozenset({Bounce(100, 1)})))
+    await trio.sleep(30)
+    assert bench.out.version == 1
+
+
+async def test_frr_is_not_changed_while_the_kernel_is(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.frr.calls.clear()
+    async with bench.changing:
+        bench.desired.set(replace(MOVED, generation=3))
+        await trio.sleep(100)
+        assert bench.frr.calls == []
+        assert bench.context.mode == "idle"
+    await until(lambda: bench.out.version == 2, 5)

@@ -423,6 +423,13 @@ def test_the_frr_that_may_leave_an_l3vni_stale_is_reported_as_ok(version: str) -
     assert "stale" in finding.message
 
 
+@pytest.mark.parametrize(("version", "may"), [("10.3", True), ("10.6.1", True), ("10.7.1", False), ("11.0", False)])
+def test_the_frr_that_may_crash_upon_a_vrf_s_routes_is_named(version: str, may: bool) -> None:
+    [finding] = [one for one in judge(but("frr", version=version)) if one.topic == "frr-version"]
+    assert finding.level is Level.OK
+    assert ("zebra may crash" in finding.message) == may
+
+
 def test_a_missing_namespace_is_an_error_with_a_fix() -> None:
     machine = but("network", router=None, router_problem="netns perouter missing: No such file or directory")
     found = {finding.topic: finding for finding in complaints(machine)}

@@ -1,0 +1,190 @@
+"""What waits for FRR: routes until zebra knows the VRF, moves until FRR has removed the VNI, passes for its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from actors.netlink.actor import outcome_of
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import Link, LinkKind, Namespace
+from actors.netlink.planning.plan import plan
+from actors.netlink.planning.steps import (
+    AddAddress,
+    AddUnreachable,
+    AwaitZebra,
+    ChangeLink,
+    CreateLink,
+    DeleteLinks,
+    RemoveUnreachable,
+    Step,
+)
+from config.desired import DesiredL3VNI, DesiredState, Family
+from tests.actors.netlink.builders import demo, l2vni, l3vni, state, underlay
+from tests.fakes.kernel import FakeKernel
+
+ROUTER = Namespace.ROUTER
+
+
+def node() -> FakeKernel:
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
+    return kernel
+
+
+def settled(desired: DesiredState) -> FakeKernel:
+    kernel = node()
+    assert converge(desired, kernel).clean
+    return kernel
+
+
+def steps_of(desired: DesiredState, kernel: FakeKernel) -> tuple[Step, ...]:
+    return plan(desired, kernel.observe(desired)).steps
+
+
+def both(*vnis: DesiredL3VNI) -> DesiredState:
+    return state(2, l3vnis=vnis, l2vnis=(l2vni(),))
+
+
+def pairs(vni: int) -> tuple[tuple[str, str], ...]:
+    return ((f"192.169.{vni}.1/24", f"192.169.{vni}.2/24"),)
+
+
+RED, GREEN = l3vni("red", 100, pairs=pairs(100)), l3vni("green", 101, pairs=pairs(101))
+MOVES: dict[str, tuple[DesiredState, set[int]]] = {
+    "moved": (both(replace(GREEN, vni=100), replace(RED, vni=102)), {100}),
+    "swapped": (both(replace(GREEN, vni=100), replace(RED, vni=101)), {100, 101}),
+    "renamed": (replace(both(GREEN, replace(RED, vrf="crimson")), l2vnis=(l2vni(vrf="crimson"),)), {100}),
+    "vtep": (
+        state(
+            2,
+            underlay=underlay("toswitch1", vteps=("100.65.0.9/32",)),
+            l3vnis=(replace(GREEN, vtep=ip_address("100.65.0.9")), replace(RED, vtep=ip_address("100.65.0.9"))),
+        ),
+        {100, 101},
+    ),
+    "port": (both(GREEN, replace(RED, vxlan_port=4790)), {100}),
+    "from a segment": (replace(both(GREEN, RED, l3vni("blue", 110, pairs=())), l2vnis=()), {110}),
+}
+
+
+def test_zebra_knows_all_new_vrfs_before_anything_makes_routes_in_their_tables() -> None:
+    steps = steps_of(both(GREEN, RED), node())
+    [waiting] = [step for step in steps if isinstance(step, AwaitZebra)]
+    assert waiting.vrfs == ("green", "red")
+    at = steps.index(waiting)
+    assert {step.wanted.name for step in steps[:at] if isinstance(step, CreateLink)} == {"green", "red"}
+    later = (AddUnreachable, AddAddress)
+    assert not [step for step in steps[:at] if isinstance(step, later) and "100.65.0.0/32" not in str(step)]
+
+
+def test_nothing_waits_for_zebra_when_no_vrf_is_new() -> None:
+    kernel = settled(both(GREEN, RED))
+    assert not [step for step in steps_of(both(GREEN), kernel) if isinstance(step, AwaitZebra)]
+
+
+def test_a_process_that_was_killed_before_it_waited_for_zebra_waits_in_its_next_life() -> None:
+    desired, kernel = both(RED), node()
+    for step in steps_of(desired, kernel):
+        if isinstance(step, AwaitZebra):
+            break
+        kernel.apply(step)
+    assert (ROUTER, "red") in kernel.links
+    assert AwaitZebra(("red",)) in steps_of(desired, kernel)
+
+
+def test_a_vrf_goes_after_all_that_is_in_it_and_after_its_unreachable_defaults() -> None:
+    kernel = settled(demo())
+    steps = steps_of(state(), kernel)
+    [slaves, vrfs] = [step for step in steps if isinstance(step, DeleteLinks) and step.namespace is ROUTER]
+    assert vrfs.names == ("red",)
+    removed = [steps.index(step) for step in steps if isinstance(step, RemoveUnreachable)]
+    assert len(removed) == len(Family)
+    assert steps.index(slaves) < min(removed) <= max(removed) < steps.index(vrfs)
+
+
+def test_a_vrf_that_gets_the_table_of_one_that_goes_gets_its_own_unreachable_defaults() -> None:
+    kernel = settled(demo())
+    renamed = state(2, l3vnis=(l3vni(vrf="crimson"),))
+    table = kernel.links[ROUTER, "red"].table
+    assert converge(renamed, kernel).clean
+    assert kernel.links[ROUTER, "crimson"].table == table
+    assert kernel.known_to_zebra == {"red", "crimson"}
+    assert {found for _, found in kernel.unreachable} == {table}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_devices_stay_where_they_are_until_frr_has_removed_their_vnis(name: str) -> None:
+    desired, moving = MOVES[name]
+    kernel = settled(both(GREEN, RED))
+    keys = [(ROUTER, device) for vni in moving for device in (f"br-pe-{vni}", f"vni{vni}")]
+    before = {key: (kernel.links[key], kernel.addresses.get(key)) for key in keys}
+    result = converge(desired, kernel, withdrawn=frozenset())
+    outcome = outcome_of(desired, result)
+    assert outcome.withdraw == moving
+    assert not outcome.applied
+    assert "moved once FRR has removed it" in outcome.error
+    assert {key: (kernel.links[key], kernel.addresses.get(key)) for key in keys} == before
+    assert all(kernel.links[key].master in {"", *(link for _, link in kernel.links)} for key in keys)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_is_held_back_ends_where_one_plan_would(name: str) -> None:
+    desired, moving = MOVES[name]
+    whole, staged = settled(both(GREEN, RED)), settled(both(GREEN, RED))
+    assert converge(desired, whole).clean
+    converge(desired, staged, withdrawn=frozenset())
+    outcome = outcome_of(desired, converge(desired, staged, withdrawn=frozenset(moving)))
+    assert (outcome.applied, outcome.withdraw) == (True, frozenset())
+    assert staged.fingerprint() == whole.fingerprint()
+    assert converge(desired, staged, withdrawn=frozenset()).writes == 0
+
+
+def test_another_tenant_is_served_while_one_waits() -> None:
+    kernel = settled(both(GREEN, RED))
+    desired = both(replace(GREEN, vxlan_port=4790), RED, l3vni("new", 103, pairs=pairs(103)))
+    converge(desired, kernel, withdrawn=frozenset())
+    assert kernel.links[ROUTER, "vni103"].master == "br-pe-103"
+    kept = kernel.links[ROUTER, "vni101"].vxlan
+    assert kept is not None
+    assert kept.port == 4789
+
+
+def test_removed_and_new_vnis_wait_for_nothing() -> None:
+    kernel = settled(both(GREEN, RED))
+    outcome = outcome_of(both(RED), converge(both(RED, l3vni("new", 103, pairs=())), kernel, withdrawn=frozenset()))
+    assert (outcome.applied, outcome.withdraw) == (True, frozenset())
+
+
+def test_a_device_that_is_in_no_master_yet_is_not_moved() -> None:
+    kernel = settled(both(GREEN, RED))
+    kernel.apply(ChangeLink(ROUTER, "vni100", master=""))
+    assert converge(both(GREEN, RED), kernel, withdrawn=frozenset()).clean
+    assert kernel.links[ROUTER, "vni100"].master == "br-pe-100"
+
+
+def after(count: int) -> Callable[[], bool]:
+    calls = iter(range(10_000))
+    return lambda: next(calls) >= count
+
+
+@pytest.mark.parametrize("count", range(0, 14, 3))
+def test_a_pass_that_ends_early_ends_between_two_resources_and_the_next_one_completes_it(count: int) -> None:
+    kernel, whole = node(), settled(demo())
+    first = converge(demo(), kernel, stop=after(count))
+    assert first.interrupted == (converge(demo(), kernel.copy()).writes != 0)
+    if first.interrupted:
+        nic = (ROUTER, "toswitch1")
+        assert nic not in kernel.links or kernel.links[nic].up
+    assert converge(demo(), kernel).clean
+    assert kernel.fingerprint() == whole.fingerprint()
+
+
+def test_the_kind_of_a_device_counts_as_well() -> None:
+    kernel = settled(both(GREEN, RED))
+    key = (ROUTER, "vni100")
+    kernel.links[key] = replace(kernel.links[key], kind=LinkKind.BRIDGE, vxlan=None)
+    assert plan(both(GREEN, RED), kernel.observe(both(GREEN, RED)), frozenset()).held == {100}
