@@ -83,7 +83,8 @@ def _send_socket(descriptor: int, data: bytes) -> int:
 class JournalSink:
     """Sends records with their fields to the journal's socket; what that refuses goes to standard error.
 
-    Spoken directly (systemd.io/JOURNAL_NATIVE_PROTOCOL), since libsystemd waits while journald does not read.
+    Uses the journal's own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), since libsystemd waits while journald does not
+    read.
     """
 
     def __init__(self, path: str) -> None:

@@ -40,7 +40,8 @@ def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None
 
 def test_the_reload_command_is_the_only_way_against_the_flow(daemon: Daemon) -> None:
     assert "(outside), control (command) -> [reload] -> systemd, static_config" in str(daemon.graph).splitlines()
-    assert {("control", "reload")} == COMMANDS
+    assert "control (command) -> [forget_api] -> desired" in str(daemon.graph).splitlines()
+    assert {("control", "reload"), ("control", "forget_api")} == COMMANDS
     with pytest.raises(GraphError, match="control commands through reload, which is not declared"):
         daemon.graph.check(commands=())
 
@@ -91,11 +92,16 @@ underlays:
 async def test_a_first_configuration_that_is_still_being_written_starts_once_it_is_complete(tmp_path: Path) -> None:
     configs = tmp_path / "configs"
     (configs / "secrets").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
     node_config, router = tmp_path / "node-config.yaml", configs / "openpe_underlay.yaml"
     node_config.write_text("nodeIndex: {index: ")
     router.write_text(ROUTER[:40])
     settings = Settings(
-        node_config_file=node_config, configs_dir=configs, state_dir=tmp_path, run_dir=tmp_path, settle_seconds=0.05
+        node_config_file=node_config,
+        configs_dir=configs,
+        state_dir=tmp_path,
+        run_dir=tmp_path / "run",
+        settle_seconds=0.05,
     )
     daemon = Daemon(settings, settings_file=tmp_path / "openperouter.yaml", notifier=Notifier())
     specs = [spec for spec in daemon.children() if spec.name in ("desired", "static_config")]
