@@ -10,6 +10,7 @@ from guestvm.machine import Machine
 from .commands import active, eventually, no_ping_lost, property_of, write
 
 SETTINGS = "/etc/openperouter/openperouter.yaml"
+NODE_CONFIG = "/etc/openperouter/node-config.yaml"
 #: os.EX_CONFIG, by the name that operators know.
 UNUSABLE = "78"
 
@@ -65,6 +66,22 @@ def test_settings_that_cannot_be_used_need_only_be_corrected(node: Machine) -> N
         finally:
             write(node, SETTINGS, settings)
         eventually(lambda: active(node), "the next start finds them corrected", seconds=300)
+
+
+def test_a_first_configuration_that_is_half_written_need_only_be_completed(node: Machine) -> None:
+    text = node.remote.run(f"cat {NODE_CONFIG}").stdout
+    with no_ping_lost(node, FABRIC_HOST_V4):
+        node.remote.run("systemctl stop openperouter", seconds=60)
+        # As if nothing had been in force before; the data plane is there, so that the test can watch it.
+        node.remote.run("cd /var/lib/openperouter && rm last-good.json in-force.json node.json")
+        write(node, NODE_CONFIG, "nodeIndex: {index:\n")
+        try:
+            refused = node.remote.run("systemctl start openperouter", seconds=300, check=False)
+            assert refused.returncode != 0
+            eventually(lambda: property_of(node, "ExecMainStatus") == UNUSABLE, "it says why")
+        finally:
+            write(node, NODE_CONFIG, text)
+        eventually(lambda: active(node), "the next start finds it complete", seconds=300)
 
 
 def test_a_supervisor_that_keeps_dying_is_restarted_within_ten_seconds_indefinitely(node: Machine) -> None:
