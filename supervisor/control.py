@@ -7,6 +7,8 @@ A client sends one JSON object on one line and receives JSON objects, one per li
     {"verb": "reload", "seconds": 60}   {"event": "progress", ...} ..., {"event": "done", "ok": true|false, ...}
     anything else                       {"error": "..."}
 
+A reload with ``"forget_api": true`` drops the objects that the API server does not confirm now.
+
 Promises: the socket is never reachable for anyone but root and its group, not even between its creation and its first
 use; a client that floods, stalls, sends garbage or disconnects costs a bounded amount of memory and time and does not
 disturb others; the outcome of a reload is that of the very request. Only plain status values pass through here, so no
@@ -55,12 +57,15 @@ class BadRequestError(Exception):
     """The client's request cannot be served; the text is sent back."""
 
 
-async def run(ctx: ActorContext, *, path: Path, status: LatestReader[Status], reload: Latest[int]) -> None:
+async def run(
+    ctx: ActorContext, *, path: Path, status: LatestReader[Status], reload: Latest[int], forget_api: Latest[int]
+) -> None:
     """Serve the control socket at ``path`` indefinitely.
 
-    ``reload`` takes requests exactly as SIGHUP makes them. Raises ``OSError`` when the socket cannot be made.
+    ``reload`` takes requests exactly as SIGHUP makes them, ``forget_api`` those of them that are to forget the API.
+    Raises ``OSError`` when the socket cannot be made.
     """
-    server = _Server(status, reload)
+    server = _Server(status, reload, forget_api)
     with _listening(path) as listener:
         ctx.started()
         with ctx.idle():
@@ -93,9 +98,10 @@ def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[
 class _Server:
     """What all connections share."""
 
-    def __init__(self, status: LatestReader[Status], reload: Latest[int]) -> None:
+    def __init__(self, status: LatestReader[Status], reload: Latest[int], forget_api: Latest[int]) -> None:
         self._status = status
         self._reload_requests = reload
+        self._forget_api = forget_api
         self._connections = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
@@ -134,7 +140,7 @@ class _Server:
             case "reload":
                 seconds = _seconds(request)
                 async with _while_connected(stream):
-                    await self._reload(stream, seconds)
+                    await self._reload(stream, seconds, forget_api=request.get("forget_api") is True)
             case verb:
                 raise BadRequestError(f"unknown verb {verb!r}; known are status, watch and reload")
 
@@ -143,9 +149,11 @@ class _Server:
         while True:
             await _send_line(stream, _status_line(await reader.receive()))
 
-    async def _reload(self, stream: trio.SocketStream, seconds: float) -> None:
+    async def _reload(self, stream: trio.SocketStream, seconds: float, *, forget_api: bool) -> None:
         reload_id = request_reload(self._reload_requests)
-        log.info("reload requested over the control socket", reload_id=reload_id)
+        if forget_api:
+            self._forget_api.set(reload_id)
+        log.info("reload requested over the control socket", reload_id=reload_id, forget_api=forget_api or None)
         await _send(stream, {"event": "requested", "reload_id": reload_id})
         with trio.move_on_after(seconds):
             await _send(stream, await self._decided(stream, reload_id))

@@ -21,7 +21,7 @@ from actors.desired import actor as desired
 from actors.frr import actor as frr
 from actors.health import actor as health
 from actors.netlink import actor as netlink
-from actors.netlink.preview import interface_addresses
+from actors.netlink.preview import interface_addresses, would_remove
 from actors.report import actor as report
 from actors.static_config import actor as static_config
 from actors.status_writer import actor as status_writer
@@ -45,16 +45,20 @@ from .version import VERSION
 #: and cutting it short costs nothing but a second run, since every plan can be resumed.
 WORK_SECONDS: Final = 20.0
 #: The only way in for an operator besides signals: ``openperouter reload`` closes the loop from status to files.
-COMMANDS: Final = frozenset({("control", "reload")})
+COMMANDS: Final = frozenset({("control", "reload"), ("control", "forget_api")})
 #: The requests that go against the flow of data: FRR lets go of L3VNIs whose devices are to be moved, or that fail.
 HEEDED: Final = frozenset({("frr", "kernel"), ("frr", "health")})
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """All channels but the supervisor's own. ``reload`` counts requests, by signal and over the control socket."""
+    """All channels but the supervisor's own. ``reload`` counts requests, by signal and over the control socket.
+
+    ``forget_api`` is the newest of them that is to forget what the API does not say now.
+    """
 
     reload: Latest[int] = field(default_factory=lambda: Latest("reload"))
+    forget_api: Latest[int] = field(default_factory=lambda: Latest("forget_api"))
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
@@ -102,8 +106,7 @@ class Daemon:
                 ),
                 critical=True,
             ),
-            # Serves the command line. Without it there is no view of the router and no reload command; forwarding is
-            # not affected.
+            # Serves the command line: the view of the router and the reload command. Forwarding does not need it.
             ChildSpec(
                 "control",
                 lambda ports: partial(
@@ -111,6 +114,7 @@ class Daemon:
                     path=settings.run_dir / "control.sock",
                     status=ports.reads(channels.status),
                     reload=ports.commands(channels.reload),
+                    forget_api=ports.commands(channels.forget_api),
                 ),
             ),
             # Reports READY, RELOADING and STATUS to systemd.
@@ -201,7 +205,9 @@ class Daemon:
                     settings=settings,
                     snapshots=ports.reads(channels.static),
                     api=ports.reads(channels.api),
+                    forget_api=ports.reads(channels.forget_api),
                     out=ports.writes(channels.desired),
+                    removes=partial(would_remove, settings=settings),
                 ),
                 critical=True,
             ),

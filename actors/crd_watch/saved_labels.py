@@ -71,7 +71,7 @@ class SavedLabels:
     def _former(self) -> Mapping[str, str] | None:
         """Return the labels that versions before this file saved with the API's snapshot."""
         try:
-            saved = read_saved(self._state_dir, self._node)
+            saved = read_saved([self._state_dir], self._node)
         except StoreError:
             return None
         return saved.snapshot.chosen_by if saved is not None and saved.snapshot is not None else None

@@ -6,14 +6,19 @@ This actor keeps what was accepted last, in the channel and on disk. The files n
 starts while the API is unreachable still has the networks of its objects. With an underlay that cannot be resolved the
 state in force is published again with the new problems: a reload completes and status is right, while nothing on the
 node changes.
+
+A start that finds no usable saved snapshot does not know what the API added to the files. If the files alone would take
+devices from a router that works, nothing is published: the router stays as FRR and the kernel have it until the API has
+answered, or an operator lets the files decide (``openperouter reload --forget-api``).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 
 import trio
 
@@ -33,6 +38,13 @@ from .snapshot_store import REFRESH_SECONDS, SnapshotStore
 
 log = get_logger("desired")
 
+#: Why nothing is published; the command is :mod:`supervisor.cli.verbs.reload`'s.
+HOLDING: Final = (
+    "without a usable saved API snapshot the files alone would remove networks that are in force: nothing is changed "
+    "until the API answers, or until 'openperouter reload --forget-api'"
+)
+#: Deadline of reading the kernel's devices.
+KERNEL_SECONDS: Final = 60.0
 #: Deadline of reading or writing some hundred kilobytes.
 DISK_SECONDS = 30.0
 
@@ -43,32 +55,41 @@ async def run(
     settings: Settings,
     snapshots: LatestReader[StaticSnapshot],
     api: LatestReader[ApiSnapshot],
+    forget_api: LatestReader[int],
     out: Latest[DesiredState],
+    removes: Callable[[DesiredState], Awaitable[bool]],
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Resolve each change; ``out`` keeps the state in force across restarts of this actor.
 
-    Nothing is published before the files were read once; the first API snapshot is not awaited. ``clock`` gives Unix
-    seconds. Raises :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no
-    usable underlay.
+    Nothing is published before the files were read once; the first API snapshot is not awaited. ``forget_api`` is the
+    newest reload request that forgets what the API does not say now; ``removes`` returns whether a state would
+    take devices from the running router; ``clock`` gives Unix seconds. Raises
+    :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no usable underlay.
     """
     ctx.started()
     with ctx.idle():
         static = await snapshots.receive()
-    keeper = SnapshotStore(settings.state_dir)
+    keeper = SnapshotStore(settings.state_dir, settings.run_dir)
     with ctx.working("reading the saved API snapshot", DISK_SECONDS):
-        memory = await trio.to_thread.run_sync(keeper.load, static.node.name)
+        saved = await trio.to_thread.run_sync(keeper.load, static.node.name)
+    memory = saved or SavedSnapshot(static.node.name)
     known = Known(static, newest(api, memory.snapshot), memory.snapshot, memory.standing)
     if known.api is None and memory.snapshot is not None:
         log.info("starting from the saved API snapshot", objects=len(memory.snapshot.objects))
     while True:
+        forgets = is_asked_to_forget(forget_api.peek(), known, out.peek())
+        if forgets:
+            known = forget(known)
         decision = decide(known, out.peek(), settings.namespace)
-        if decision.state is not None:
-            report(decision.state, out.peek())
-            out.set(decision.state)
-        known = replace(known, accepted=decision.accepted, standing=decision.standing)
-        note(ctx, known, out.peek())
-        await keep(ctx, keeper, known, clock)
+        blind = out.peek() is None and saved is None and not forgets and not is_complete(known.api)
+        if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
+            if decision.state is not None:
+                report(decision.state, out.peek())
+                out.set(decision.state)
+            known = replace(known, accepted=decision.accepted, standing=decision.standing)
+            note(ctx, known, out.peek())
+            await keep(ctx, keeper, known, clock)
         with ctx.idle(), trio.move_on_after(REFRESH_SECONDS if is_followed(known) else math.inf):
             await wait_any(snapshots, api)
         static = snapshots.take() or known.static
@@ -79,6 +100,39 @@ def newest(api: LatestReader[ApiSnapshot], accepted: ApiSnapshot | None) -> ApiS
     """Return the API's newest snapshot, None when there is no newer one."""
     snapshot = api.take()
     return with_kept(snapshot, accepted) if snapshot is not None else None
+
+
+def is_complete(api: ApiSnapshot | None) -> bool:
+    """Whether a snapshot has all kinds."""
+    return api is not None and not api.unlisted
+
+
+def is_asked_to_forget(request: int | None, known: Known, in_force: DesiredState | None) -> bool:
+    """Whether the reload that the files were read for is to forget what the API does not say now.
+
+    What is in force has answered the requests up to its own, so a restarted actor repeats none.
+    """
+    return request is not None and known.static.reload_id >= request > (in_force.reload_id if in_force else 0)
+
+
+def forget(known: Known) -> Known:
+    """Return what is known without the objects of an API that does not answer, or of kinds that it does not list."""
+    if known.api is None or not known.api.live:
+        return replace(known, api=None, accepted=None)
+    if is_complete(known.api):
+        return known
+    listed = tuple(one for one in known.api.objects if one.kind not in known.api.unlisted)
+    return replace(known, api=replace(known.api, objects=listed), accepted=None)
+
+
+async def is_held(ctx: ActorContext, removes: Callable[[DesiredState], Awaitable[bool]], state: DesiredState) -> bool:
+    """Whether a state must not be published because it would take devices from the router; note and log it."""
+    with ctx.working("comparing with the kernel", KERNEL_SECONDS):
+        held = await removes(state)
+    if held and "waiting_for" not in ctx.facts:
+        log.warning(HOLDING, message_id=message_ids.ROUTER_KEPT)
+    ctx.note(waiting_for=HOLDING if held else None)
+    return held
 
 
 def is_followed(known: Known) -> bool:
@@ -102,6 +156,7 @@ async def keep(ctx: ActorContext, keeper: SnapshotStore, known: Known, clock: Ca
 def note(ctx: ActorContext, known: Known, state: DesiredState | None) -> None:
     """Show in the status what the state is based on."""
     ctx.note(
+        waiting_for=None,
         generation=state.generation if state else 0,
         api_objects=len(known.accepted.objects) if known.accepted else None,
         api_from_memory=True if known.api is None and known.accepted else None,

@@ -1,7 +1,7 @@
 """The saved API snapshot on disk: read once at start, written when its meaning changes or it has grown old.
 
-An unusable file counts as none, and a disk that refuses costs only what a restart would find, not the router. Both are
-logged once.
+What the disk refuses goes to a spare directory in memory (/run), which lasts until the next boot, and to the disk as
+soon as that takes it. So a spare file is always the newer one. Failures are logged once.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ REFRESH_SECONDS: Final = 600.0
 
 
 class SnapshotStore:
-    """The one writer of the file."""
+    """The one writer of the file, and of its spare."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._directory = state_dir
-        self._path = state_dir / FILE
+    def __init__(self, state_dir: Path, spare_dir: Path) -> None:
+        self._path, self._spare = state_dir / FILE, spare_dir / FILE
         self._stored: SavedSnapshot | None = None
         self._failing = False
 
-    def load(self, node_name: str) -> SavedSnapshot:
-        """Return what is on disk, or an empty value."""
-        remove_stale(self._path)
+    def load(self, node_name: str) -> SavedSnapshot | None:
+        """Return what was saved, None when that is nothing usable."""
+        saved = None
+        for path in (self._spare, self._path):
+            remove_stale(path)
         try:
-            self._stored = read_saved(self._directory, node_name)
+            saved = read_saved((self._spare.parent, self._path.parent), node_name)
         except StoreError as error:
             log.warning(f"the saved API snapshot is not usable: {error}", message_id=message_ids.MEMORY_LOST)
-        return self._stored or SavedSnapshot(node_name)
+        if not self._spare.exists():
+            self._stored = saved
+        return saved
 
     def is_due(self, saved: SavedSnapshot, *, live: bool) -> bool:
         """Whether to write: a changed meaning, a much later time, or the last time before the server was lost."""
@@ -47,20 +50,26 @@ class SnapshotStore:
         return age >= (REFRESH_SECONDS if live else 1.0)
 
     def write(self, saved: SavedSnapshot) -> None:
-        """Replace the file, readable for root alone."""
+        """Replace the file, or else its spare, readable for root alone."""
+        text = to_json(saved)
         try:
-            write_atomic(self._path, to_json(saved))
+            write_atomic(self._path, text)
+            if self._spare != self._path:
+                self._spare.unlink(missing_ok=True)
         except OSError as error:
-            if not self._failing:
-                log.warning(
-                    "cannot save the API's objects: a restart while the API is unreachable would lose their networks",
-                    message_id=message_ids.MEMORY_LOST,
-                    file=self._path,
-                    error=error,
-                )
-            self._failing = True
+            self._write_spare(text, error)
         else:
             self._stored, self._failing = saved, False
+
+    def _write_spare(self, text: str, refusal: OSError) -> None:
+        message = "cannot save the API's objects on disk: kept in memory until the next successful write"
+        try:
+            write_atomic(self._spare, text)
+        except OSError:
+            message = "cannot save the API's objects: a restart while the API is unreachable would lack them"
+        if not self._failing:
+            log.warning(message, message_id=message_ids.MEMORY_LOST, file=self._path, error=refusal)
+        self._failing = True
 
 
 def _synced_at(saved: SavedSnapshot | None) -> float:

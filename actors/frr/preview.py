@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import socket
+from typing import Final
 
-from actors.lib.frr.vtysh import Vtysh
+import trio
+
+from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.vtysh import Vtysh, lock_file
 from config.desired import DesiredState
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
+from supervisor.runtime.faults import DependencyFault
 
 from .diff.difference import difference, intended, parse
 from .render.render import RenderedConfig, render
+
+#: How long a preview waits for those that change FRR, seconds. One change of a large configuration takes a minute.
+PATIENCE_SECONDS: Final = 2.0
+_SHOW: Final = "show running-config"
 
 
 async def preview(desired: DesiredState, settings: Settings) -> str:
     """Return what FRR would gain (``+``) and lose (``-``), a line each; empty if it runs the desired state.
 
-    Raises ``DependencyFault`` if FRR does not answer.
+    While FRR is being changed it must not be asked (``frr_lock``): then the first line says so, and the difference is
+    that to the configuration that was verified last. Raises ``DependencyFault`` if FRR does not answer.
     """
-    return str(difference(intended(_rendered(desired, settings)), parse(await _running(settings))))
+    wanted = intended(_rendered(desired, settings))
+    with trio.move_on_after(PATIENCE_SECONDS) as waiting:
+        async with session_lock(lock_file(settings), exclusive=False):
+            waiting.deadline = math.inf
+            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+            return str(difference(wanted, parse(await vtysh.text(_SHOW))))
+    try:
+        verified = (settings.frr_etc_dir / settings.frr_pathspace / "frr.conf").read_text()
+    except OSError as error:
+        raise DependencyFault(f"its configuration is being changed, and {error.filename}: {error.strerror}") from None
+    note = "(FRR is being changed at this moment: this is the difference to what was verified last)"
+    return f"{note}\n{difference(wanted, parse(verified))}".rstrip()
 
 
 def rendered_redacted(desired: DesiredState, settings: Settings) -> str:
@@ -28,12 +50,8 @@ def rendered_redacted(desired: DesiredState, settings: Settings) -> str:
 
 async def running_redacted(settings: Settings) -> str:
     """Return FRR's running configuration without secrets; raise ``DependencyFault`` if FRR does not answer."""
-    return redact(await _running(settings))
+    return redact(await Vtysh.of(settings).text(_SHOW))
 
 
 def _rendered(desired: DesiredState, settings: Settings) -> RenderedConfig:
     return render(desired, hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
-
-
-async def _running(settings: Settings) -> str:
-    return await Vtysh.of(settings).text("show running-config")

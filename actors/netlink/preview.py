@@ -1,7 +1,9 @@
 """Reading the kernel without changing it, for the command line and for resolution.
 
 ``openperouter plan`` shows what the actor would do now (:func:`preview`), ``openperouter show kernel`` our part of the
-kernel as data or text, and resolution may derive the node's index from a NIC's address (:func:`interface_addresses`).
+kernel as data or text. The start of a daemon that has lost its memory asks whether the files alone would take something
+away (:func:`would_remove`), and resolution may derive the node's index from a NIC's address
+(:func:`interface_addresses`).
 Each call opens its own sockets and closes them, so all of it works beside a running daemon.
 """
 
@@ -18,8 +20,8 @@ from config.settings import Settings
 
 from .converge import observe_and_plan
 from .kernel import LinuxKernel
-from .planning.observed import NIC_GROUP, Link, NamespaceView, Observed
-from .planning.steps import Plan
+from .planning.observed import NIC_GROUP, Link, Namespace, NamespaceView, Observed
+from .planning.steps import DeleteLinks, MoveLink, Plan
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 
@@ -29,6 +31,18 @@ T = TypeVar("T")
 async def preview(desired: DesiredState, settings: Settings) -> Plan:
     """Return what would be done now; writes nothing. Raises NamespaceMissing, KernelRefusal."""
     return await _with_kernel(settings, lambda kernel: observe_and_plan(desired, kernel)[1])
+
+
+async def would_remove(desired: DesiredState, settings: Settings) -> bool:
+    """Return whether it would delete a device or give a NIC back to the host; without the namespace there is none."""
+    try:
+        plan = await preview(desired, settings)
+    except NamespaceMissing:
+        return False
+    return any(
+        isinstance(step, DeleteLinks) or (isinstance(step, MoveLink) and step.target is Namespace.HOST)
+        for step in plan.steps
+    )
 
 
 async def observe_kernel(settings: Settings) -> dict[str, Any]:

@@ -144,10 +144,12 @@ def _notes(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _waiting(inputs: StatusInputs) -> Iterator[str]:
-    """Yield what a start waits for before the first files are read; after that it is a problem of the files."""
-    for child in inputs.children if inputs.snapshot is None else ():
-        if child.name == "static_config" and (interface := child.facts.get("waiting_for")):
-            yield f"interface {interface}, from which the node's index is derived, is absent or has no address"
+    """Yield what a start waits for before the first files are read, and before the first state is known."""
+    waits = {child.name: child.facts.get("waiting_for") for child in inputs.children}
+    if inputs.snapshot is None and (interface := waits.get("static_config")):
+        yield f"interface {interface}, from which the node's index is derived, is absent or has no address"
+    if inputs.desired is None and (reason := waits.get("desired")):
+        yield str(reason)
 
 
 def _failing_stages(inputs: StatusInputs) -> Iterator[tuple[int, str]]:

@@ -171,7 +171,7 @@ class _Reporter:
             self.ctx.note(waiting=state)
             return None
         now, server = trio.current_time(), self._server.backoff.until
-        if self._writers is None or self._writers.node != state.node.name:
+        if self._writers is None or self._writers.node != (state.node.name, state.node.uid):
             self._writers = _Writers.make(state, self.wall, self.chance, self._limiter)
         for writer, _ in self._writers.retries:
             writer.update(state, now)
@@ -208,9 +208,12 @@ class _Reporter:
 
 @dataclass(frozen=True, slots=True)
 class _Writers:
-    """The writers of one node, and when each may try again; another name of the node is another node."""
+    """The writers of one Node object, by name and UID, and when each may try again.
 
-    node: str
+    What the server refused for a deleted Node (422, the UID is immutable) must not delay its successor.
+    """
+
+    node: tuple[str, str]
     status: NodeStatusWriter
     events: EventWriter
     retries: tuple[tuple[Writer, Retry], ...]
@@ -228,7 +231,7 @@ class _Writers:
             _SizePoll(size, state.namespace),
         )
         retries = tuple((writer, Retry(writer.name, chance, limiter)) for writer in all_)
-        return cls(state.node.name, status, events, retries)
+        return cls((state.node.name, state.node.uid), status, events, retries)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ in it, so that a copied disk image does not configure another node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -105,21 +105,26 @@ def from_json(text: str | bytes) -> SavedSnapshot:
     return _saved(_STORE.decode(text))
 
 
-def read_saved(state_dir: Path, node_name: str) -> SavedSnapshot | None:
-    """Return this node's saved snapshot, None when there is none.
+def read_saved(directories: Iterable[Path], node_name: str) -> SavedSnapshot | None:
+    """Return this node's saved snapshot from the first directory that has it, None when there is none.
 
-    Raises :class:`~.json_store.StoreError`, with the path, for a file that is damaged or of another node.
+    Raises :class:`~.json_store.StoreError`, with the path, when there are only files that are damaged or of another
+    node.
     """
-    path = state_dir / FILE
-    try:
-        content = _STORE.read(path)
-    except StoreError as error:
-        raise StoreError(f"{path}: {error}") from None
-    if content is None:
-        return None
-    if content.node != node_name:
-        raise StoreError(f"{path}: it belongs to another node, {content.node}")
-    return _saved(content)
+    unusable = ""
+    for path in (directory / FILE for directory in directories):
+        try:
+            content = _STORE.read(path)
+        except StoreError as error:
+            unusable = unusable or f"{path}: {error}"
+            continue
+        if content is not None and content.node == node_name:
+            return _saved(content)
+        if content is not None:
+            unusable = unusable or f"{path}: it belongs to another node, {content.node}"
+    if unusable:
+        raise StoreError(unusable)
+    return None
 
 
 def _content(saved: SavedSnapshot) -> _Content:

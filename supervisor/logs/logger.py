@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import time
+import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
@@ -120,8 +121,11 @@ class _Handler(logging.Handler):
 
 
 def _safe(text: str) -> str:
-    """Return text on one line without control characters: messages may quote what users or programs wrote."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    """Return text on one line without control characters: messages may quote what users or programs wrote.
+
+    What stands for a byte of a file's name that is not UTF-8 stays, for the sink to escape.
+    """
+    return "".join(one if one.isprintable() or unicodedata.category(one) == "Cs" else " " for one in text)
 
 
 def _with_fields(text: str, fields: Mapping[str, object]) -> str:

@@ -1,17 +1,16 @@
 """Where log lines go: the journal with fields, or standard error.
 
-A sink never raises and never waits: when standard error is closed, broken or full, lines are dropped, counted, and the
-count is written as soon as there is room again.
+A sink never raises and never waits: when the journal does not read, or standard error is closed, broken or full, lines
+are dropped, counted, and the count is written as soon as there is room again.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import select
 import socket
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 #: The descriptor, not ``sys.stderr``, which may be replaced, buffered or None.
@@ -19,6 +18,9 @@ STDERR = 2
 
 #: The most that fits into a pipe that ``poll`` reports writable (PIPE_BUF of Linux, pipe(7)).
 _PIECE: Final = 4096
+
+#: Where journald takes records with fields (systemd-journald.service(8)).
+JOURNAL_SOCKET: Final = "/run/systemd/journal/socket"
 
 #: This program's name in the journal.
 IDENTIFIER: Final = "openperouter"
@@ -47,7 +49,7 @@ class StderrSink:
         if self.dropped:
             prefix = "<4>" if self._prefix else ""
             data = f"{prefix}{self.dropped} log lines were lost because standard error was not read\n{data}"
-        if self._send(data.encode(errors="replace")):
+        if self._send(_encoded(data)):
             self.dropped = 0
         else:
             self.dropped += 1
@@ -79,32 +81,50 @@ def _send_socket(descriptor: int, data: bytes) -> int:
 
 
 class JournalSink:
-    """Sends records with their fields through python3-systemd, or to standard error when the journal refuses one."""
+    """Sends records with their fields to the journal's socket; what that refuses goes to standard error.
 
-    def __init__(self, send: Callable[..., None]) -> None:
-        self._send = send
+    Uses the journal's own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), since libsystemd waits while journald does not
+    read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._fallback = StderrSink(prefix_priority=True)
+        self.dropped = 0
 
     def write(self, priority: int, text: str, decorated: str, fields: Mapping[str, str]) -> None:
-        """Send a record."""
-        own: dict[str, object] = {"PRIORITY": str(priority), "SYSLOG_IDENTIFIER": IDENTIFIER}
+        """Send or drop a record."""
         try:
-            if "CODE_LINE" in fields:
-                # The only one that python3-systemd formats itself, as a number.
-                own["CODE_LINE"] = int(fields["CODE_LINE"])
-            self._send(text, **{**fields, **own})
-        except (OSError, TypeError, ValueError):
+            if self.dropped:
+                self._send(4, f"{self.dropped} log lines were lost because the journal did not take them", {})
+                self.dropped = 0
+            self._send(priority, text, fields)
+        except BlockingIOError:
+            self.dropped += 1
+        except OSError:
             self._fallback.write(priority, text, decorated, fields)
+
+    def _send(self, priority: int, text: str, fields: Mapping[str, str]) -> None:
+        own = {"MESSAGE": text, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": IDENTIFIER}
+        members = (_member(name, _encoded(value)) for name, value in {**fields, **own}.items())
+        self._socket.sendto(b"".join(members), self._path)
+
+
+def _member(name: str, value: bytes) -> bytes:
+    if b"\n" in value:
+        return b"%s\n%s%s\n" % (name.encode(), len(value).to_bytes(8, "little"), value)
+    return b"%s=%s\n" % (name.encode(), value)
+
+
+def _encoded(text: str) -> bytes:
+    """Return UTF-8; what is none, such as a byte of a file's name, is escaped."""
+    return text.encode(errors="backslashreplace")
 
 
 Sink = StderrSink | JournalSink
 
 
 def choose_sink() -> Sink:
-    """Return the journal if standard error leads to it and python3-systemd is installed, else standard error."""
-    if not stderr_is_journal():
-        return StderrSink(prefix_priority=False)
-    try:
-        return JournalSink(importlib.import_module("systemd.journal").send)
-    except ImportError:
-        return StderrSink(prefix_priority=True)
+    """Return the journal if standard error leads to it, else standard error."""
+    return JournalSink(JOURNAL_SOCKET) if stderr_is_journal() else StderrSink(prefix_priority=False)

@@ -39,12 +39,15 @@ class Outcome:
     timed_out: bool = False
 
 
-def reload(path: Path, seconds: float, progress: Callable[[str], None]) -> Outcome:
+def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forget_api: bool = False) -> Outcome:
     """Make the daemon read its files again; call ``progress`` with each change of its summary, return the outcome.
+
+    ``forget_api`` drops the objects that the API server does not confirm now.
 
     Raises :class:`CommandError`: the daemon refuses the request, does not answer, or ended meanwhile.
     """
-    for answer in ask(path, {"verb": "reload", "seconds": seconds}, seconds=seconds + ANSWER_SECONDS):
+    request = {"verb": "reload", "seconds": seconds, "forget_api": forget_api}
+    for answer in ask(path, request, seconds=seconds + ANSWER_SECONDS):
         if "error" in answer:
             raise CommandError(str(answer["error"]), USAGE)
         if answer.get("event") == "progress":

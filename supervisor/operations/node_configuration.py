@@ -141,7 +141,7 @@ def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
 def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | None, str]:
     """Return the saved API snapshot, or None and, if there is one, why it is not usable."""
     try:
-        return read_saved(settings.state_dir, node_name), ""
+        return read_saved((settings.run_dir, settings.state_dir), node_name), ""
     except StoreError as error:
         return None, str(error)
 

@@ -1,14 +1,14 @@
 """The small, closed set of expected errors, so that a caller can act on the type alone.
 
-A fault has its cause outside the program. Whether trying again can help is a property of its kind (``retry``), and so
-is the exit code of a process that ends because of it (``exit_code``). Every other exception is a bug.
+A fault has its cause outside the program. The exit code of a process that ends because of it is a property of its kind
+(``exit_code``). Every other exception is a bug.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-#: Exit codes follow sysexits.h, so that units can name them (``RestartPreventExitStatus=78``).
+#: Exit codes follow sysexits.h.
 EXIT_OK: Final = 0
 EXIT_UNAVAILABLE: Final = 69
 EXIT_BUG: Final = 70
@@ -21,17 +21,15 @@ SUMMARY_LENGTH: Final = 300
 
 
 class Fault(Exception):  # noqa: N818 - it is not always an error of the program
-    """An expected error. ``retry`` says whether the same attempt may succeed later without a user's help."""
+    """An expected error."""
 
     exit_code: ClassVar[int] = EXIT_BUG
-    retry: ClassVar[bool] = True
 
 
 class ConfigFault(Fault):
-    """The configuration cannot work: retrying is pointless until it is changed."""
+    """The configuration cannot work until a user changes it."""
 
     exit_code = EXIT_CONFIG
-    retry = False
 
 
 class DependencyFault(Fault):
@@ -50,7 +48,6 @@ class AlreadyRunningFault(Fault):
     """Another instance holds the lock."""
 
     exit_code = EXIT_TEMPORARY
-    retry = False
 
 
 def leaves(error: BaseException) -> list[BaseException]:
@@ -68,7 +65,7 @@ def is_bug(error: BaseException) -> bool:
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a process that this error ends.
 
-    A configuration fault anywhere wins, because it stops restarts; then a bug, because it needs a developer; then the
+    A configuration fault anywhere wins, because it needs a user; then a bug, because it needs a developer; then the
     first fault.
     """
     codes = [leaf.exit_code if isinstance(leaf, Fault) else EXIT_BUG for leaf in leaves(error)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .faults import Fault, is_bug, leaves
+from .faults import is_bug
 
 #: Restarts in a row, without a healthy run between them, that a critical child may need before the tree ends.
 MAX_RESTARTS: Final = 5
@@ -62,14 +62,12 @@ class Backoff:
 RESTART_BACKOFF: Final = Backoff()
 
 
-def may_retry(error: BaseException | None) -> bool:
-    """Whether trying again can help: not when any part of the error is a fault of a kind that says otherwise."""
-    return error is None or all(leaf.retry for leaf in leaves(error) if isinstance(leaf, Fault))
+def must_end(*, critical: bool, in_a_row: int) -> bool:
+    """Whether a child's failure ends the tree: ``in_a_row`` counts this failure and those before it.
 
-
-def must_end(error: BaseException | None, *, critical: bool, in_a_row: int) -> bool:
-    """Whether a child's failure ends the tree: ``in_a_row`` counts this failure and those before it."""
-    return critical and (in_a_row > MAX_RESTARTS or not may_retry(error))
+    The kind of the failure does not matter: even a configuration that cannot be used may only be half written.
+    """
+    return critical and in_a_row > MAX_RESTARTS
 
 
 def cause_of(error: BaseException | None) -> Cause:

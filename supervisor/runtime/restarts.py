@@ -169,7 +169,7 @@ class Child:
             self._failures_in_a_row = 0
         self._failures_in_a_row += 1
         fields = {"cause": run.cause, "restarts": self._runs - 1}
-        if must_end(run.error, critical=self.spec.critical, in_a_row=self._failures_in_a_row):
+        if must_end(critical=self.spec.critical, in_a_row=self._failures_in_a_row):
             self._set(ChildState.FAILED)
             message = f"{self.spec.name} failed for good: {text}"
             log.error(message, message_id=message_ids.CHILD_FAILED_FOR_GOOD, **fields)

@@ -84,7 +84,6 @@ def test_every_library_that_the_program_needs_is_a_dependency_with_the_same_lowe
         package = "python3-" + {"pyyaml": "yaml"}.get(name, name)
         assert package in packages
         assert not packages[package] or bound.startswith(packages[package])
-    assert "python3-systemd" in packages
 
 
 def test_what_the_daemon_runs_of_frr_is_a_dependency_and_not_a_recommendation() -> None:

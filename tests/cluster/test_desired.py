@@ -83,7 +83,9 @@ class Life:
             settings=self.settings,
             snapshots=self.static.reader(),
             api=self.api.reader(),
+            forget_api=Latest[int]("forget_api").reader(),
             out=self.out,
+            removes=nothing_runs,
         )
 
     @property
@@ -105,9 +107,14 @@ class Life:
         return api is not None and api.live
 
 
+async def nothing_runs(_state: DesiredState) -> bool:
+    """Answer for a kernel without a router."""
+    return False
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(state_dir=tmp_path, run_dir=tmp_path)
+    return Settings(state_dir=tmp_path, run_dir=tmp_path / "run")
 
 
 async def create(server: ClusterServer, kind: Kind, namespace: str, name: str, spec: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from actors.status_writer.events import PATH as EVENTS_PATH
 from actors.status_writer.node_events import NodeEvent
 from actors.status_writer.node_status import path_of
 from config.api import INDEX_ANNOTATION, ApiNode
-from tests.cluster.harness import ClusterServer, Json, both_versions, kube, make_namespace
+from tests.cluster.harness import ClusterServer, Json, both_versions, kube, make_namespace, make_node
 from tests.cluster.status_writing import RULES, Cluster, cluster, until
 
 NAMES = tuple(f"node-{letter}" for letter in "abcdefgh")
@@ -253,6 +253,23 @@ async def test_another_index_on_the_node_is_replaced(
         [event] = await until("it is reported", lambda: nodes.events("node-a"))
         assert event["reason"] == "NodeIndexReplaced"
         assert "'77'" in event["message"]
+
+
+async def test_a_node_that_is_created_again_gets_its_index(
+    server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
+) -> None:
+    async with kube(server.admin) as admin, cluster(admin, namespace, tmp_path):
+
+        async def uid_with_index() -> str:
+            metadata = (await admin.get("/api/v1/nodes/node-a"))["metadata"]
+            return str(metadata["uid"]) if metadata.get("annotations", {}).get(INDEX_ANNOTATION) == "3" else ""
+
+        first = await until("the index is there", uid_with_index)
+        for _ in range(3):
+            await make_node(admin, "node-a")
+            second = await until("the new Node has it", uid_with_index)
+            assert second != first
+            first = second
 
 
 @pytest.mark.usefixtures("crds")

@@ -104,6 +104,23 @@ def test_the_server_goes_away_and_nothing_is_lost(member: Machine, cluster: Clus
         eventually(lambda: api(member).get("live") is True, "the server is watched again", seconds=SECONDS)
 
 
+def test_a_start_without_memory_of_a_server_that_is_unreachable_takes_nothing_away(
+    member: Machine, cluster: Cluster
+) -> None:
+    with no_ping_lost(member, FAR, netns="near-220"):
+        cluster.server.stop()
+        member.remote.run("systemctl stop openperouter", seconds=60)
+        member.remote.run("rm /var/lib/openperouter/api-snapshot.json; rm -f /run/openperouter/api-snapshot.json")
+        member.remote.run("systemctl start --no-block openperouter")
+        eventually(lambda: "until the API answers" in str(status(member).get("summary")), "it says so", seconds=SECONDS)
+        assert has_link(member, "vni220")
+        # It is reached through the router.
+        cluster.server.start()
+        eventually(lambda: api(member).get("live") is True, "the server is watched again", seconds=SECONDS)
+        eventually(lambda: property_of(member, "ActiveState") == "active", "the router is ready", seconds=SECONDS)
+    assert has_link(member, "vni220")
+
+
 def test_a_reboot_while_the_server_is_unreachable_loses_nothing(member: Machine, cluster: Cluster) -> None:
     cluster.server.stop()
     member.restart()

@@ -11,13 +11,13 @@ import pytest
 import trio
 
 from actors.netlink import actor
-from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview
+from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from tests.actors.netlink.builders import demo, state, underlay
+from tests.actors.netlink.builders import demo, state, underlay, without_underlay
 from tests.kernel.node import Node, ip
 
 SECONDS = 30
@@ -180,6 +180,19 @@ async def test_a_preview_writes_nothing(node: Node) -> None:
     assert "router: create vrf red table 10000100" in plan.text
     assert "red" not in node.names()
     assert not node.state.exists()
+
+
+async def test_what_would_take_something_from_a_running_router_is_recognised(node: Node) -> None:
+    settings, nothing = settings_of(node), without_underlay(demo())
+    assert not await would_remove(nothing, settings)
+    node.converge(demo())
+    assert not await would_remove(demo(), settings)
+    assert await would_remove(state(), settings)
+    node.converge(state())
+    assert not await would_remove(demo(), settings)
+    # Only the NIC is inside.
+    assert await would_remove(nothing, settings)
+    assert not await would_remove(nothing, settings.model_copy(update={"netns": "openperouter-not-there"}))
 
 
 async def test_show_kernel_reads_both_namespaces_and_the_state_files(node: Node) -> None:

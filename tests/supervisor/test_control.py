@@ -36,6 +36,7 @@ class Daemon:
     path: Path
     status: Latest[Status] = field(default_factory=lambda: Latest[Status]("status"))
     reload: Latest[int] = field(default_factory=lambda: Latest[int]("reload"))
+    forget_api: Latest[int] = field(default_factory=lambda: Latest[int]("forget_api"))
 
     @property
     def reloads(self) -> int:
@@ -85,7 +86,13 @@ async def served(path: Path) -> AsyncIterator[Daemon]:
 
 
 async def start(context: ActorContext, daemon: Daemon) -> None:
-    await control.run(context, path=daemon.path, status=daemon.status.reader(), reload=daemon.reload)
+    await control.run(
+        context,
+        path=daemon.path,
+        status=daemon.status.reader(),
+        reload=daemon.reload,
+        forget_api=daemon.forget_api,
+    )
 
 
 @pytest.fixture
@@ -146,6 +153,13 @@ async def test_reload_succeeds_once_that_very_request_is_verified(daemon: Daemon
         daemon.status.set(Status(summary="ready", reload=ReloadStatus(verified=1)))
         done = await read_line(stream)
     assert done == {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready"}
+
+
+async def test_only_a_reload_that_says_so_forgets_the_api(daemon: Daemon) -> None:
+    daemon.status.set(Status(reload=ReloadStatus(verified=9)))
+    for forgets in (False, "yes", True):
+        await daemon.ask({"verb": "reload", "forget_api": forgets})
+    assert (daemon.forget_api.peek(), daemon.forget_api.version) == (3, 1)
 
 
 async def test_reload_fails_with_the_reason_when_the_configuration_is_refused(daemon: Daemon) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from config.settings import Settings
 from config.status import Status
@@ -14,6 +15,7 @@ from supervisor.process.sd_notify import Notifier
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.runtime.graph import GraphError
+from supervisor.runtime.tree import Supervisor
 from supervisor.wiring import COMMANDS, HEEDED, Daemon, actor_status
 
 
@@ -38,7 +40,8 @@ def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None
 
 def test_the_reload_command_is_the_only_way_against_the_flow(daemon: Daemon) -> None:
     assert "(outside), control (command) -> [reload] -> systemd, static_config" in str(daemon.graph).splitlines()
-    assert {("control", "reload")} == COMMANDS
+    assert "control (command) -> [forget_api] -> desired" in str(daemon.graph).splitlines()
+    assert {("control", "reload"), ("control", "forget_api")} == COMMANDS
     with pytest.raises(GraphError, match="control commands through reload, which is not declared"):
         daemon.graph.check(commands=(), heeded=HEEDED)
 
@@ -83,3 +86,49 @@ def test_a_child_s_snapshot_keeps_its_meaning_in_the_status() -> None:
     assert (status.name, status.state, status.restarts, status.last_error) == ("frr", "backoff", 2, "FRR is not there")
     assert status.critical
     assert status.incarnation == 3
+
+
+ROUTER = """\
+underlays:
+- asn: 64514
+  interfaces: [{type: NetworkDevice, networkDevice: {interfaceName: eth1}}]
+  neighbors: [{asn: 64512, address: 192.0.2.1, passwordSecret: fabric}]
+  tunnelEndpoint: {cidrs: [100.65.0.0/24]}
+"""
+
+
+async def test_a_first_configuration_that_is_still_being_written_starts_once_it_is_complete(tmp_path: Path) -> None:
+    configs = tmp_path / "configs"
+    (configs / "secrets").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    node_config, router = tmp_path / "node-config.yaml", configs / "openpe_underlay.yaml"
+    node_config.write_text("nodeIndex: {index: ")
+    router.write_text(ROUTER[:40])
+    settings = Settings(
+        node_config_file=node_config,
+        configs_dir=configs,
+        state_dir=tmp_path,
+        run_dir=tmp_path / "run",
+        settle_seconds=0.05,
+    )
+    daemon = Daemon(settings, settings_file=tmp_path / "openperouter.yaml", notifier=Notifier())
+    specs = [spec for spec in daemon.children() if spec.name in ("desired", "static_config")]
+    supervisor = Supervisor(specs)
+
+    async def failed(name: str, reason: str) -> None:
+        """Wait until a child has failed for this reason, at least."""
+        statuses = supervisor.statuses.reader()
+        while not any(one.name == name and reason in one.last_error for one in await statuses.receive()):
+            assert not supervisor.stopping
+
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(20):
+            nursery.start_soon(supervisor.run)
+            await failed("static_config", "no node index")
+            node_config.write_text("nodeIndex: {index: 0}\n")
+            await failed("desired", "no usable configuration")
+            router.write_text(ROUTER)
+            (configs / "secrets" / "fabric").write_text("correct-horse")
+            state = await daemon.channels.desired.reader().receive()
+        assert state.underlay is not None
+        supervisor.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from supervisor.runtime.faults import DependencyFault
 
@@ -12,7 +12,12 @@ _LENGTH: Final = 500
 
 
 class ApiError(DependencyFault):
-    """The server answered with an error: ``code`` is HTTP's, ``reason`` Kubernetes', ``retry_after`` in seconds."""
+    """The server answered with an error: ``code`` is HTTP's, ``reason`` Kubernetes', ``retry_after`` in seconds.
+
+    ``retry`` says whether the same request may succeed later.
+    """
+
+    retry: ClassVar[bool] = True
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)

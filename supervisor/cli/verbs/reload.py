@@ -31,11 +31,17 @@ def add_parser(verbs: Any) -> None:
         metavar="SECONDS",
         help=f"how long to wait for the outcome (default: {DEFAULT_SECONDS:g}, at most 600)",
     )
+    parser.add_argument(
+        "--forget-api",
+        action="store_true",
+        help="drop the objects that the API server does not confirm now: all of them if it does not answer",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Request a reload and follow it."""
-    outcome = control_client.reload(run_dir(arguments.settings) / CONTROL_SOCKET, arguments.timeout, _print)
+    socket = run_dir(arguments.settings) / CONTROL_SOCKET
+    outcome = control_client.reload(socket, arguments.timeout, _print, forget_api=arguments.forget_api)
     if outcome.ok:
         print(outcome.text)
         return exit_codes.OK

@@ -16,8 +16,8 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="run the daemon in the foreground (systemd does)",
         description="Run the daemon in the foreground until SIGTERM or SIGINT; SIGHUP reloads. However it ends, "
-        "forwarding continues. Exits with 78 when no part of the configuration is usable (systemd does not restart it "
-        "then), and with 75 when another daemon is running.",
+        "forwarding continues. Exits with 78 when no part of the configuration becomes usable within 15 s, and "
+        "with 75 when another daemon is running.",
     )
     parser.add_argument(
         "--log-level",

@@ -42,6 +42,7 @@ def known_secrets(settings: Settings, running: str = "") -> frozenset[str]:
     texts = [
         *(_text(path) for path in _configuration(settings)),
         *_remembered(settings.state_dir),
+        *_remembered(settings.run_dir),
         *(_text(path) for path in sorted(frr.glob("*.conf*"))),
         *(_text(path) for path in sorted((settings.run_dir / "frr").glob("*"))),
         running,
@@ -65,7 +66,7 @@ def _configuration(settings: Settings) -> Iterator[Path]:
 
 
 def _remembered(state_dir: Path) -> Iterator[str]:
-    """Yield what the state directory has of configuration files: last good ones, trials, what trials replaced.
+    """Yield what a state directory has of configuration files: last good ones, trials, what trials replaced.
 
     Also each text inside of JSON: there a file's lines are one line, and its quotes are escaped.
     """

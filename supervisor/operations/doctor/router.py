@@ -340,7 +340,7 @@ def daemon_runs(daemon: Daemon | None = None, units: Units | None = None) -> Ite
     found, unit = daemon, units.get(UNIT, Unit(UNIT)) if units is not None else None
     if unit is not None and unit.load == "loaded" and unit.enabled == "disabled":
         yield warning("daemon", f"{UNIT} does not start at boot", "systemctl enable openperouter")
-    if unit is not None and unit.load == "loaded" and unit.active in ("failed", "inactive"):
+    if unit is not None and unit.load == "loaded" and (unit.active in ("failed", "inactive") or unit.exit_status == 78):
         yield _stopped(unit)
     elif found is not None and not found.holder:
         yield error("daemon", "the daemon does not run", f"systemctl start openperouter; {_JOURNAL}")
@@ -350,8 +350,8 @@ def daemon_runs(daemon: Daemon | None = None, units: Units | None = None) -> Ite
 
 def _stopped(unit: Unit) -> Finding:
     if unit.exit_status == 78:
-        fix = "openperouter validate; correct what it names; systemctl start openperouter"
-        return error("daemon", f"{UNIT} has given up: its configuration cannot be used (exit code 78)", fix)
+        fix = "openperouter validate; correct what it names; systemd keeps starting the daemon"
+        return error("daemon", f"{UNIT} ends at each start: its configuration cannot be used (exit code 78)", fix)
     if unit.active == "failed":
         fix = f"{_JOURNAL}; systemctl restart openperouter"
         return error("daemon", f"{UNIT} has failed ({unit.result}, exit code {unit.exit_status})", fix)

@@ -36,21 +36,40 @@ class Bench:
     directory: Path
     static: Latest[StaticSnapshot] = field(default_factory=lambda: Latest("static"))
     api: Latest[ApiSnapshot] = field(default_factory=lambda: Latest("api"))
+    forget: Latest[int] = field(default_factory=lambda: Latest("forget_api"))
     out: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
+    #: What the running router has in the kernel.
+    in_kernel: set[str] = field(default_factory=set)
+    ctx: ActorContext | None = None
 
     @property
     def file(self) -> Path:
         return self.directory / "api-snapshot.json"
 
+    @property
+    def spare(self) -> Path:
+        return self.directory.parent / "run" / "api-snapshot.json"
+
     async def life(self) -> None:
+        self.ctx = ActorContext("desired")
         await run(
-            ActorContext("desired"),
-            settings=Settings(state_dir=self.directory),
+            self.ctx,
+            settings=Settings(state_dir=self.directory, run_dir=self.spare.parent),
             snapshots=self.static.reader(),
             api=self.api.reader(),
+            forget_api=self.forget.reader(),
             out=self.out,
+            removes=self.removes,
             clock=lambda: 5000.0 + trio.current_time(),
         )
+
+    def waits(self) -> bool:
+        """Whether the actor says that it waits."""
+        return self.ctx is not None and "waiting_for" in self.ctx.facts
+
+    async def removes(self, state: DesiredState) -> bool:
+        """Return whether the kernel would lose something."""
+        return not self.in_kernel <= {vni.vrf for vni in state.l3vnis}
 
     async def settles(self, done: Callable[[], object]) -> None:
         """Wait until something holds and then until nothing moves: disks are worked on in threads."""
@@ -87,12 +106,14 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+    for name in ("state", "run"):
+        (tmp_path / name).mkdir()
+    return Bench(tmp_path / "state")
 
 
 def reborn(bench: Bench) -> Bench:
-    """The node after a restart: what was in channels is gone."""
-    return Bench(bench.directory)
+    """The node after a restart: what was in channels is gone, and the router works on as it was."""
+    return Bench(bench.directory, in_kernel=set(bench.vrfs()))
 
 
 async def run_until(bench: Bench, done: Callable[[], object]) -> None:
@@ -270,16 +291,20 @@ async def test_the_saved_snapshot_is_for_root_alone_and_in_no_log(
     assert PASSWORD not in caplog.text
 
 
-@pytest.mark.parametrize(
+UNUSABLE = pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "not JSON"),
         (to_json(SavedSnapshot("node-a")).replace("node-a", "node-b"), "checksum does not match"),
         (to_json(SavedSnapshot("node-b", cluster(api_l3vni("blue", 2)))), "it belongs to another node, node-b"),
+        (to_json(SavedSnapshot("node-a")).replace('"version": 1', '"version": 2'), "not a version 1"),
     ],
-    ids=["damaged", "changed", "another node's"],
+    ids=["damaged", "changed", "another node's", "another version's"],
 )
-async def test_an_unusable_snapshot_is_logged_once_and_counts_as_none(
+
+
+@UNUSABLE
+async def test_without_a_router_an_unusable_snapshot_is_logged_once_and_counts_as_none(
     bench: Bench, caplog: pytest.LogCaptureFixture, text: str, reason: str
 ) -> None:
     bench.file.write_text(text)
@@ -290,10 +315,142 @@ async def test_an_unusable_snapshot_is_logged_once_and_counts_as_none(
     assert bench.remembered().node_name == "node-a"
 
 
-async def test_a_disk_that_refuses_costs_the_saved_snapshot_and_not_the_router(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, nursery: trio.Nursery
+@UNUSABLE
+async def test_a_working_router_stays_as_it_is_until_the_api_answers(
+    bench: Bench, caplog: pytest.LogCaptureFixture, nursery: trio.Nursery, text: str, reason: str
 ) -> None:
-    bench = Bench(tmp_path / "absent")
+    bench.in_kernel = {"red", "blue"}
+    bench.file.write_text(text)
+    bench.static.set(files(underlay(), l3vni("red", 1)))
+    nursery.start_soon(bench.life)
+    await bench.settles(bench.waits)
+    bench.static.set(files(underlay(), l3vni("red", 1), l3vni("green", 3)))
+    await wait_all_tasks_blocked()
+    assert bench.out.version == 0
+    assert bench.file.read_text() == text
+    assert caplog.text.count("would remove networks that are in force") == 1
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await bench.settles(lambda: bench.file.read_text() != text)
+    assert set(bench.vrfs()) == {"red", "green", "blue"}
+    assert not bench.waits()
+    # From here on what the API says counts, as always.
+    bench.api.set(cluster())
+    await bench.settles(lambda: set(bench.vrfs()) == {"red", "green"})
+
+
+async def test_a_working_router_of_which_nothing_was_ever_saved_stays_as_it_is(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    bench.in_kernel = {"red", "blue"}
+    bench.static.set(files())
+    nursery.start_soon(bench.life)
+    await bench.settles(bench.waits)
+    assert bench.out.version == 0
+    assert not bench.file.exists()
+    # Files that have everything that is in force remove nothing.
+    bench.static.set(files(underlay(), l3vni("red", 1), l3vni("blue", 2)))
+    await bench.settles(lambda: bench.out.version == 1)
+    # And once something is in force here, the files decide.
+    bench.static.set(files(underlay()))
+    await bench.settles(lambda: bench.vrfs() == [])
+
+
+async def test_kinds_that_the_server_does_not_list_are_waited_for_as_well(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.in_kernel = {"blue"}
+    bench.static.set(files(underlay()))
+    bench.api.set(replace(cluster(), not_followed=unlisted("l3vnis")))
+    nursery.start_soon(bench.life)
+    await bench.settles(bench.waits)
+    assert bench.out.version == 0
+    bench.api.set(cluster())
+    await bench.settles(lambda: bench.out.version == 1)
+
+
+async def test_what_was_saved_without_an_api_is_all_there_was(bench: Bench) -> None:
+    bench.static.set(files(underlay(), l3vni("red", 1)))
+    await run_until(bench, bench.file.exists)
+    second = reborn(bench)
+    second.static.set(files(underlay()))
+    await run_until(second, lambda: second.out.version)
+    assert second.vrfs() == []
+
+
+async def test_an_operator_can_let_the_files_alone_decide(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.in_kernel = {"blue"}
+    bench.static.set(files(underlay()))
+    nursery.start_soon(bench.life)
+    await bench.settles(bench.waits)
+    # A plain reload is none of that.
+    bench.static.set(files(underlay(), reload_id=1))
+    await wait_all_tasks_blocked()
+    assert bench.out.version == 0
+    bench.forget.set(2)
+    bench.static.set(files(underlay(), reload_id=2))
+    await bench.settles(bench.file.exists)
+    assert bench.vrfs() == []
+
+
+async def test_an_operator_can_forget_an_api_that_does_not_answer_and_no_other(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    bench.forget.set(1)
+    await run_until(bench, bench.file.exists)
+    bench.static.set(files(underlay(), reload_id=1))
+    await run_until(bench, lambda: bench.published().reload_id == 1)
+    assert bench.vrfs() == ["blue"]
+    bench.api.set(cluster(api_l3vni("blue", 2), live=False))
+    bench.forget.set(2)
+    bench.static.set(files(underlay(), reload_id=2))
+    await run_until(bench, lambda: bench.published().reload_id == 2 and bench.remembers() == [])
+    assert bench.vrfs() == []
+    # The request was answered: an actor that runs again does not repeat it.
+    bench.api.set(cluster(api_l3vni("green", 3), live=False))
+    await run_until(bench, lambda: bench.vrfs() == ["green"])
+
+
+async def test_an_operator_can_forget_a_kind_that_the_server_no_longer_has(bench: Bench, nursery: trio.Nursery) -> None:
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2), ApiObject(Kind.L2VNI, "tenant", "segment", spec={"vni": 3})))
+    await run_until(bench, partial(remembering, bench, "blue", "segment"))
+    bench = reborn(bench)
+    bench.static.set(files(underlay()))
+    bench.api.set(replace(cluster(api_l3vni("blue", 2)), not_followed=unlisted("l2vnis")))
+    nursery.start_soon(bench.life)
+    await bench.settles(lambda: bench.out.version)
+    assert [one.vni for one in bench.published().l2vnis] == [3]
+    bench.forget.set(1)
+    bench.static.set(files(underlay(), reload_id=1))
+    await bench.settles(partial(remembering, bench, "blue"))
+    assert (bench.vrfs(), bench.published().l2vnis) == (["blue"], ())
+
+
+async def test_a_disk_that_refuses_costs_neither_the_router_nor_the_next_start(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.directory.rmdir()
+    bench.static.set(files(underlay()))
+    bench.api.set(cluster(api_l3vni("blue", 2)))
+    await run_until(bench, bench.spare.exists)
+    assert caplog.text.count("cannot save the API's objects on disk") == 1
+    assert stat.S_IMODE(bench.spare.stat().st_mode) == 0o600
+    second = reborn(bench)
+    second.static.set(files(underlay()))
+    await run_until(second, lambda: second.out.version == 1)
+    assert second.vrfs() == ["blue"]
+    bench.directory.mkdir()
+    third = reborn(second)
+    third.static.set(files(underlay()))
+    await run_until(third, lambda: third.file.exists() and not third.spare.exists())
+    assert third.vrfs() == third.remembers() == ["blue"]
+
+
+async def test_without_any_disk_the_router_works_and_the_failure_is_logged_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture, nursery: trio.Nursery
+) -> None:
+    bench.directory.rmdir()
+    bench.spare.parent.rmdir()
     bench.static.set(files(underlay()))
     nursery.start_soon(bench.life)
     await bench.settles(lambda: bench.out.version == 1)
@@ -341,7 +498,8 @@ async def test_a_node_that_changes_its_name_does_not_use_its_old_snapshot(bench:
     bench.static.set(files(underlay()))
     bench.api.set(cluster(api_l3vni("blue", 2)))
     await run_until(bench, bench.file.exists)
-    second = reborn(bench)
+    # Another machine, started from a copy of the disk: it has no router yet.
+    second = replace(reborn(bench), in_kernel=set())
     second.static.set(replace(files(underlay()), node=NodeIdentity("node-z", 0)))
     await run_until(second, lambda: second.out.version)
     assert second.vrfs() == []

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.desired.actor import HOLDING
 from actors.report.status_builder import StatusInputs, build_status
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome, NodeIdentity, StaticSnapshot
@@ -108,6 +109,14 @@ def test_a_start_that_waits_for_the_interface_of_the_index_names_it() -> None:
     status = of(StatusInputs(PROCESS, children=(waiting,)))
     assert status.phase == "starting"
     assert status.summary.startswith("starting: waiting: interface eth9, from which the node's index is derived")
+
+
+def test_a_start_that_leaves_the_router_as_it_is_says_why_and_what_to_do() -> None:
+    waiting = ActorStatus("desired", "running", facts={"waiting_for": HOLDING})
+    status = of(StatusInputs(PROCESS, snapshot=inputs().snapshot, children=(waiting,)))
+    assert status.phase == "starting"
+    assert status.summary == f"starting: waiting: {HOLDING}"
+    assert not of(replace(inputs(), children=(waiting,))).notes
 
 
 def test_a_warning_is_shown_and_does_not_degrade() -> None:

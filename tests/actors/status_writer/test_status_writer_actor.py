@@ -286,3 +286,20 @@ async def test_a_node_that_was_created_again_owns_its_status(autojump_clock: Moc
     await trio.sleep(60)
     [status] = bench.server.find("/routernodeconfigurationstatuses/")
     assert [owner["uid"] for owner in status["metadata"]["ownerReferences"]] == ["another"]
+
+
+async def test_the_index_of_a_node_that_was_created_again_does_not_wait_for_the_refusal_of_the_old_one(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    bench.has_node()
+    bench.server.objects[NODE_PATH]["metadata"]["uid"] = "another"
+    bench.connected()
+    bench.settle(state())
+    # The watch still shows the Node that was deleted, so the server refuses the write: 422, not a conflict.
+    bench.watch()
+    await trio.sleep(20)
+    assert INDEX_ANNOTATION not in bench.server.objects[NODE_PATH]["metadata"].get("annotations", {})
+    assert "node index" in str(bench.ctx.facts["failing"])
+    bench.api.set(ApiSnapshot(replace(NODE, uid="another"), live=True))
+    await trio.sleep(2)
+    assert bench.server.objects[NODE_PATH]["metadata"]["annotations"][INDEX_ANNOTATION] == "3"

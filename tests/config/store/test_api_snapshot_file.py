@@ -57,14 +57,14 @@ def test_files_are_read_and_written_as_they_always_were() -> None:
 
 
 def test_only_this_nodes_snapshot_is_read(tmp_path: Path) -> None:
-    assert read_saved(tmp_path, "node-a") is None
+    assert read_saved([tmp_path], "node-a") is None
     (tmp_path / FILE).write_text(WRITTEN)
-    assert read_saved(tmp_path, "node-a") == SAVED
+    assert read_saved([tmp_path], "node-a") == SAVED
     with pytest.raises(StoreError, match=r"api-snapshot\.json: it belongs to another node, node-a"):
-        read_saved(tmp_path, "node-b")
+        read_saved([tmp_path], "node-b")
     (tmp_path / FILE).write_text(WRITTEN.replace("red", "blue"))
     with pytest.raises(StoreError, match=r"api-snapshot\.json: damaged: the checksum does not match"):
-        read_saved(tmp_path, "node-a")
+        read_saved([tmp_path], "node-a")
 
 
 def test_the_essence_is_what_the_router_depends_on() -> None:

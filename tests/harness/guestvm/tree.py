@@ -54,7 +54,6 @@ NODE = Recipe(
         *("iproute2", "frr", "frr-pythontools"),
         *("python3-trio", "python3-pyroute2", "python3-pydantic", "python3-jinja2", "python3-sdnotify", "python3-yaml"),
         *("python3-httpx", "python3-kubernetes", "python3-prometheus-client"),
-        "python3-systemd",
         *("python3-pytest", "python3-pytest-trio", "python3-hypothesis", "python3-pytest-timeout"),
         *("iputils-ping", "procps", "less", "tcpdump", "bash-completion"),
     ),

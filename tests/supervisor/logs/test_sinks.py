@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
-from supervisor.logs.sinks import StderrSink
+from supervisor.logs.sinks import JournalSink, StderrSink
 
 
-def fill(sink: StderrSink) -> int:
+def fill(sink: StderrSink | JournalSink) -> int:
     """Write until the first drop; return how many lines fitted."""
     written = 0
     while not sink.dropped:
@@ -53,3 +54,21 @@ def test_a_line_longer_than_a_piece_arrives_whole() -> None:
     assert os.read(reading, 1 << 20) == b"y" * 10_000 + b"\n"
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.timeout(20)
+def test_a_stalled_journal_drops_lines_and_reports_how_many_when_it_reads_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "journal")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(path)
+        sink = JournalSink(path)
+        fitted = fill(sink)
+        sink.write(6, "lost", "lost", {})
+        assert sink.dropped == 2
+        for _ in range(fitted):
+            journal.recv(1 << 16)
+        sink.write(6, "after", "after", {})
+        assert sink.dropped == 0
+        report, after = journal.recv(1 << 16), journal.recv(1 << 16)
+    assert b"MESSAGE=2 log lines were lost because the journal did not take them\nPRIORITY=4\n" in report
+    assert b"MESSAGE=after\n" in after

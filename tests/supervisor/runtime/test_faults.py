@@ -18,12 +18,10 @@ from supervisor.runtime.faults import (
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "retry"),
-    [(ConfigFault, 78, False), (DependencyFault, 69, True), (KernelFault, 71, True), (AlreadyRunningFault, 75, False)],
+    ("kind", "code"), [(ConfigFault, 78), (DependencyFault, 69), (KernelFault, 71), (AlreadyRunningFault, 75)]
 )
-def test_each_kind_has_its_exit_code_and_its_retryability(kind: type[Fault], code: int, retry: bool) -> None:
+def test_each_kind_has_its_exit_code(kind: type[Fault], code: int) -> None:
     assert exit_code_of(kind("x")) == code
-    assert kind.retry is retry
     assert not is_bug(kind("x"))
 
 

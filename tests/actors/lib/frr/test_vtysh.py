@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from actors.frr.preview import preview, rendered_redacted, running_redacted
 from actors.frr.render.render import render
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused
+from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused, lock_file
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
+from supervisor.runtime.faults import DependencyFault
 from tests.actors.frr.cases import CASES, HOSTNAME
 
 
@@ -100,3 +104,19 @@ async def test_a_preview_shows_what_would_change_and_no_secret(tmp_path: Path) -
     shown = await running_redacted(settings) + rendered_redacted(desired, settings)
     assert "router bgp 64514" in shown
     assert "s3cret" not in shown + changes
+
+
+async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, autojump_clock: MockClock) -> None:
+    desired = CASES["timers_port_password"]
+    settings = Settings(vtysh=program(tmp_path, "exit 1"), run_dir=tmp_path, frr_etc_dir=tmp_path)
+    (tmp_path / settings.frr_pathspace).mkdir()
+    boot = tmp_path / settings.frr_pathspace / "frr.conf"
+    async with session_lock(lock_file(settings), exclusive=True):
+        began = trio.current_time()
+        with pytest.raises(DependencyFault, match="is being changed"):
+            await preview(desired, settings)
+        boot.write_text(render(desired, hostname=HOSTNAME).text)
+        first, *changes = (await preview(CASES["no_vnis"], settings)).splitlines()
+        assert trio.current_time() - began < 10
+    assert "is being changed at this moment" in first
+    assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in changes

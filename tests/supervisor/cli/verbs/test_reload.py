@@ -46,11 +46,14 @@ def test_an_outcome_that_comes_too_late_has_its_own_code(settings: Path) -> None
         assert reload(settings, "--timeout", "1") == 4
 
 
-def test_the_timeout_is_passed_on(settings: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "seconds", "forget_api"), [("--timeout=7", 7.0, False), ("--forget-api", 60.0, True)]
+)
+def test_the_options_are_passed_on(settings: Path, option: str, seconds: float, forget_api: bool) -> None:
     requests: list[Any] = []
     with answering(settings.parent / "run", [DONE], requests):
-        reload(settings, "--timeout", "7")
-    assert requests == [{"verb": "reload", "seconds": 7.0}]
+        reload(settings, option)
+    assert requests == [{"verb": "reload", "seconds": seconds, "forget_api": forget_api}]
 
 
 @pytest.mark.parametrize(

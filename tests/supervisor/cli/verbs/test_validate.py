@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli import main
+from supervisor.process.instance_lock import single_instance
 from tests.supervisor.cli.examples import UNDERLAY, api_l3vni, remember_api
 
 
@@ -17,6 +19,15 @@ def validate(settings: Path, *files: Path) -> int:
 def test_a_valid_configuration_is_counted(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert validate(settings) == 0
     assert capsys.readouterr().out == "valid: 3 resources\n"
+
+
+@pytest.mark.timeout(30)
+def test_it_does_not_wait_for_a_daemon_that_is_changing_frr(settings: Path) -> None:
+    run_dir = settings.parent / "run"
+    with single_instance(run_dir), (run_dir / "frr.lock").open("w") as lock, (run_dir / "frr.turn").open("w") as turn:
+        for held in (lock, turn):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        assert validate(settings) == 0
 
 
 def test_an_error_is_named_with_file_line_and_column(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,10 @@ def test_every_place_is_looked_at(settings: Settings) -> None:
     )
     (settings.frr_etc_dir / "perouter" / "frr.conf.sav").write_text("neighbor 10.0.0.9 password in-frr-conf-sav\n")
     (settings.run_dir / "frr" / "commands.conf").write_text(" neighbor 10.0.0.9 password in-working-file\n")
-    (settings.state_dir / "api-snapshot.json").write_text(api_snapshot_file.to_json(SavedSnapshot("node", API)))
+    snapshot = api_snapshot_file.to_json(SavedSnapshot("node", API))
+    (settings.state_dir / "api-snapshot.json").write_text(snapshot)
+    spare = snapshot.replace("in-underlay-object", "in-spare-object")
+    (settings.run_dir / "api-snapshot.json").write_text(spare)
     found = known_secrets(settings, " neighbor 10.0.0.9 password in-running-frr\n")
     assert found >= {
         "in-good-file",
@@ -124,6 +127,7 @@ def test_every_place_is_looked_at(settings: Settings) -> None:
         "in-memory",
         'in-"remembered"-file',
         "in-underlay-object",
+        "in-spare-object",
         "in-snippet-object",
         'in-"secret"-object',
         "in-trial",

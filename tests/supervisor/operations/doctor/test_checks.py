@@ -60,7 +60,7 @@ def with_host_link(link: Link) -> Machine:
 
 
 def stopped(machine: Machine, **unit: object) -> Machine:
-    units = unit_but(DAEMON, active="inactive", sub="dead", **unit).units
+    units = unit_but(DAEMON, **{"active": "inactive", "sub": "dead", **unit}).units
     return replace(machine, units=units, daemon=Daemon(0, "the daemon is not running"))
 
 
@@ -328,8 +328,8 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     ),
     "not enabled": (unit_but(DAEMON, enabled="disabled"), "daemon", Level.WARNING, "at boot", "systemctl enable"),
     "stopped": (stopped(HEALTHY), "daemon", Level.ERROR, "stopped", "systemctl start"),
-    "gave up": (
-        stopped(HEALTHY, result="exit-code", exit_status=78),
+    "cannot use its configuration, between two starts": (
+        stopped(HEALTHY, active="activating", result="exit-code", exit_status=78),
         "daemon",
         Level.ERROR,
         "78",
