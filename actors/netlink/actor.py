@@ -30,7 +30,6 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from supervisor.runtime.faults import DependencyFault
 
 from .converge import Pass, converge
 from .kernel import LinuxKernel
@@ -75,11 +74,7 @@ async def run(
 
 
 def _open(settings: Settings) -> LinuxKernel:
-    try:
-        state = StateFiles.of(settings)
-    except OSError as error:
-        raise DependencyFault(f"{settings.state_dir}: {error.strerror}") from error
-    return LinuxKernel(NAMESPACES / settings.netns, state)
+    return LinuxKernel(NAMESPACES / settings.netns, StateFiles.of(settings))
 
 
 @dataclass(eq=False)
