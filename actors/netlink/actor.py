@@ -34,7 +34,7 @@ from supervisor.runtime.channel import Latest, LatestReader
 from .converge import Pass, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
-from .planning.plan import marked_nics
+from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceMissing
 from .wire.socket import KernelRefusal
@@ -250,13 +250,14 @@ class _ControlLoop:
 def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     """Return a pass's result as an outcome.
 
-    A node without any of its NICs is cut off: its state is not in force, even if everything else was done. With at
-    least one of them inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
+    A node without any NIC is cut off: its state is not in force, even if everything else was done. With at least one
+    inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
     """
     # The pass keeps one failure per resource, but each missing NIC must be named.
     failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
     cut_off: tuple[str, ...] = ()
-    if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):
+    model = result.plan.model
+    if model.underlay is not None and not {*model.nics, *model.kept}.intersection(marked_nics(result.observed)):
         cut_off = tuple(failure.message for failure in failures if failure.resource.kind is Kind.UNDERLAY)
     return KernelOutcome(
         desired,
@@ -265,7 +266,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
         error="; ".join((*result.errors, *cut_off)),
         failures=failures,
         writes=result.writes,
-        underlay_mtu=result.plan.model.mtu,
+        underlay_mtu=model.mtu,
     )
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
-from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
+from .observed import LinkKind, Namespace, Observed, owned_address
 from .plan_links import link_steps, survivors
-from .plan_nics import handover, restoration
+from .plan_nics import handover, kept_nics, restoration
 from .steps import (
     AddAddress,
     AddUnreachable,
@@ -59,24 +59,23 @@ def dependency_message(parent: ResourceId) -> str:
     return f"{parent} failed, and this is in its VRF"
 
 
-def underlay_mtu(desired: DesiredState, observed: Observed) -> int | None:
-    """Return the smallest MTU of the underlay's NICs, wherever each is now; None when none exists."""
-    if desired.underlay is None:
-        return None
-    found = (observed.router.links.get(name) or observed.host.links.get(name) for name in desired.underlay.interfaces)
+def underlay_mtu(nics: Iterable[str], observed: Observed) -> int | None:
+    """Return the smallest MTU of some NICs, wherever each is now; None when none exists."""
+    found = (observed.router.links.get(name) or observed.host.links.get(name) for name in nics)
     return min((link.mtu for link in found if link is not None), default=None)
 
 
 def plan(desired: DesiredState, observed: Observed) -> Plan:
     """Return the steps from what exists to what is desired."""
-    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu(desired, observed))
+    nics = () if desired.underlay is None else desired.underlay.interfaces
+    kept = kept_nics(nics, observed)
+    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu((*nics, *kept), observed), kept)
     failures = _impossible(model, observed)
     wanted = tuple(link for link in model.links if link.resource not in failures)
     remaining = survivors(model, wanted, observed)
     steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions, *_stale_tables(model, observed)]
-    steps += restoration(model, observed)
     nic_steps, nic_failures = handover(model, observed)
-    steps += nic_steps
+    steps += [*restoration(model, observed), *nic_steps]
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
     if dict(model.tables) != dict(observed.tables):
         steps.append(SaveTables(model.tables))
@@ -149,8 +148,3 @@ def _loopback(model: KernelModel, observed: Observed) -> Iterator[Step]:
     for interface in model.loopback:
         if interface not in existing:
             yield AddAddress(Namespace.ROUTER, "lo", owned_address(interface))
-
-
-def marked_nics(observed: Observed) -> tuple[str, ...]:
-    """Return the NICs that the router has, by their mark."""
-    return tuple(name for name, link in observed.router.links.items() if link.group == NIC_GROUP)
