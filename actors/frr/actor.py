@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
@@ -24,8 +25,9 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from supervisor.runtime.faults import Fault
+from supervisor.runtime.faults import DependencyFault, Fault
 
+from .abilities import supported, vnis_over_ipv6
 from .apply import Applier
 from .driver import FrrDriver, VtyshDriver
 from .render.render import render
@@ -65,6 +67,7 @@ class FrrActor:
     ) -> None:
         self._ctx = ctx
         self._settings = settings
+        self._driver = driver
         self._desired = desired
         self._out = out
         self._jitter = jitter
@@ -84,6 +87,15 @@ class FrrActor:
             state = await self._next(state, outcome)
 
     async def _apply(self, state: DesiredState) -> FrrOutcome:
+        """Apply what this FRR can carry out, and name the rest."""
+        try:
+            state, refused = supported(state, await self._driver.version() if vnis_over_ipv6(state) else "")
+        except DependencyFault as fault:
+            return FrrOutcome(state, applied=False, error=str(fault))
+        outcome = await self._apply_supported(state)
+        return replace(outcome, failures=(*refused, *outcome.failures))
+
+    async def _apply_supported(self, state: DesiredState) -> FrrOutcome:
         try:
             limit = self._settings.bgp_listen_limit
             rendered = render(state, hostname=socket.gethostname(), listen_limit=limit)
