@@ -2,9 +2,9 @@
 
 In come the desired state and an observation of the kernel. :mod:`.wanted` says what the desired state means for the
 kernel; resources that cannot be carried out fail here, together with what depends on them; then the steps follow, in
-an order that works: sysctls; deletions, which free names, VNIs and addresses; NICs back to the host
-(:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; devices with their addresses
-(:mod:`.plan_links`), each VRF with its unreachable defaults. Out comes a :class:`.steps.Plan`.
+an order that works: sysctls; deletions, which free names, VNIs and addresses; NICs back to the host,
+once all wanted ones are inside (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; devices with
+their addresses (:mod:`.plan_links`), each VRF with its unreachable defaults. Out comes a :class:`.steps.Plan`.
 
 Promises: a converged node gives an empty plan; applying any prefix of a plan and planning again leads to the same
 state; nothing without our mark is ever changed or removed, and a wanted name that such a device has fails its resource

@@ -69,9 +69,10 @@ def kept_nics(nics: Collection[str], observed: Observed) -> tuple[str, ...]:
 
     Else a misspelt name, or a NIC that the kernel refuses to move, would cost the node the fabric that it has.
     """
-    inside = {*marked_nics(observed), *observed.journal} & observed.router.links.keys()
-    missing = not observed.router.links.keys() >= set(nics)
-    return tuple(sorted(inside.difference(nics))) if missing else ()
+    inside = {name for name, link in observed.router.links.items() if not link.ours and name != "lo"}
+    if inside.issuperset(nics):
+        return ()
+    return tuple(sorted(inside.intersection((*marked_nics(observed), *observed.journal)).difference(nics)))
 
 
 def handover(model: KernelModel, observed: Observed) -> tuple[list[Step], list[ResourceFailure]]:

@@ -13,7 +13,7 @@ from actors.netlink.planning.plan import plan
 from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
-from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.actors.netlink.builders import l3vni, state, underlay, without_underlay
 from tests.fakes.kernel import FakeKernel
 
 IFA_F_PERMANENT = 0x80
@@ -89,6 +89,15 @@ def inside(desired: DesiredState, kernel: FakeKernel) -> set[str]:
     result = converge(desired, kernel)
     assert not result.errors
     return {name for (where, name), link in kernel.links.items() if where is Namespace.ROUTER and name != "lo"}
+
+
+@pytest.mark.parametrize("ours", ["lo", "vni100"])
+def test_a_device_of_ours_in_place_of_a_nic_costs_no_nic(ours: str) -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    desired = replace(wanting(), l3vnis=(l3vni(),))
+    inside(desired, kernel)
+    inside(replace(desired, underlay=underlay(ours)), kernel)
+    assert kernel.links[Namespace.ROUTER, "toswitch1"].up
 
 
 def test_a_misspelt_nic_does_not_cost_the_one_that_works() -> None:
