@@ -205,7 +205,8 @@ def test_an_address_lost_in_the_router_is_restored(furnished: Node) -> None:
 
 
 def saved(node: Node) -> tuple[Path, dict[str, Any]]:
-    """Return the journal's file and what is in it."""
+    """Return the journal's file and what is in it; the process, which would not read it again, has ended."""
+    node.crash()
     file = node.state / "nic-journal.json"
     return file, json.loads(file.read_text())
 

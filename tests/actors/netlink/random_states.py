@@ -61,7 +61,9 @@ def _l3vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str) -> De
 
 def _l2vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str, vrfs: Sequence[str | None]) -> DesiredL2VNI:
     master, port = draw(st.sampled_from(HostMasterKind)), draw(st.sampled_from(PORTS))
-    gateways = draw(st.sampled_from(((), ("192.170.1.1/24",), ("192.170.2.1/24", "2001:db8:2::1/64"))))
+    # The user's bridge may join two of them: an address that both have would fail duplicate address detection.
+    dual = (f"192.170.{vni}.1/24", f"2001:db8:{vni}::1/64")
+    gateways = draw(st.sampled_from(((), dual, (f"192.171.{vni}.1/24",))))
     bridge = EXTERNAL if master is HostMasterKind.EXTERNAL_BRIDGE else None
     plain = l2vni(
         "any", vni, vrf=draw(st.sampled_from(vrfs)), gateways=gateways, master=master, bridge=bridge, vtep=vtep
