@@ -31,8 +31,9 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
-from supervisor.runtime.faults import Fault
+from supervisor.runtime.faults import DependencyFault, Fault
 
+from .abilities import supported, vnis_over_ipv6
 from .apply import Applier, SupersededError
 from .driver import FrrDriver, VtyshDriver
 from .render.render import render
@@ -84,6 +85,7 @@ class FrrActor:
     ) -> None:
         self._ctx = ctx
         self._settings = settings
+        self._driver = driver
         self._desired = desired
         self._kernel = kernel
         self._health = health
@@ -148,6 +150,15 @@ class FrrActor:
         return frozenset() if health is None or before is None else before.bounced & health.bounce
 
     async def _apply(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
+        """Apply what this FRR can carry out, and name the rest."""
+        try:
+            state, refused = supported(state, await self._driver.version() if vnis_over_ipv6(state) else "")
+        except DependencyFault as fault:
+            return FrrOutcome(state, applied=False, error=str(fault))
+        outcome = await self._apply_supported(state, withdrawn)
+        return replace(outcome, failures=(*refused, *outcome.failures))
+
+    async def _apply_supported(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
             limit = self._settings.bgp_listen_limit
             rendered = render(state, hostname=socket.gethostname(), listen_limit=limit, withdrawn=withdrawn)

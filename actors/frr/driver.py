@@ -43,6 +43,8 @@ _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "m
 _BLOCKS: Final = ((re.compile(r"(?!router bgp|bfd$|vrf )"), ""), (re.compile(r"router bgp"), "bgpd"),
                   (re.compile(r"bfd$"), "bfdd"), (re.compile(r"vrf "), ""))  # fmt: skip
 
+#: The first line of "show version": "FRRouting 10.3 (host) on Linux(6.12.0)."
+_VERSION: Final = re.compile(r"^FRRouting (\S+)", re.MULTILINE)
 #: A line of zebra's "show vrf".
 _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 
@@ -68,6 +70,9 @@ class FrrDriver(Protocol):
 
     async def running(self) -> str:
         """Return the running configuration, secrets included."""
+
+    async def version(self) -> str:
+        """Return FRR's version, for example ``10.3``."""
 
     async def inactive_vrfs(self) -> frozenset[str]:
         """Return the VRFs that are configured in FRR and have no device in the kernel."""
@@ -107,6 +112,11 @@ class VtyshDriver:
         except CommandTimeout:
             await self._recovery.recover(broken=False)
             raise
+
+    async def version(self) -> str:
+        """Ask zebra, since programs on disk may be newer than those that run."""
+        found = _VERSION.search(await self._vtysh.text("show version", daemon="zebra"))
+        return found[1] if found else ""
 
     async def inactive_vrfs(self) -> frozenset[str]:
         """Read from zebra, which informs the other daemons."""

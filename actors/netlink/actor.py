@@ -40,7 +40,7 @@ from supervisor.runtime.faults import DependencyFault
 from .converge import Pass, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
-from .planning.plan import marked_nics
+from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceMissing
 from .wire.socket import KernelRefusal
@@ -90,13 +90,11 @@ async def run(
 
 
 def _open(settings: Settings) -> LinuxKernel:
-    try:
-        state = StateFiles.of(settings)
-    except OSError as error:
-        raise DependencyFault(f"{settings.state_dir}: {error.strerror}") from error
     zebra = Vtysh.of(settings, seconds=ZEBRA_SECONDS)
     return LinuxKernel(
-        NAMESPACES / settings.netns, state, lambda vrfs: trio.from_thread.run(await_zebra, zebra, dict(vrfs))
+        NAMESPACES / settings.netns,
+        StateFiles.of(settings),
+        lambda vrfs: trio.from_thread.run(await_zebra, zebra, dict(vrfs)),
     )
 
 
@@ -313,13 +311,14 @@ class _ControlLoop:
 def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     """Return a pass's result as an outcome.
 
-    A node without any of its NICs is cut off: its state is not in force, even if everything else was done. With at
-    least one of them inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
+    A node without any NIC is cut off: its state is not in force, even if everything else was done. With at least one
+    inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
     """
     # The pass keeps one failure per resource, but each missing NIC must be named.
     failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
     cut_off: tuple[str, ...] = ()
-    if desired.underlay is not None and not set(desired.underlay.interfaces).intersection(marked_nics(result.observed)):
+    model = result.plan.model
+    if model.underlay is not None and not {*model.nics, *model.kept}.intersection(marked_nics(result.observed)):
         cut_off = tuple(failure.message for failure in failures if failure.resource.kind is Kind.UNDERLAY)
     held = ", ".join(map(str, sorted(result.plan.held)))
     waiting = (f"devices of VNI {held} are moved once FRR has removed it",) if held else ()
@@ -330,7 +329,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
         error="; ".join((*result.errors, *cut_off, *waiting)),
         failures=failures,
         writes=result.writes,
-        underlay_mtu=result.plan.model.mtu,
+        underlay_mtu=model.mtu,
         withdraw=result.plan.moves,
     )
 

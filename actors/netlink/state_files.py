@@ -1,9 +1,10 @@
 """What must outlive the process: the journal of NICs that the router has taken, and the tables of VRFs.
 
 Both are small JSON files in the state directory, replaced atomically and synced before the step that relies on them. A
-full or read-only disk must not cut a node off its network: what cannot be written there goes to a spare directory in
-memory (/run), which lasts until the next boot. Of two copies the one with the higher ``serial`` counts. The journal
-belongs to one boot: after a reboot the NIC is the host's again, with whatever configuration the host gave it.
+bad disk must not cut a node off its network: a second copy of each is in memory (/run), which lasts until the next
+boot. A write needs one of the two; reading takes the copy with the higher ``serial``, and one that cannot be read
+counts as none. The journal belongs to one boot: after a reboot the NIC is the host's again, with whatever configuration
+the host gave it. So nothing is lost with the disk as long as the machine runs.
 
 Older and newer versions of the program read these files as well, since an upgrade or a downgrade does not reboot. So
 no version is checked: unknown members are ignored, missing ones take their defaults.
@@ -12,6 +13,7 @@ no version is checked: unknown members are ignored, missing ones take their defa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -70,7 +72,8 @@ C = TypeVar("C", bound=_Content)
 class StateFiles:
     """The two files of one state directory. ``boot`` identifies the running kernel's boot.
 
-    ``spare`` is the directory for what ``directory`` refuses. ``read_only`` changes nothing on disk.
+    ``spare`` is the directory of the second copies. Only the first use reads the files: this process is their only
+    writer. ``read_only`` changes nothing on disk.
     """
 
     def __init__(
@@ -81,8 +84,9 @@ class StateFiles:
         self._journal = _Copies(_Journal, [one / JOURNAL for one in directories], read_only=read_only)
         self._tables = _Copies(_Tables, [one / TABLES for one in directories], read_only=read_only)
         if not read_only:
-            _make(directory, optional=spare is not None)
-            for path in self._paths:
+            for one in directories:
+                _make(one)
+            for path in (*self._journal.paths, *self._tables.paths):
                 remove_stale(path)
 
     @classmethod
@@ -91,7 +95,7 @@ class StateFiles:
         return cls(settings.state_dir, boot, spare=settings.run_dir, read_only=read_only)
 
     def journal(self) -> dict[str, NicRecord]:
-        """Return this boot's records by NIC; a damaged file is set aside and counts as none."""
+        """Return this boot's records by NIC."""
         journal = self._journal.newest()
         return journal.nics if journal.boot == self._boot else {}
 
@@ -107,7 +111,7 @@ class StateFiles:
         self._journal.write(_Journal(boot=self._boot, nics=dict(sorted(records.items()))))
 
     def tables(self) -> dict[str, int]:
-        """Return each VRF's persisted table; a damaged file is set aside and counts as none."""
+        """Return each VRF's persisted table."""
         return self._tables.newest().tables
 
     def save_tables(self, tables: Mapping[str, int]) -> None:
@@ -116,62 +120,67 @@ class StateFiles:
 
     def forget(self) -> tuple[Path, ...]:
         """Remove both files, wherever they are; return those that were there."""
-        found = tuple(path for path in self._paths if path.exists())
-        for path in found:
-            path.unlink()
-        return found
-
-    @property
-    def _paths(self) -> tuple[Path, ...]:
-        return *self._journal.paths, *self._tables.paths
+        return (*self._journal.forget(), *self._tables.forget())
 
 
 class _Copies(Generic[C]):
-    """One file in the directories that may hold it, the preferred one first."""
+    """One file, a copy in each directory."""
 
     def __init__(self, content: type[C], paths: Sequence[Path], *, read_only: bool) -> None:
         self.paths = tuple(paths)
-        self._empty = content()
+        self._content = content
+        self._known: C | None = None
         self._store = JsonStore(content, paths[0].name)
         self._read_only = read_only
 
     def newest(self) -> C:
         """Return the copy that was written last, an empty one when there is none."""
-        return max((self._load(path) for path in self.paths), key=lambda one: one.serial)
+        if self._known is not None:
+            return self._known
+        copies = [copy for copy in map(self._load, self.paths) if copy is not None]
+        newest = max(copies, key=lambda one: one.serial, default=self._content())
+        self._known = newest
+        return newest
 
     def write(self, content: C) -> None:
-        """Write to the first directory that takes it; raise the last one's :class:`OSError` when none does."""
-        text = self._store.encode(replace(content, serial=self.newest().serial + 1))
-        refusal: OSError | None = None
+        """Write all copies; raise the first one's :class:`OSError` when no directory takes any."""
+        content = replace(content, serial=self.newest().serial + 1)
+        text = self._store.encode(content)
+        refused: dict[Path, OSError] = {}
         for path in self.paths:
             try:
                 write_atomic(path, text)
             except OSError as error:
-                refusal = error
-                continue
-            if refusal is not None:
-                message = "cannot write to the state directory: kept in memory until the next successful write"
-                log.warning(message, message_id=message_ids.STATE_SPARED, file=path, error=refusal)
-            return
-        if refusal is not None:
-            raise refusal
+                refused[path] = error
+        if len(refused) == len(self.paths):
+            raise refused[self.paths[0]]
+        self._known = content
+        for path, refusal in refused.items():
+            message = "cannot write a state file: only the other copy is up to date until the next successful write"
+            log.warning(message, message_id=message_ids.STATE_SPARED, file=path, error=refusal)
 
-    def _load(self, path: Path) -> C:
-        """Return one copy. A disk that fails raises: unlike damage, that may pass, and must not count as no journal."""
+    def forget(self) -> tuple[Path, ...]:
+        """Remove all copies; return those that were there."""
+        self._known = None
+        found = tuple(path for path in self.paths if path.exists())
+        for path in found:
+            path.unlink()
+        return found
+
+    def _load(self, path: Path) -> C | None:
+        """Return one copy, None when it is of no use; it is then set aside, if the disk allows that."""
         try:
-            return self._store.decode(path.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            return self._empty
-        except StoreError:
+            return self._store.read(path)
+        except StoreError as error:
             if not self._read_only:
-                path.replace(path.with_suffix(".damaged"))
-            return self._empty
+                message = "cannot use a state file: the other copy counts, if there is one"
+                log.warning(message, message_id=message_ids.STATE_UNREADABLE, file=path, error=error)
+                with suppress(OSError):
+                    path.replace(path.with_suffix(".damaged"))
+            return None
 
 
-def _make(directory: Path, *, optional: bool) -> None:
+def _make(directory: Path) -> None:
     """Make a directory; a disk that refuses is reported later, by the write that it refuses."""
-    try:
+    with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        if not optional:
-            raise

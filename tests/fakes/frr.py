@@ -147,6 +147,7 @@ class FakeFrr:
     dry_refusals: set[str] = field(default_factory=set)
     """Words that its dry run refuses, besides unknown commands."""
     unreachable: str = ""
+    release: str = "10.3"
     hangs: bool = False
     ignores_commands: bool = False
     vrf_devices: set[str] = field(default_factory=set)
@@ -280,6 +281,10 @@ class FakeFrr:
         self.calls.append("running")
         await trio.lowlevel.checkpoint()
         return self.text
+
+    async def version(self) -> str:
+        self.calls.append("version")
+        return self.release
 
     async def inactive_vrfs(self) -> frozenset[str]:
         await trio.lowlevel.checkpoint()

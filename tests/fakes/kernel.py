@@ -278,7 +278,7 @@ class FakeKernel:
         near += [ip_network(route.destination) for route in self.routes[nic] if not route.gateway]
         return any(ip_address(gateway) in network for network in near)
 
-    def fingerprint(self) -> object:
+    def fingerprint(self) -> tuple[object, ...]:
         """Return the state without what may differ between equal histories: indices and random MACs."""
         links = {
             key: replace(link, index=0, peer_index=0, mac="" if link.mac.startswith("02::") else link.mac)

@@ -135,11 +135,11 @@ def deletion_is_by_name_and_ignores_missing_devices(kernel: Kernel) -> None:
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(wanted("br-pe-101", LinkKind.BRIDGE))
     kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
-    kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", up=True))
+    kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", neigh_suppress=True, up=True))
     kernel.apply(DeleteLinks(ROUTER, ("br-pe-100", "not-there")))
     vxlan = link(kernel, ROUTER, "vni100")
     assert vxlan is not None
-    assert vxlan.master == ""
+    assert (vxlan.master, vxlan.neigh_suppress) == ("", False)
     assert link(kernel, ROUTER, "br-pe-100") is None
     assert link(kernel, ROUTER, "br-pe-101") is not None
     kernel.apply(DeleteLinks(ROUTER, ("br-pe-101",), batch=False))

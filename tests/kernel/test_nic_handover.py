@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,53 @@ def test_a_nic_with_a_foreign_master_is_refused(node: Node, kind: str) -> None:
     assert node.converge(INSIDE).clean
 
 
+@pytest.mark.parametrize("kind", [("vlan", "id", "7"), ("macvlan", "mode", "private")])
+def test_a_bond_is_refused_and_an_interface_on_it_carries_traffic(node: Node, kind: tuple[str, ...]) -> None:
+    """As docs/troubleshooting.md advises: the bond stays in the host, which no kernel lets it leave."""
+    ip("link", "add", "bond0", "type", "bond", "mode", "active-backup", "miimon", "10")
+    ip("link", "set", Node.NIC, "down")
+    ip("link", "set", Node.NIC, "master", "bond0")
+    ip("link", "set", "bond0", "up")
+    with pytest.raises(subprocess.CalledProcessError):
+        ip("link", "set", "bond0", "netns", Node.NETNS)
+    (failure,) = node.converge(state(underlay=underlay("bond0"))).failures
+    assert "create a VLAN or macvlan interface on bond0" in failure.message
+    ip("link", "add", "link", "bond0", "name", "fabric0", "type", *kind)
+    ip("addr", "add", "192.168.11.3/24", "dev", "fabric0")
+    ip("netns", "add", "leaf")
+    try:
+        ip("link", "set", "leaf", "netns", "leaf", "up")
+        far = "leaf"
+        if kind[0] == "vlan":
+            ip("-n", "leaf", "link", "add", "link", "leaf", "name", "far", "type", *kind)
+            far = "far"
+        ip("-n", "leaf", "addr", "add", "192.168.11.2/24", "dev", far)
+        ip("-n", "leaf", "link", "set", far, "up")
+        assert node.converge(state(underlay=underlay("fabric0"))).clean
+        assert "fabric0" in node.names()
+        node.router("link", "show", "fabric0")
+        ip("netns", "exec", Node.NETNS, "ping", "-c", "1", "-w", "10", "192.168.11.2")
+        assert node.converge(OUTSIDE).clean
+        assert node.addresses("fabric0", router=False) == {"192.168.11.3/24"}
+    finally:
+        ip("netns", "del", "leaf")
+
+
+def test_a_misspelt_nic_costs_nothing_and_its_correction_nothing_either(furnished: Node) -> None:
+    before = outside()
+    furnished.converge(INSIDE)
+    addresses = furnished.addresses(Node.NIC)
+    result = furnished.converge(state(underlay=underlay("toswich1")))
+    assert "until then the router keeps toswitch1" in result.failures[0].message
+    assert result.writes == 0
+    assert furnished.converge(INSIDE).writes == 0
+    assert furnished.addresses(Node.NIC) == addresses
+    furnished.add_nic("toswitch2", "leaf2")
+    assert furnished.converge(state(underlay=underlay("toswitch2"))).clean
+    assert "toswitch2" in furnished.names()
+    assert outside() == before
+
+
 def test_one_missing_nic_does_not_hold_up_the_other(furnished: Node) -> None:
     both = state(underlay=underlay("toswitch7", "toswitch1"))
     (failure,) = furnished.converge(both).failures
@@ -157,7 +205,8 @@ def test_an_address_lost_in_the_router_is_restored(furnished: Node) -> None:
 
 
 def saved(node: Node) -> tuple[Path, dict[str, Any]]:
-    """Return the journal's file and what is in it."""
+    """Return the journal's file and what is in it; the process, which would not read it again, has ended."""
+    node.crash()
     file = node.state / "nic-journal.json"
     return file, json.loads(file.read_text())
 

@@ -227,9 +227,13 @@ PASSTHROUGH_HOST = "pt-host"
 PASSTHROUGH_ROUTER = "pt-ns"
 
 
+#: The kernel never gives a device of ours such a MAC: those that it generates are locally administered.
+GATEWAY_MAC_PREFIX = "00:f3:"
+
+
 def gateway_mac(vni: int) -> str:
     """Return the anycast gateway's MAC: 00:f3 and big-endian VNI + 1, the same on all nodes (reference 4.8)."""
-    return ":".join(f"{byte:02x}" for byte in b"\x00\xf3" + (vni + 1).to_bytes(4, "big"))
+    return GATEWAY_MAC_PREFIX + (vni + 1).to_bytes(4, "big").hex(":")
 
 
 def usual_broadcast(interface: IPInterface, peer: str) -> str:

@@ -3,8 +3,9 @@
 In come the desired state and an observation of the kernel. :mod:`.wanted` says what the desired state means for the
 kernel; resources that cannot be carried out fail here, together with what depends on them; then the steps follow, in
 an order that works: sysctls; deletions, which free names, VNIs and addresses, VRFs after all that is in them; NICs back
-to the host (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; VRFs; once zebra knows these, their
-unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Out comes a :class:`.steps.Plan`.
+to the host once all wanted ones are inside (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; VRFs;
+once zebra knows these, their unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Out comes a
+:class:`.steps.Plan`.
 
 An L3VNI whose devices have to be moved to another VRF, or made again, is held back together with what depends on it
 while FRR has the VNI: FRR up to 10.4 may keep what it knew about the devices, and would serve one tenant's VNI with
@@ -22,9 +23,9 @@ from collections.abc import Collection, Iterable, Iterator
 from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
-from .observed import NIC_GROUP, LinkKind, Namespace, Observed, owned_address
-from .plan_links import Key, Survivors, link_steps, survivors
-from .plan_nics import handover, restoration
+from .observed import LinkKind, Namespace, Observed, owned_address
+from .plan_links import Key, Survivors, fits, link_steps, survivors
+from .plan_nics import handover, kept_nics, restoration
 from .steps import (
     AddAddress,
     AddUnreachable,
@@ -64,11 +65,9 @@ def dependency_message(parent: ResourceId) -> str:
     return f"{parent} failed, and this is in its VRF"
 
 
-def underlay_mtu(desired: DesiredState, observed: Observed) -> int | None:
-    """Return the smallest MTU of the underlay's NICs, wherever each is now; None when none exists."""
-    if desired.underlay is None:
-        return None
-    found = (observed.router.links.get(name) or observed.host.links.get(name) for name in desired.underlay.interfaces)
+def underlay_mtu(nics: Iterable[str], observed: Observed) -> int | None:
+    """Return the smallest MTU of some NICs, wherever each is now; None when none exists."""
+    found = (observed.router.links.get(name) or observed.host.links.get(name) for name in nics)
     return min((link.mtu for link in found if link is not None), default=None)
 
 
@@ -77,7 +76,9 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
 
     ``withdrawn`` are the L3VNIs that FRR does not have now; None: FRR does not matter, nothing is held back.
     """
-    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu(desired, observed))
+    nics = () if desired.underlay is None else desired.underlay.interfaces
+    kept = kept_nics(nics, observed)
+    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu((*nics, *kept), observed), kept)
     failures = _impossible(model, observed)
     moves = _moves(desired, model, observed)
     held = frozenset() if withdrawn is None else moves.difference(withdrawn)
@@ -87,9 +88,8 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     remaining = survivors(model, wanted, observed, _masters(waiting, model, observed))
     steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
     steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
-    steps += restoration(model, observed)
     nic_steps, nic_failures = handover(model, observed)
-    steps += nic_steps
+    steps += [*restoration(model, observed), *nic_steps]
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
     if dict(model.tables) != dict(observed.tables):
         steps.append(SaveTables(model.tables))
@@ -118,7 +118,7 @@ def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> fro
         and wanted.resource in numbers
         and (found := observed.router.links.get(wanted.name)) is not None
         and found.ours
-        and (found.master not in ("", wanted.master) or (found.kind, found.vxlan) != (wanted.kind, wanted.vxlan))
+        and (found.master not in ("", wanted.master) or not fits(wanted, found))
     )
 
 
@@ -195,8 +195,3 @@ def _loopback(model: KernelModel, observed: Observed) -> Iterator[Step]:
     for interface in model.loopback:
         if interface not in existing:
             yield AddAddress(Namespace.ROUTER, "lo", owned_address(interface))
-
-
-def marked_nics(observed: Observed) -> tuple[str, ...]:
-    """Return the NICs that the router has, by their mark."""
-    return tuple(name for name, link in observed.router.links.items() if link.group == NIC_GROUP)

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from .observed import CONDEMNED_GROUP, OWNED_GROUP, Link, LinkKind, Namespace, Observed, owned_address
+from .observed import (
+    CONDEMNED_GROUP,
+    GATEWAY_MAC_PREFIX,
+    OWNED_GROUP,
+    Link,
+    LinkKind,
+    Namespace,
+    Observed,
+    owned_address,
+)
 from .steps import AddAddress, ChangeLink, CreateLink, DeleteLinks, RemoveAddress, SetSysctl, Step
 from .wanted import KernelModel, WantedLink
 
@@ -38,8 +47,8 @@ def survivors(
     """Decide the deletions. ``model`` has everything that is wanted, ``wanted`` the part that can be carried out now.
 
     A device of ours is deleted when its name is not wanted, or when it cannot become what is wanted: another kind,
-    other VXLAN attributes, another table, a veth whose two ends do not belong together. What a failed resource wants
-    stays as it is, and so do the devices of ``keep``.
+    other VXLAN attributes, another table, the bridge of another kind of network, a veth whose two ends do not belong
+    together. What a failed resource wants stays as it is, and so do the devices of ``keep``.
     """
     existing: dict[Key, Link] = {
         (namespace, name): link for namespace in Namespace for name, link in observed.view(namespace).links.items()
@@ -48,11 +57,11 @@ def survivors(
     doomed = {key for key, link in existing.items() if link.ours and key not in named}
     for link in wanted:
         doomed |= {key for key in _unusable(link, existing) if existing[key].ours}
-    peers = {peer for key in doomed if (peer := _peer(key, existing)) is not None}
-    gone = doomed | peers
+    peers = _peers(existing)
+    gone = doomed | {peers[key] for key in doomed & peers.keys()}
     remaining = {key: _released(key, link, gone) for key, link in existing.items() if key not in gone}
     # One deletion per namespace, the host's first: deleting a veth's host end deletes its router end.
-    with_host_end = {_peer(key, existing) for key in doomed if key[0] is Namespace.HOST}
+    with_host_end = {peers[key] for key in doomed & peers.keys() if key[0] is Namespace.HOST}
     vrfs = {key for key in doomed if existing[key].kind == LinkKind.VRF}
     deletions = _deletions(doomed - with_host_end - vrfs, existing, doomed)
     return Survivors(remaining, observed, deletions, _deletions(vrfs, existing, doomed))
@@ -74,8 +83,22 @@ def _unusable(wanted: WantedLink, existing: Mapping[Key, Link]) -> set[Key]:
         keys = set() if wanted.peer is None else {key, (Namespace.ROUTER, wanted.peer)}
         return set() if _is_pair(keys, existing) else keys & existing.keys()
     found = existing.get(key)
-    fits = found is None or (found.kind, found.vxlan, found.table) == (wanted.kind, wanted.vxlan, wanted.table)
-    return set() if fits else {key}
+    return set() if found is None or fits(wanted, found) else {key}
+
+
+def fits(wanted: WantedLink, found: Link) -> bool:
+    """Return whether a device can become what is wanted.
+
+    A VNI's bridge cannot lose a gateway's MAC, nor a link-local address, nor get one late: those belong to the kind of
+    network that had the number before.
+    """
+    if (found.kind, found.vxlan, found.table) != (wanted.kind, wanted.vxlan, wanted.table):
+        return False
+    if wanted.kind is not LinkKind.BRIDGE or wanted.namespace is Namespace.HOST:
+        return True
+    if wanted.mac is None and found.mac.startswith(GATEWAY_MAC_PREFIX):
+        return False
+    return not found.addr_gen_none if not wanted.addr_gen_none else found.addr_gen_none is not False or not found.up
 
 
 def _is_pair(keys: set[Key], existing: Mapping[Key, Link]) -> bool:
@@ -86,20 +109,21 @@ def _is_pair(keys: set[Key], existing: Mapping[Key, Link]) -> bool:
     return one.peer_index == other.index and other.peer_index == one.index
 
 
-def _peer(key: Key, existing: Mapping[Key, Link]) -> Key | None:
-    """Return a veth's other end if it is ours and in our other namespace, and both ends name one another."""
-    link = existing[key]
-    if link.kind != LinkKind.VETH:
-        return None
-    elsewhere = Namespace.ROUTER if key[0] is Namespace.HOST else Namespace.HOST
-    for (namespace, name), other in existing.items():
-        if namespace is elsewhere and other.kind == LinkKind.VETH and other.index == link.peer_index:
-            return (namespace, name) if other.peer_index == link.index and other.ours else None
-    return None
+def _peers(existing: Mapping[Key, Link]) -> dict[Key, Key]:
+    """Return the other end of each veth, if that is ours and in our other namespace, and both name one another."""
+    veths = {(key[0], link.index): key for key, link in existing.items() if link.kind == LinkKind.VETH}
+    found: dict[Key, Key] = {}
+    for (namespace, index), key in veths.items():
+        elsewhere = Namespace.ROUTER if namespace is Namespace.HOST else Namespace.HOST
+        other = veths.get((elsewhere, existing[key].peer_index))
+        if other is not None and existing[other].ours and existing[other].peer_index == index:
+            found[key] = other
+    return found
 
 
 def _released(key: Key, link: Link, gone: set[Key]) -> Link:
-    return replace(link, master="") if link.master and (key[0], link.master) in gone else link
+    """Return what a device is when its master is gone: no port any more, so without a port's attributes."""
+    return replace(link, master="", neigh_suppress=False) if (key[0], link.master) in gone else link
 
 
 def _may_batch(namespace: Namespace, existing: Mapping[Key, Link], doomed: set[Key]) -> bool:

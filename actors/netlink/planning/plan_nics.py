@@ -4,12 +4,13 @@ In: a wanted NIC is recorded in the journal, moved, and gets its addresses, its 
 Back: sysctls, addresses, link attributes, alternative names and routes are restored in the host, then the record goes.
 
 A NIC loses its addresses and routes when it changes namespaces. Therefore the journal is written first, and every
-later step follows from the journal and the kernel alone: a crash between any two steps loses nothing.
+later step follows from the journal and the kernel alone: a crash between any two steps loses nothing. While a wanted
+NIC is not inside, no other one leaves: a misspelt name does not cost the node its fabric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from config.desired import IPInterface, ResourceFailure
@@ -53,6 +54,26 @@ KEPT_FLAGS = 0x02 | 0x10 | 0x100 | IFA_F_NOPREFIXROUTE | 0x400
 #: appears in the host, unless its MAC was set explicitly (systemd.link(5)): hence it is set before the NIC moves.
 RANDOM_MAC_KINDS = frozenset({LinkKind.VETH, "dummy", "macvlan"})
 
+#: Kinds that no Linux ever moves to another namespace (NETIF_F_NETNS_LOCAL; since 6.15 IFLA_NETNS_IMMUTABLE). What is
+#: built on them moves.
+IMMOVABLE_KINDS = frozenset({"bond", "team", LinkKind.BRIDGE, LinkKind.VRF})
+
+
+def marked_nics(observed: Observed) -> tuple[str, ...]:
+    """Return the NICs that the router has, by their mark."""
+    return tuple(name for name, link in observed.router.links.items() if link.group == NIC_GROUP)
+
+
+def kept_nics(nics: Collection[str], observed: Observed) -> tuple[str, ...]:
+    """Return the NICs inside that are not wanted any more but stay there until every wanted one is inside.
+
+    Else a misspelt name, or a NIC that the kernel refuses to move, would cost the node the fabric that it has.
+    """
+    inside = {name for name, link in observed.router.links.items() if not link.ours and name != "lo"}
+    if inside.issuperset(nics):
+        return ()
+    return tuple(sorted(inside.intersection((*marked_nics(observed), *observed.journal)).difference(nics)))
+
 
 def handover(model: KernelModel, observed: Observed) -> tuple[list[Step], list[ResourceFailure]]:
     """Return the steps that bring the wanted NICs in, and the reasons why some cannot be brought in."""
@@ -60,10 +81,11 @@ def handover(model: KernelModel, observed: Observed) -> tuple[list[Step], list[R
     failures: list[ResourceFailure] = []
     if model.underlay is None:
         return steps, failures
-    for name in model.nics:
+    for name in (*model.nics, *model.kept):
         obstacle = _obstacle(name, observed) or _bare(name, model, observed)
         if obstacle:
-            failures.append(model.failure(model.underlay, Reason.UNDERLAY_FAILED, obstacle))
+            kept = f"; until then the router keeps {', '.join(model.kept)}" if model.kept else ""
+            failures.append(model.failure(model.underlay, Reason.UNDERLAY_FAILED, obstacle + kept))
         else:
             nic = _settle(name, observed) if name in observed.router.links else _bring_in(name, observed)
             steps += attributed(nic, model.underlay, f"nic {name}")
@@ -78,11 +100,16 @@ def _obstacle(name: str, observed: Observed) -> str:
         return f"interface {name} is neither in the host nor in the router's namespace: it is moved when it appears"
     if link.ours or name == "lo":
         return f"interface {name} is a device of the router itself, not a NIC"
+    if inside is None and link.kind in IMMOVABLE_KINDS:
+        return f"interface {name} is a {link.kind}, which the kernel never moves: {interface_on(name)}"
     if inside is None and link.master:
-        return (
-            f"interface {name} belongs to {link.master}: give the router {link.master} itself, or release the interface"
-        )
+        return f"interface {name} belongs to {link.master}: release it, or {interface_on(link.master)}"
     return ""
+
+
+def interface_on(lower: str) -> str:
+    """Return the advice for a device that cannot be moved."""
+    return f"create a VLAN or macvlan interface on {lower} in the host, and name that one"
 
 
 def _bare(name: str, model: KernelModel, observed: Observed) -> str:
@@ -184,9 +211,8 @@ def _restore_addresses(namespace: Namespace, record: NicRecord, present: frozens
 
 def restoration(model: KernelModel, observed: Observed) -> list[Step]:
     """Return the steps that return NICs to the host: marked ones that are not wanted, and interrupted returns."""
-    marked = {name for name, link in observed.router.links.items() if link.group == NIC_GROUP}
     steps: list[Step] = []
-    for name in sorted((marked | set(observed.journal)) - set(model.nics)):
+    for name in sorted({*marked_nics(observed), *observed.journal}.difference(model.nics, model.kept)):
         if name in observed.router.links:
             nic = _return(name, observed)
         elif name in observed.host.links:

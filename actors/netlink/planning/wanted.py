@@ -44,6 +44,8 @@ OVERHEAD_IPV4 = 50
 OVERHEAD_IPV6 = 70
 #: A veth MTU must exceed IPv6's minimum of 1280 to be set at all (reference 4.6).
 MTU_FLOOR = 1280
+#: A new veth's MTU (linux/if_ether.h, ETH_DATA_LEN).
+DEFAULT_MTU = 1500
 
 #: Reference 4.3, the part for VXLAN: key, value, whether the kernel may lack it (before 5.18).
 ROUTER_SYSCTLS = (
@@ -83,13 +85,15 @@ class WantedLink:
 class KernelModel:
     """Everything that is wanted.
 
-    ``underlay`` None means that nothing of ours should remain and the NICs belong to the host. ``parents`` has the
-    resource that creates a resource's VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges``
-    must exist in the host. With ``needs_address`` no neighbour is reachable without an address on a NIC.
+    ``underlay`` None means that nothing of ours should remain and the NICs belong to the host. ``kept`` are other NICs,
+    which stay inside because one of ``nics`` is not there yet. ``parents`` has the resource that creates a resource's
+    VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges`` must exist in the host. With
+    ``needs_address`` no neighbour is reachable without an address on a NIC.
     """
 
     underlay: ResourceId | None = None
     nics: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     loopback: tuple[IPInterface, ...] = ()
     links: tuple[WantedLink, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -105,11 +109,13 @@ class KernelModel:
         return ResourceFailure(resource, reason, message, self.origins.get(resource, Origin()))
 
 
-def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | None) -> KernelModel:
+def kernel_model(
+    desired: DesiredState, tables: Mapping[str, int], mtu: int | None, kept: tuple[str, ...] = ()
+) -> KernelModel:
     """Return what a desired state means for the kernel.
 
     ``tables`` has each wanted VRF's table; ``mtu`` is the smallest MTU of the underlay's NICs, None when there is none
-    yet.
+    yet; ``kept`` are NICs that stay inside for now.
     """
     if desired.underlay is None:
         return KernelModel(tables={})
@@ -124,6 +130,7 @@ def kernel_model(desired: DesiredState, tables: Mapping[str, int], mtu: int | No
     return KernelModel(
         underlay=desired.underlay.resource,
         nics=desired.underlay.interfaces,
+        kept=kept,
         loopback=desired.underlay.vteps,
         links=tuple(links),
         tables=dict(tables),
@@ -154,11 +161,11 @@ def vrf_owners(desired: DesiredState) -> dict[str, DesiredL3VNI]:
 
 
 def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
-    """Return the MTU of a VNI's veth, or None to leave it alone: no underlay MTU, or a result at the floor."""
+    """Return the MTU of a VNI's veth: a new one's for a result at the floor, None to leave it while none is known."""
     if underlay_mtu is None:
         return None
     mtu = underlay_mtu - (OVERHEAD_IPV4 if vtep.version == 4 else OVERHEAD_IPV6)
-    return mtu if mtu > MTU_FLOOR else None
+    return mtu if mtu > MTU_FLOOR else DEFAULT_MTU
 
 
 def _parents(desired: DesiredState, vrfs: Mapping[str, DesiredL3VNI]) -> dict[ResourceId, ResourceId]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.frr.abilities import IPV6_ADVICE, has_ipv6_tunnels, vnis_over_ipv6
 from actors.netlink.planning.observed import NIC_GROUP, LinkKind, NamespaceView, NicPhase, NicRecord, host_veth
+from actors.netlink.planning.plan_nics import IMMOVABLE_KINDS, interface_on
 from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6, ROUTER_SYSCTLS
 from actors.netlink.state_files import StateFiles
 from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
@@ -19,7 +21,7 @@ from ..control_client import NoAnswerError, NotRunningError, ask
 from ..node_configuration import read_all
 from ..paths import CONTROL_SOCKET, STATE_FILE
 from .findings import Finding, error, ok, warning
-from .frr import frr_unit
+from .frr import Frr, frr_unit
 from .network_managers import Unit, Units
 
 UNIT = "openperouter.service"
@@ -173,7 +175,7 @@ def netns(settings: Settings, network: Network) -> Iterator[Finding]:
     """Is the router's network namespace there and usable?"""
     if network.router is None:
         # FRR keeps one that was deleted alive, nameless, with the NIC in it. Its unit makes a new one when it starts.
-        fix = f"systemctl restart {frr_unit(settings)}; a virtual NIC (VLAN, bond) must be created again on the host"
+        fix = f"systemctl restart {frr_unit(settings)}; a virtual NIC (VLAN, macvlan) must be created again on the host"
         yield error("netns", network.router_problem, fix)
     else:
         yield ok("netns", f"{settings.netns} exists")
@@ -227,12 +229,11 @@ def _nic(name: str, network: Network, *, running: bool) -> Iterator[Finding]:
             f"{name} is neither in the host nor in the router",
             "correct interfaceName in the underlay; 'ip -br link' lists the devices",
         )
+    elif link.kind in IMMOVABLE_KINDS:
+        yield error("underlay", f"{name} is a {link.kind}, which the kernel never moves", interface_on(name))
     elif link.master:
-        yield error(
-            "underlay",
-            f"{name} belongs to {link.master}",
-            f"give the router {link.master} itself, or release it: ip link set {name} nomaster",
-        )
+        fix = f"release it: ip link set {name} nomaster; or {interface_on(link.master)}"
+        yield error("underlay", f"{name} belongs to {link.master}", fix)
     elif link.ours or name == "lo":
         yield error("underlay", f"{name} is a device of the router itself", "name a NIC in the underlay")
     elif not _addressed(network.host, name):
@@ -249,6 +250,14 @@ def _nic(name: str, network: Network, *, running: bool) -> Iterator[Finding]:
 
 def _addressed(view: NamespaceView, name: str) -> bool:
     return any(not interface.ip.is_link_local for interface in view.interfaces(name))
+
+
+def ipv6_tunnels(configuration: Configuration, frr: Frr) -> Iterator[Finding]:
+    """Can this FRR use the tunnel endpoints?"""
+    vnis = () if configuration.desired is None else vnis_over_ipv6(configuration.desired)
+    if vnis and not has_ipv6_tunnels(frr.version):
+        names = ", ".join(str(vni.resource) for vni in vnis)
+        yield error("frr-version", f"FRR {frr.version} cannot use the IPv6 tunnel endpoints of {names}", IPV6_ADVICE)
 
 
 def underlay_mtu(configuration: Configuration, network: Network) -> Iterator[Finding]:
@@ -385,6 +394,7 @@ CHECKS = (
     validity,
     node_index,
     underlay_nics,
+    ipv6_tunnels,
     underlay_mtu,
     host_bridges,
     sysctls,

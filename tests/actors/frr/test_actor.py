@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock as Clock
 
+from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
 from config.desired import DesiredState
@@ -19,6 +20,7 @@ from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
+from tests.actors.netlink.builders import l2vni, l3vni
 from tests.fakes.frr import FakeFrr
 
 from .cases import CASES
@@ -90,6 +92,28 @@ async def test_a_state_is_applied_and_its_outcome_published(bench: Bench, autoju
     assert bench.outcome().applied
     assert bench.outcome().desired is BASIC
     assert bench.context.facts["applied"] is True
+
+
+async def test_networks_that_frr_is_too_old_for_are_left_out_and_the_rest_is_applied(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    over_ipv6, over_ipv4 = l3vni("six", 600, vtep="2001:db8::1"), l3vni("four", 400)
+    bench.desired.set(replace(BASIC, l3vnis=(over_ipv6, over_ipv4), l2vnis=(l2vni("flat", 500, vtep="2001:db8::1"),)))
+    await until(lambda: bench.out.version == 1)
+    outcome = bench.outcome()
+    assert (outcome.applied, outcome.desired.l3vnis, outcome.desired.l2vnis) == (True, (over_ipv4,), ())
+    assert [failure.resource.label for failure in outcome.failures] == ["six", "flat"]
+    assert outcome.failures[0].message.startswith("FRR 10.3 cannot use the IPv6 tunnel endpoint 2001:db8::1: install")
+    assert "vni 400" in bench.frr.text
+    assert "600" not in bench.frr.text
+    bench.frr.release = "10.6.0"
+    await until(lambda: bench.out.version == 2)
+    assert (bench.outcome().failures, len(bench.outcome().desired.l3vnis)) == ((), 2)
+
+
+@pytest.mark.parametrize(("release", "able"), [("10.3", False), ("10.5.3", False), ("10.6", True), ("11.0-dev", True)])
+def test_ipv6_tunnels_need_frr_10_6(release: str, able: bool) -> None:
+    assert has_ipv6_tunnels(release) is able
 
 
 async def test_an_unchanged_frr_costs_readings_and_neither_log_lines_nor_outcomes(

@@ -61,8 +61,16 @@ def test_a_nic_that_the_kernel_refuses_does_not_fail_the_other_one(kernel: FakeK
 
 
 def test_a_device_of_ours_does_not_count_as_a_nic(kernel: FakeKernel) -> None:
-    outcome(kernel, wanting("eth1"))
+    outcome(kernel, wanting("vni100"))
+    assert (Namespace.ROUTER, "vni100") in kernel.links
     assert not outcome(kernel, wanting("vni100")).applied
+
+
+def test_a_node_whose_nic_is_kept_for_a_missing_one_works(kernel: FakeKernel) -> None:
+    outcome(kernel, wanting("eth1"))
+    found = outcome(kernel, wanting("eht1"))
+    assert (found.applied, found.error, found.underlay_mtu) == (True, "", 1500)
+    assert [failure.message.split()[:2] for failure in found.failures] == [["interface", "eht1"]]
 
 
 def test_a_node_without_an_underlay_misses_no_nic(kernel: FakeKernel) -> None:

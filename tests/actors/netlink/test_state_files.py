@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -11,9 +13,13 @@ from typing import Any
 
 import pytest
 
-from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import Address, Link, Namespace, NicPhase, NicRecord, SavedRoute
+from actors.netlink.planning.steps import SaveNic, Step
 from actors.netlink.state_files import StateFiles
 from config.desired import Family
+from tests.actors.netlink.builders import state
+from tests.fakes.kernel import FakeKernel
 
 RECORD = NicRecord(
     name="eth1",
@@ -161,11 +167,94 @@ def test_files_are_read_and_written_as_they_always_were(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in WRITTEN} == WRITTEN
 
 
-def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_journal(tmp_path: Path) -> None:
-    files = StateFiles(tmp_path, "boot")
+BAD_DISK = [errno.EIO, errno.EISDIR, errno.EACCES, errno.EROFS]
+
+
+class Disk:
+    """A directory that refuses everything with one error from a certain moment on."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refuses = 0
+        directory.mkdir()
+        for name in ("read_bytes", "replace", "mkdir", "iterdir", "unlink"):
+            monkeypatch.setattr(Path, name, self._refusing(getattr(Path, name), directory))
+        monkeypatch.setattr(os, "open", self._refusing(os.open, directory))
+
+    def _refusing(self, function: Callable[..., Any], directory: Path) -> Callable[..., Any]:
+        def call(path: Path, *arguments: Any, **options: Any) -> Any:
+            if self.refuses and directory in (path, path.parent):
+                raise OSError(self.refuses, os.strerror(self.refuses))
+            return function(path, *arguments, **options)
+
+        return call
+
+
+@pytest.mark.parametrize("error", BAD_DISK)
+def test_a_disk_that_turns_bad_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    disk = Disk(tmp_path / "disk", monkeypatch)
+    memory = tmp_path / "memory"
+    files = StateFiles(tmp_path / "disk", "boot", spare=memory)
+    files.save_nic(RECORD)
+    files.save_tables({"red": 10_000_100})
+    disk.refuses = error
+    for one in (files, StateFiles(tmp_path / "disk", "boot", spare=memory)):
+        assert (one.journal(), one.tables()) == ({"eth1": RECORD}, {"red": 10_000_100})
+        one.save_nic(replace(RECORD, phase=NicPhase.INSIDE))
+        one.save_nic(RECORD)
+    disk.refuses = 0
+    later = StateFiles(tmp_path / "disk", "boot", spare=memory)
+    assert later.journal() == {"eth1": RECORD}
+    later.forget_nic("eth1")
+    assert StateFiles(tmp_path / "disk", "boot").journal() == StateFiles(memory, "boot").journal() == {}
+
+
+@pytest.mark.parametrize("error", BAD_DISK)
+def test_a_disk_that_is_bad_after_a_boot_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    disk = Disk(tmp_path / "disk", monkeypatch)
+    StateFiles(tmp_path / "disk", "boot").save_nic(RECORD)
+    disk.refuses = error
+    files = StateFiles(tmp_path / "disk", "next boot", spare=tmp_path / "memory")
+    assert (files.journal(), files.tables()) == ({}, {})
+    files.save_nic(RECORD)
+    assert StateFiles(tmp_path / "memory", "next boot").journal() == {"eth1": RECORD}
+
+
+def test_without_any_record_no_nic_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path / "disk", monkeypatch)
+    files = StateFiles(tmp_path / "disk", "boot", spare=tmp_path / "disk" / "memory")
+    kernel = Journalling(files)
+    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
+    disk.refuses = errno.EROFS
+    (tmp_path / "disk" / "memory").rmdir()
+    [failure] = converge(state(), kernel).failures
+    assert "Read-only" in failure.message
+    assert (Namespace.HOST, "toswitch1") in kernel.links
+    disk.refuses = 0
+    assert converge(state(), kernel).clean
+    assert (Namespace.ROUTER, "toswitch1") in kernel.links
+
+
+class Journalling(FakeKernel):
+    """A fake kernel with real state files."""
+
+    def __init__(self, files: StateFiles) -> None:
+        super().__init__()
+        self.files = files
+
+    def apply(self, step: Step) -> None:
+        if isinstance(step, SaveNic):
+            self.files.save_nic(step.record)
+        super().apply(step)
+
+
+def test_a_directory_in_a_files_place_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "nic-journal.json").mkdir()
-    with pytest.raises(IsADirectoryError):
-        files.journal()
+    files = StateFiles(tmp_path, "boot")
+    assert files.journal() == {}
+    files.save_nic(RECORD)
+    assert StateFiles(tmp_path, "boot").journal() == {"eth1": RECORD}
 
 
 def edited(directory: Path, edit: Callable[[dict[str, Any]], None]) -> dict[str, NicRecord]:
@@ -217,7 +306,7 @@ def test_an_incomplete_record_is_set_aside(tmp_path: Path) -> None:
     assert (tmp_path / "nic-journal.damaged").exists()
 
 
-def test_what_a_disk_refuses_goes_to_the_spare_directory_and_the_later_copy_counts(tmp_path: Path) -> None:
+def test_the_later_copy_counts(tmp_path: Path) -> None:
     disk, memory = tmp_path / "disk", tmp_path / "memory"
     disk.write_text("where a directory should be, nothing can be written")
     memory.mkdir()
@@ -227,11 +316,12 @@ def test_what_a_disk_refuses_goes_to_the_spare_directory_and_the_later_copy_coun
     again = StateFiles(disk, "boot", spare=memory, read_only=True)
     assert (again.journal(), again.tables()) == ({"eth1": RECORD}, {"red": 1})
     disk.unlink()
+    StateFiles(disk, "boot").save_nic(replace(RECORD, mtu=1500))
     files = StateFiles(disk, "boot", spare=memory)
     inside = replace(RECORD, phase=NicPhase.INSIDE)
     files.save_nic(inside)
     assert StateFiles(disk, "boot").journal() == {"eth1": inside}
-    assert again.journal() == {"eth1": inside}
+    assert StateFiles(memory, "boot").journal() == {"eth1": inside}
     assert set(files.forget()) == {disk / "nic-journal.json", memory / "nic-journal.json", memory / "vrf-tables.json"}
     assert list(disk.iterdir()) == list(memory.iterdir()) == []
 

@@ -20,7 +20,7 @@ from actors.netlink.planning.observed import (
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import ChangeLink, CreateLink, DeleteLinks, Plan, Step
 from config.desired import DesiredState, Family, HostMasterKind
-from config.problems import Reason
+from config.problems import Kind, Reason, ResourceId
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
 from tests.fakes.kernel import FakeKernel
 
@@ -138,6 +138,34 @@ def test_a_refused_step_skips_the_rest_of_its_resource_and_its_dependents_only()
     names = {name for _, name in kernel.links}
     assert {"pt-ns", "pt-host", "red"} <= names
     assert not {"vni100", "br-pe-110"} & names
+
+
+def test_a_refusal_for_one_tenant_leaves_another_tenants_network_of_the_same_name_alone() -> None:
+    one, other = (
+        replace(l3vni(vni=vni, vrf=f"v{vni}"), resource=ResourceId(Kind.L3VNI, namespace, "net"))
+        for vni, namespace in ((100, "tenant-a"), (200, "tenant-b"))
+    )
+    kernel = node()
+    kernel.fail = {"router: create bridge br-pe-100"}
+    result = converge(state(l3vnis=(one, other)), kernel)
+    [failure] = result.failures
+    assert failure.resource == one.resource
+    assert failure.resource != other.resource
+    assert (Namespace.ROUTER, "vni100") not in kernel.links
+    assert kernel.links[Namespace.ROUTER, "vni200"].up
+    assert len(kernel.addresses[Namespace.ROUTER, "pe-e-200"]) == 2
+
+
+@pytest.mark.parametrize("gateways", [(), ("192.170.1.1/24",)])
+def test_a_number_that_changes_its_kind_keeps_nothing_of_the_other(gateways: tuple[str, ...]) -> None:
+    layer2, layer3 = state(l2vnis=(l2vni(vni=100, vrf=None, gateways=gateways),)), state(l3vnis=(l3vni(vrf="v"),))
+    key = (Namespace.ROUTER, "br-pe-100")
+    for old, new in ((layer2, layer3), (layer3, layer2)):
+        kernel = settled(old)
+        assert converge(new, kernel).clean
+        bridge, fresh = kernel.links[key], settled(new).links[key]
+        assert bridge.addr_gen_none is fresh.addr_gen_none
+        assert bridge.mac.startswith("00:f3:") is fresh.mac.startswith("00:f3:")
 
 
 def test_a_transient_failure_deletes_nothing_that_worked() -> None:

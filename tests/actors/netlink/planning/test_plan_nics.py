@@ -7,13 +7,13 @@ from ipaddress import ip_interface
 
 import pytest
 
-from actors.netlink.converge import converge
+from actors.netlink.converge import apply_plan, converge
 from actors.netlink.planning.observed import NIC_GROUP, Address, Link, LinkKind, Namespace, NicPhase, SavedRoute
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
-from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.actors.netlink.builders import l3vni, state, underlay, without_underlay
 from tests.fakes.kernel import FakeKernel
 
 IFA_F_PERMANENT = 0x80
@@ -69,6 +69,92 @@ def test_a_nic_inside_needs_no_address() -> None:
     kernel = FakeKernel()
     kernel.add(Namespace.ROUTER, Link(1, "toswitch1", up=True))
     assert complaints(wanting(neighbor(EndpointKind.ADDRESS)), kernel) == []
+
+
+@pytest.mark.parametrize("kind", ["bond", "team", "bridge", "vrf"])
+def test_what_the_kernel_never_moves_is_refused_with_what_to_configure_instead(kind: str) -> None:
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(1, "bond0", kind=kind), Address(ip_interface("192.168.11.3/24")))
+    kernel.add(Namespace.HOST, Link(2, "toswitch1", master="bond0"))
+    kernel.add(Namespace.HOST, Link(3, "bond0.7", kind="vlan"), Address(ip_interface("192.168.12.3/24")))
+    for nic in ("bond0", "toswitch1"):
+        assert moves(wanting(nics=(nic,)), kernel) == []
+        [complaint] = complaints(wanting(nics=(nic,)), kernel)
+        assert "create a VLAN or macvlan interface on bond0" in complaint
+    assert moves(wanting(nics=("bond0.7",)), kernel) == ["bond0.7"]
+
+
+def inside(desired: DesiredState, kernel: FakeKernel) -> set[str]:
+    """Return the NICs that the router has when the kernel is as desired; nothing that works is lost meanwhile."""
+    result = converge(desired, kernel)
+    assert not result.errors
+    return {name for (where, name), link in kernel.links.items() if where is Namespace.ROUTER and name != "lo"}
+
+
+@pytest.mark.parametrize("ours", ["lo", "vni100"])
+def test_a_device_of_ours_in_place_of_a_nic_costs_no_nic(ours: str) -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    desired = replace(wanting(), l3vnis=(l3vni(),))
+    inside(desired, kernel)
+    inside(replace(desired, underlay=underlay(ours)), kernel)
+    assert kernel.links[Namespace.ROUTER, "toswitch1"].up
+
+
+def test_a_misspelt_nic_does_not_cost_the_one_that_works() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    assert inside(wanting(), kernel) == {"toswitch1"}
+    [complaint] = complaints(wanting(nics=("toswich1",)), kernel)
+    assert complaint.endswith("it is moved when it appears; until then the router keeps toswitch1")
+    assert inside(wanting(nics=("toswich1",)), kernel) == {"toswitch1"}
+    assert kernel.addresses[Namespace.ROUTER, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
+    assert kernel.journal["toswitch1"].phase is NicPhase.INSIDE
+
+
+def test_a_nic_is_returned_when_the_one_in_its_place_is_inside() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",), toswitch2=("192.168.12.3/24",))
+    inside(wanting(), kernel)
+    both_then = wanting(nics=("toswitch2", "toswitch3"))
+    assert inside(both_then, kernel) == {"toswitch1", "toswitch2"}
+    kernel.add(Namespace.HOST, Link(0, "toswitch3", up=True))
+    assert inside(both_then, kernel) == {"toswitch2", "toswitch3"}
+    assert kernel.addresses[Namespace.HOST, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
+    assert set(kernel.journal) == {"toswitch2", "toswitch3"}
+
+
+def test_a_nic_that_the_kernel_refuses_to_move_does_not_cost_the_one_that_works() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",), toswitch2=("192.168.12.3/24",))
+    inside(wanting(), kernel)
+    kernel.fail = {"host: move toswitch2 to router"}
+    assert inside(wanting(nics=("toswitch2",)), kernel) == {"toswitch1"}
+    kernel.fail = set()
+    assert inside(wanting(nics=("toswitch2",)), kernel) == {"toswitch2"}
+
+
+def test_an_address_on_a_nic_that_leaves_does_not_bring_in_a_bare_one() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",), toswitch2=())
+    fabric = neighbor(EndpointKind.ADDRESS)
+    inside(wanting(fabric), kernel)
+    assert inside(wanting(fabric, nics=("toswitch2",)), kernel) == {"toswitch1"}
+    assert "toswitch2 has no address yet" in complaints(wanting(fabric, nics=("toswitch2",)), kernel)[0]
+
+
+def test_a_nic_kept_inside_is_configured_to_the_end() -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    whole = plan(wanting(), kernel.observe(wanting()))
+    moved = next(count for count, step in enumerate(whole.steps) if isinstance(step, MoveLink))
+    apply_plan(replace(whole, steps=whole.steps[: moved + 1]), kernel)
+    assert inside(wanting(nics=("toswich1",)), kernel) >= {"toswitch1"}
+    assert kernel.addresses[Namespace.ROUTER, "toswitch1"] == [Address(ip_interface("192.168.11.3/24"))]
+    assert kernel.links[Namespace.ROUTER, "toswitch1"].up
+
+
+@pytest.mark.parametrize("nics", [("toswich1",), ("toswitch1", "toswitch2")])
+def test_without_an_underlay_no_nic_is_kept(nics: tuple[str, ...]) -> None:
+    kernel = host(toswitch1=("192.168.11.3/24",))
+    inside(wanting(), kernel)
+    inside(wanting(nics=nics), kernel)
+    assert inside(without_underlay(wanting()), kernel) == set()
+    assert kernel.journal == {}
 
 
 def returned(nic: Link, *, seen: Link | None = None) -> list[ChangeLink]:

@@ -42,12 +42,13 @@ def with_file(file: File) -> Machine:
     return replace(HEALTHY, files=(file,))
 
 
-def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0") -> Machine:
+def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0", frr: str = "10.6.0") -> Machine:
     nic = replace(ROUTER.links[NIC], mtu=mtu)
     desired = state(underlay=underlay(NIC), l2vnis=(l2vni(vtep=vtep),))
     return replace(
         but("network", router=NamespaceView({**ROUTER.links, NIC: nic}, ROUTER.addresses)),
         configuration=Configuration(2, (), desired),
+        frr=but("frr", version=frr).frr,
     )
 
 
@@ -272,6 +273,13 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "bond0",
         "nomaster",
     ),
+    "NIC that cannot move": (
+        host_with(Link(2, NIC, kind="bond", mtu=9000), ADDRESS),
+        "underlay",
+        Level.ERROR,
+        "is a bond",
+        f"VLAN or macvlan interface on {NIC}",
+    ),
     "NIC bare": (host_with(Link(2, NIC, mtu=9000)), "underlay", Level.WARNING, "no address", "ip address add"),
     "NIC not taken": (
         host_with(Link(2, NIC, mtu=9000), ADDRESS),
@@ -282,6 +290,7 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     ),
     "MTU of tenants": (with_nic_mtu(1500), "mtu", Level.WARNING, "1450", "1550"),
     "MTU of tenants over IPv6": (with_nic_mtu(1550, "2001:db8::1"), "mtu", Level.WARNING, "1480", "1570"),
+    "IPv6 tunnels": (with_nic_mtu(9000, "2001:db8::1", "10.5.1"), "frr-version", Level.ERROR, "L2VNI blue", "10.6"),
     "MTU too small": (with_nic_mtu(1300), "mtu", Level.ERROR, "too small", "1550"),
     "no bridge": (
         but("network", host=NamespaceView({"lo": HOST.links["lo"]})),
