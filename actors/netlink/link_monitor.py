@@ -77,6 +77,9 @@ def drain(monitor: socket.socket) -> None:
         except BlockingIOError:
             return
         except OSError as error:
+            if error.errno == errno.EBADF:
+                # Closed: the actor is being stopped while a pass is under way in its thread.
+                return
             if error.errno != errno.ENOBUFS:
                 raise
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 
 import pytest
 
-from actors.netlink.link_monitor import Interest
+from actors.netlink.link_monitor import Interest, drain
 
 
 def link_message(index: int, name: str) -> bytes:
@@ -47,3 +48,13 @@ def test_every_message_of_a_datagram_is_examined() -> None:
 def test_a_malformed_datagram_is_ignored() -> None:
     assert not INTEREST.counts(struct.pack("=IHHII", 0, 16, 0, 0, 0) + b"\0" * 64)
     assert not INTEREST.counts(b"\0" * 5)
+
+
+def test_a_monitor_that_was_closed_during_a_pass_has_nothing_to_drop() -> None:
+    one, other = socket.socketpair()
+    one.setblocking(False)
+    other.send(b"queued")
+    drain(one)
+    with one, other:
+        pass
+    drain(one)
