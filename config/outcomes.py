@@ -40,12 +40,22 @@ class StaticSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounce:
+    """A request to remove one L3VNI from FRR and add it again; another ``attempt`` is another request."""
+
+    vni: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class FrrOutcome:
     """The result of applying a desired state to FRR.
 
     ``applied``: the running configuration was verified to equal the intent. When it is False the kernel is not touched
     for this generation and ``error`` gives the reason in one line. ``failures`` are resources left out (a refused raw
-    snippet, for instance); the rest is in force. ``changed``: FRR was written to.
+    snippet, for instance); the rest is in force. ``changed``: FRR was written to. ``withdrawn`` are the L3VNIs that FRR
+    does not have at the moment, so that their devices may be moved; ``bounced`` are the requests of
+    :attr:`HealthReport.bounce` that were carried out.
     """
 
     desired: DesiredState
@@ -53,6 +63,8 @@ class FrrOutcome:
     changed: bool = False
     error: str = ""
     failures: tuple[ResourceFailure, ...] = ()
+    withdrawn: frozenset[int] = frozenset()
+    bounced: frozenset[Bounce] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,9 @@ class KernelOutcome:
 
     A state without any of its underlay's NICs is not ``applied``, whatever else was done: the node has no fabric.
 
-    ``writes`` counts netlink and sysctl writes of this pass: 0 on a converged node.
+    ``writes`` counts netlink and sysctl writes of this pass: 0 on a converged node. ``withdraw`` are the L3VNIs that
+    FRR must not have while their devices are moved or made again: those devices are left as they are until FRR reports
+    them in :attr:`FrrOutcome.withdrawn`.
     """
 
     desired: DesiredState
@@ -71,6 +85,7 @@ class KernelOutcome:
     failures: tuple[ResourceFailure, ...] = ()
     writes: int = 0
     underlay_mtu: int | None = None
+    withdraw: frozenset[int] = frozenset()
 
 
 #: FRR's state of a session that is up, and ours of a listen range that bgpd serves.
@@ -139,7 +154,8 @@ class HealthReport:
 
     ``verified``: generation ``generation`` is applied in FRR and kernel, and zebra knows each VNI with its VRF and bgpd
     each session, or has had the time for it: then the VNI or session is among the ``failures``. Sessions need not be
-    Established for that.
+    Established for that. ``bounce`` are the L3VNIs that FRR should remove and add again; a request stands until it is
+    left out of a report, and is carried out once.
     """
 
     generation: int
@@ -152,6 +168,7 @@ class HealthReport:
     interfaces: tuple[InterfaceHealth, ...] = ()
     failures: tuple[ResourceFailure, ...] = ()
     problems: tuple[str, ...] = ()
+    bounce: frozenset[Bounce] = frozenset()
 
 
 def vni_health(
