@@ -99,7 +99,7 @@ NOT_CHECKED: Final = "not checked yet"
 class SessionHealth:
     """One BGP session. ``state`` is FRR's (``Established`` ...) or ours; ``vrf`` is ``default`` for the underlay's.
 
-    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used.
+    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used; ``detail`` is why it is down, if known.
     """
 
     peer: str
@@ -110,6 +110,7 @@ class SessionHealth:
     prefixes_received: dict[str, int] = field(default_factory=dict)
     role: str = "fabric"
     bfd: str = ""
+    detail: str = ""
 
     @property
     def up(self) -> bool:

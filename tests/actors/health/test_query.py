@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, VNIS
-from actors.health.query import PolledFrr, observe
+from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, TYPE_3, TYPE_5, VNIS
+from actors.health.query import PROCESSES, PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
@@ -20,14 +20,43 @@ class Recording(SampledFrr):
     def __init__(self, situation: str) -> None:
         super().__init__(situation)
         self.commands: list[str] = []
+        self.daemons_asked: list[str] = []
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         self.commands += commands
+        self.daemons_asked.append(daemon)
         return await super().json(*commands, daemon=daemon)
 
 
 async def test_a_poll_returns_what_was_answered() -> None:
     assert await observe(SampledFrr("up")) == observed("up")
+
+
+async def test_the_routes_are_read_with_two_more_processes_however_many_vnis_there_are() -> None:
+    frr = Recording("fabric_up")
+    assert await observe(frr) == observed("fabric_up")
+    assert frr.daemons_asked == ["zebra", "bgpd", "bfdd", "bgpd", "zebra"]
+    assert len(frr.daemons_asked) == PROCESSES
+
+
+async def test_the_routes_of_a_large_fabric_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.health.query.MOST_ROUTES", 12)
+    frr = Recording("fabric_up")
+    assert (await observe(frr)).evpn is None
+    assert TYPE_5 not in frr.commands
+
+
+async def test_an_empty_evpn_table_is_not_asked_for_because_frr_prints_no_json_then() -> None:
+    class Empty(Recording):
+        async def json(self, *commands: str, daemon: str) -> list[object]:
+            assert TYPE_3 not in commands
+            answers = await super().json(*commands, daemon=daemon)
+            return [{} if command == SUMMARY else answer for command, answer in zip(commands, answers, strict=True)]
+
+    seen = await observe(Empty("fabric_up"))
+    assert seen.evpn is not None
+    assert (seen.evpn.type3, seen.evpn.type5) == ((), ())
+    assert seen.evpn.zebra["red"]
 
 
 @pytest.mark.parametrize(
