@@ -111,7 +111,8 @@ class Observation:
     and ``routes`` (BGP's in the forwarding table) by VRF.
 
     A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent. So are ``bgp_vnis`` and
-    ``evpn`` when they are None. ``evpn_size`` counts the routes of all EVPN types in bgpd, ``table_size`` all of BGP's.
+    ``evpn`` and ``evpn_size`` when they are None. ``evpn_size`` counts the routes of all EVPN types in bgpd,
+    ``table_size`` all of BGP's.
     """
 
     daemons: frozenset[str] = frozenset()
@@ -126,7 +127,7 @@ class Observation:
     bgp_vnis: dict[int, BgpVni] | None = None
     announces_vnis: bool = True
     routes: dict[str, int] = field(default_factory=dict)
-    evpn_size: int = 0
+    evpn_size: int | None = None
     table_size: int = 0
     evpn: Routes | None = None
     error: str = ""
@@ -150,7 +151,7 @@ def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation
         announces_vnis=_mapping(bgp_vnis).get("advertiseAllVnis") != "Disabled",
         routes=routes,
         evpn_size=(evpn_size := _evpn_routes(answers.get(SUMMARY))),
-        table_size=sum(routes.values()) + evpn_size,
+        table_size=sum(routes.values()) + (evpn_size or 0),
     )
 
 
@@ -259,9 +260,10 @@ def parse_bgp_vnis(answer: object) -> dict[int, BgpVni]:
     }
 
 
-def _evpn_routes(summary: object) -> int:
+def _evpn_routes(summary: object) -> int | None:
+    """Return how many EVPN routes bgpd has; None without an EVPN neighbour, since the summary has no such part then."""
     families = _mapping(_mapping(summary).get(DEFAULT_VRF))
-    return _number(_mapping(families.get("l2VpnEvpn")).get("ribCount"))
+    return _number(_mapping(families["l2VpnEvpn"]).get("ribCount")) if "l2VpnEvpn" in families else None
 
 
 def parse_evpn(answers: Mapping[str, object]) -> Routes:

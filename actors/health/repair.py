@@ -87,7 +87,7 @@ class Repairs:
             case = self._cases[vni.resource]
             lasts, left = now - case.since >= LASTING_SECONDS, case.attempts < len(PAUSES)
             if lasts and left and now >= case.due and case.request is None:
-                # The numbers go on where those of another generation, or of this actor's last incarnation, ended.
+                # The numbers continue where those of another generation, or of this actor's last incarnation, ended.
                 number = 1 + max((one.attempt for one in carried_out if one.vni == vni.vni), default=0)
                 self._cases[vni.resource] = replace(
                     case,

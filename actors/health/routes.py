@@ -1,4 +1,4 @@
-"""Whether the routes of each VNI are exchanged in both directions, as far as this node can tell.
+"""Whether the routes of each VNI are exchanged in both directions, as far as this node sees.
 
 * Ours: bgpd has our type-3 route of an L2VNI, and a type-5 route for each prefix that an L3VNI announces by
   configuration, with our tunnel endpoint and router MAC.

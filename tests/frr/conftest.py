@@ -7,6 +7,7 @@ They need root, network namespaces and FRR's programs, so they run only where th
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from config.settings import Settings
 
-from .harness import ETC, RUN, FrrInstance, running_frr
+from .harness import ETC, RUN, FrrInstance, running_frr, sh
 
 HERE = Path(__file__).parent
 
@@ -26,6 +27,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.frr)
             if os.environ.get("OPENPEROUTER_KERNEL_TESTS") != "1":
                 item.add_marker(skip)
+
+
+def _kernel_has_vrf() -> bool:
+    made = subprocess.run(
+        ["ip", "link", "add", "probe0", "type", "vrf", "table", "99"], capture_output=True, check=False
+    )
+    if made.returncode == 0:
+        sh("ip link del probe0")
+    return made.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def vrf_kernel() -> None:
+    if not _kernel_has_vrf():
+        pytest.skip("this kernel has no VRF devices")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -19,22 +18,6 @@ from tests.actors.frr.cases import CASES, RED, state, underlay
 from .conftest import settings_for
 from .harness import FrrInstance, eventually, running_frr, sh
 from .test_apply import Bench
-
-
-def _kernel_has_vrf() -> bool:
-    made = subprocess.run(
-        ["ip", "link", "add", "probe0", "type", "vrf", "table", "99"], capture_output=True, check=False
-    )
-    if made.returncode == 0:
-        sh("ip link del probe0")
-    return made.returncode == 0
-
-
-@pytest.fixture
-def vrf_kernel() -> None:
-    if not _kernel_has_vrf():
-        pytest.skip("this kernel has no VRF devices")
-
 
 LEAF_CONFIG = """\
 vrf red

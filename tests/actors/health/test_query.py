@@ -46,17 +46,33 @@ async def test_the_routes_of_a_large_fabric_are_not_read(monkeypatch: pytest.Mon
     assert TYPE_5 not in frr.commands
 
 
-async def test_an_empty_evpn_table_is_not_asked_for_because_frr_prints_no_json_then() -> None:
-    class Empty(Recording):
-        async def json(self, *commands: str, daemon: str) -> list[object]:
-            assert TYPE_3 not in commands
-            answers = await super().json(*commands, daemon=daemon)
-            return [{} if command == SUMMARY else answer for command, answer in zip(commands, answers, strict=True)]
+class Summarised(Recording):
+    """An FRR whose summary shows another number of EVPN routes, or none where it has no EVPN neighbour."""
 
-    seen = await observe(Empty("fabric_up"))
+    def __init__(self, situation: str, families: dict[str, object]) -> None:
+        super().__init__(situation)
+        self.summary = {"default": families}
+
+    async def json(self, *commands: str, daemon: str) -> list[object]:
+        answers = await super().json(*commands, daemon=daemon)
+        return [
+            self.summary if command == SUMMARY else answer for command, answer in zip(commands, answers, strict=True)
+        ]
+
+
+async def test_an_empty_evpn_table_is_not_asked_for_because_frr_prints_no_json_then() -> None:
+    frr = Summarised("fabric_up", {"l2VpnEvpn": {"ribCount": 0, "peers": {}}})
+    seen = await observe(frr)
+    assert TYPE_3 not in frr.commands
     assert seen.evpn is not None
     assert (seen.evpn.type3, seen.evpn.type5) == ((), ())
     assert seen.evpn.zebra["red"]
+
+
+async def test_without_an_evpn_neighbour_the_number_of_routes_is_unknown_and_none_is_read() -> None:
+    frr = Summarised("fabric_up", {})
+    assert (await observe(frr)).evpn is None
+    assert TYPE_3 not in frr.commands
 
 
 @pytest.mark.parametrize(

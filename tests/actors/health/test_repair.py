@@ -87,7 +87,8 @@ def test_a_request_stands_until_it_is_carried_out_or_the_fault_is_gone() -> None
 
 
 def test_attempts_come_with_growing_pauses_and_then_end() -> None:
-    clock, asked = Clock(), []
+    clock = Clock()
+    asked: list[tuple[float, int]] = []
     for _ in range(2000):
         asked += [(clock.now, request.attempt) for request in clock.poll(STUCK, 1.0) if request.attempt > len(asked)]
     times, numbers = zip(*asked, strict=True)

@@ -60,7 +60,7 @@ def test_a_fault_of_the_kernel_or_the_configuration_is_named_and_not_bounced(
 
 
 @pytest.mark.parametrize("sample", ["fabric_stale_bridge", "fabric_stale_vxlan", "fabric_bridge_back"])
-def test_a_route_that_frr_only_believes_to_be_in_the_kernel_is_found_and_bounced(sample: str) -> None:
+def test_a_route_that_frr_only_shows_to_be_in_the_kernel_is_found_and_bounced(sample: str) -> None:
     text = "the route to 10.50.0.0/24 is not in the kernel, although zebra shows it as installed"
     assert faults(observed(sample)) == {RED: Fault(text, in_frr=True, passing=True)}
 
