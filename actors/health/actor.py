@@ -162,5 +162,11 @@ def _routes_checked(seen: Observation) -> str:
 
 
 def _differs(old: FrrOutcome | KernelOutcome, new: FrrOutcome | KernelOutcome) -> bool:
-    """Return whether an outcome may have changed the router: a repeated one that wrote nothing needs one poll only."""
-    return new.changed or (old.desired.generation, old.applied) != (new.desired.generation, new.applied)
+    """Return whether an outcome may have changed what works: a repeated one that wrote nothing needs one poll only.
+
+    So does a bounce, which concerns VNIs that did not work before.
+    """
+    if (old.desired.generation, old.applied) != (new.desired.generation, new.applied):
+        return True
+    bounced = isinstance(old, FrrOutcome) and isinstance(new, FrrOutcome) and old.bounced != new.bounced
+    return new.changed and not bounced

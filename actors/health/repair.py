@@ -3,7 +3,7 @@
 :class:`Repairs` follows the faults from poll to poll. One that changing routes cause for a moment counts only once it
 has lasted, so that a fabric that converges raises no alarm. An L3VNI whose fault lies in FRR is bounced: FRR removes
 that VNI and adds it again, while its devices, its host session and every other VNI stay as they are. This is tried a
-few times with growing pauses, for a few VNIs at once, and then no more until the configuration changes, FRR restarts,
+few times with growing pauses, for some VNIs at once, and then no more until the configuration changes, FRR restarts,
 or the VNI has worked for an hour. What the kernel lacks is the netlink actor's to repair; FRR may need a bounce
 afterwards, since FRR 10.3 can miss that a device of the VNI went and came back.
 """
@@ -27,8 +27,8 @@ LASTING_SECONDS: Final = 10.0
 PAUSES: Final = (30.0, 120.0, 600.0)
 #: A VNI that has worked for so many seconds starts at its first attempt again.
 FORGET_SECONDS: Final = 3600.0
-#: How many requests stand at the same time: each costs FRR two changes of its configuration.
-AT_ONCE: Final = 5
+#: How many VNIs are bounced at the same time: FRR needs seconds to remove and add hundreds.
+AT_ONCE: Final = 50
 #: What a message ends in once nothing more is tried.
 GIVEN_UP: Final = f" ({len(PAUSES)} times removed from FRR and added again, which did not help)"
 
