@@ -226,7 +226,7 @@ async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autoju
     bench.frr.situation = "fabric_stale_bridge"
     report = await failing(reports)
     assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS + LASTING_SECONDS + actor.RETRY_LONGEST_SECONDS
-    assert (report.verified, report.bounce) == (True, {Bounce(100, 1)})
+    assert (report.verified, report.bounce) == (True, frozenset({Bounce(100, 1)}))
     bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, bounced=report.bounce))
     report = await reports.receive()
     assert (report.verified, len(report.failures), report.bounce) == (True, 1, frozenset())
