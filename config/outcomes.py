@@ -100,7 +100,7 @@ NOT_CHECKED: Final = "not checked yet"
 class SessionHealth:
     """One BGP session. ``state`` is FRR's (``Established`` ...) or ours; ``vrf`` is ``default`` for the underlay's.
 
-    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used.
+    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used; ``detail`` is why it is down, if known.
     """
 
     peer: str
@@ -111,6 +111,7 @@ class SessionHealth:
     prefixes_received: dict[str, int] = field(default_factory=dict)
     role: str = "fabric"
     bfd: str = ""
+    detail: str = ""
 
     @property
     def up(self) -> bool:
@@ -125,7 +126,7 @@ class SessionHealth:
 
 @dataclass(frozen=True, slots=True)
 class VniHealth:
-    """One VNI as zebra and bgpd have it. ``type`` is ``L2`` or ``L3``; ``ok`` False comes with a ``detail``."""
+    """Whether one VNI works, by zebra and bgpd. ``type`` is ``L2`` or ``L3``; ``ok`` False comes with a ``detail``."""
 
     resource: ResourceId
     vni: int
@@ -153,10 +154,10 @@ class InterfaceHealth:
 class HealthReport:
     """What the router is actually doing.
 
-    ``verified``: generation ``generation`` is applied in FRR and kernel, and zebra knows each VNI with its VRF and bgpd
-    each session, or has had the time for it: then the VNI or session is among the ``failures``. Sessions need not be
-    Established for that. ``bounce`` are the L3VNIs that FRR should remove and add again; a request stands until it is
-    left out of a report, and is carried out once.
+    ``verified``: generation ``generation`` is applied in FRR and kernel, each VNI works in zebra and bgpd, its routes
+    included, and bgpd has each session; what has had the time for it is among the ``failures`` instead. Sessions need
+    not be Established for that. ``bounce`` are the L3VNIs that FRR should remove and add again; a request stands until
+    it is left out of a report, and is carried out once.
     """
 
     generation: int

@@ -1,8 +1,9 @@
 """The health actor: polls FRR and reports whether the router works as configured.
 
 The newest :class:`DesiredState`, :class:`FrrOutcome` and :class:`KernelOutcome` come in. Each poll reads FRR's state
-(:mod:`.query`), compares it with what was configured (:mod:`.assess`), publishes a :class:`HealthReport`, and logs what
-changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until
+(:mod:`.query`), compares it with what was configured (:mod:`.vnis`, :mod:`.routes`, :mod:`.assess`), publishes a
+:class:`HealthReport`, which may ask the frr actor for a repair (:mod:`.repair`), and logs what changed since the last
+one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until
 everything works, then at an interval. An FRR that does not answer, or lacks a daemon, is reported like anything else.
 """
 
@@ -22,7 +23,10 @@ from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
 from .assess import HealthInputs, assess
 from .changes import changes
-from .query import FrrReader, PolledFrr, observe
+from .frr_json import Observation
+from .query import MOST_ROUTES, PROCESSES, FrrReader, PolledFrr, observe
+from .repair import Repairs
+from .vnis import faults_of
 
 log = get_logger("health")
 
@@ -35,7 +39,7 @@ INTERVAL_SECONDS = 15.0
 #: How long after a new outcome, or after a daemon's start, what does not work counts as unfinished rather than failed,
 #: in seconds.
 SETTLE_SECONDS = 10.0
-#: Deadline of one vtysh process; a poll runs three of them.
+#: Deadline of one vtysh process.
 VTYSH_SECONDS = 20.0
 
 
@@ -75,6 +79,8 @@ class HealthActor:
         self._settled_at = trio.current_time()
         self._daemons: frozenset[str] = frozenset()
         self._last: HealthReport | None = None
+        self._repairs = Repairs()
+        self._suspected = False
 
     async def serve(self) -> None:
         """Poll and report indefinitely."""
@@ -110,29 +116,57 @@ class HealthActor:
             return INTERVAL_SECONDS
         if self._last is None:
             return 0.0
-        if self._last.verified and not self._last.failures:
+        if self._last.verified and not self._last.failures and not self._suspected:
             self._retry = RETRY_FIRST_SECONDS
             return INTERVAL_SECONDS
         pause, self._retry = self._retry, min(self._retry * 2, RETRY_LONGEST_SECONDS)
         return pause
 
     async def _poll(self) -> None:
-        with self._ctx.working("polling FRR", 3 * VTYSH_SECONDS + 5):
+        with self._ctx.working("polling FRR", PROCESSES * VTYSH_SECONDS + 5):
             seen = await observe(self._reader)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
             # A daemon that has just started is given its configuration only once its restart is noticed.
             self._settle()
+            self._repairs.forget()
         self._daemons = seen.daemons
-        report = assess(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
+        report = self._report(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
         for line in changes(self._last, report, answered=not seen.error):
             write = log.info if line.level == "info" else log.warning
             write(line.message, message_id=line.event, **line.fields)
         self._last = report
         self._out.set(report)
-        self._ctx.note(generation=report.generation, verified=report.verified)
+        self._ctx.note(generation=report.generation, verified=report.verified, routes_checked=_routes_checked(seen))
         self._ctx.progress()
+
+    def _report(self, inputs: HealthInputs, seen: Observation) -> HealthReport:
+        """Compare what was seen with what is desired, and ask for the repairs that are due."""
+        state, now = inputs.state, trio.current_time()
+        if state is None or seen.error:
+            return assess(inputs, seen, {})
+        found = faults_of(state, inputs.omitted, seen)
+        lasting = self._repairs.lasting(state, found, now)
+        self._suspected = len(lasting) < len(found)
+        report = assess(inputs, seen, found if inputs.settling else lasting)
+        failed = {failure.resource for failure in report.failures}
+        repairable = {resource for resource, fault in lasting.items() if fault.in_frr and resource in failed}
+        carried_out = inputs.frr.bounced if inputs.frr else frozenset()
+        return replace(report, bounce=self._repairs.requests(state, repairable, carried_out, now))
+
+
+def _routes_checked(seen: Observation) -> str:
+    """Return whether the fabric's routes were compared, for the actor's facts in the status."""
+    if seen.table_size > MOST_ROUTES:
+        return f"no: {seen.table_size} routes are more than {MOST_ROUTES}"
+    return "no" if seen.evpn is None else "yes"
 
 
 def _differs(old: FrrOutcome | KernelOutcome, new: FrrOutcome | KernelOutcome) -> bool:
-    """Return whether an outcome may have changed the router: a repeated one that wrote nothing needs one poll only."""
-    return new.changed or (old.desired.generation, old.applied) != (new.desired.generation, new.applied)
+    """Return whether an outcome may have changed what works: a repeated one that wrote nothing needs one poll only.
+
+    So does a bounce, which concerns VNIs that did not work before.
+    """
+    if (old.desired.generation, old.applied) != (new.desired.generation, new.applied):
+        return True
+    bounced = isinstance(old, FrrOutcome) and isinstance(new, FrrOutcome) and old.bounced != new.bounced
+    return new.changed and not bounced

@@ -1,6 +1,7 @@
 """Compares FRR's state with what was configured: a pure function from an observation and outcomes to a report.
 
-An :class:`HealthInputs` and an :class:`Observation` come in, a :class:`HealthReport` goes out. Its promises:
+An :class:`HealthInputs`, an :class:`Observation` and the faults of VNIs (:mod:`.vnis`) come in, a :class:`HealthReport`
+goes out. Its promises:
 
 * ``verified`` needs the outcomes of the same generation, a complete answer, and everything working or past its time;
 * what does not work after that is a failure of its own resource, with a cause that an operator can act on, and keeps no
@@ -10,7 +11,7 @@ An :class:`HealthInputs` and an :class:`Observation` come in, a :class:`HealthRe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from actors.lib.frr.processes import CORE_DAEMONS
@@ -19,8 +20,9 @@ from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOut
 from config.problems import Reason, ResourceId
 
 from .frr_json import Observation
+from .routes import Fault
 from .sessions import ESTABLISHED, LISTENING, MISSING, described, expected_of, sessions_of
-from .vnis import check_vni, vni_health, vnis_of
+from .vnis import vni_health, vnis_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,26 @@ class HealthInputs:
         outcomes = [outcome for outcome in (self.frr, self.kernel) if outcome is not None]
         return frozenset(failure.resource for outcome in outcomes for failure in outcome.failures)
 
+    @property
+    def omitted(self) -> frozenset[ResourceId]:
+        """VNIs that are not to work: refused ones, and those that FRR does not have while their devices are moved."""
+        withdrawn = self.frr.withdrawn if self.frr else frozenset()
+        moved = (vni.resource for vni in vnis_of(self.state) if vni.vni in withdrawn) if self.state else ()
+        return self.refused | frozenset(moved)
 
-def assess(inputs: HealthInputs, seen: Observation) -> HealthReport:
-    """Return the report of one poll."""
+
+def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, Fault]) -> HealthReport:
+    """Return the report of one poll; ``faults`` are those that count, by VNI."""
     state = inputs.state
     if state is None:
         return HealthReport(0, 0, False, "waiting for a configuration", daemons=_daemons(frozenset(), seen))
     if seen.error:
         return _unanswered(state, seen.error)
-    return _answered(inputs, state, seen)
+    return _answered(inputs, state, seen, faults)
 
 
 def _unanswered(state: DesiredState, error: str) -> HealthReport:
-    vnis = tuple(vni_health(vni, None, "unknown: FRR does not answer") for vni in vnis_of(state))
+    vnis = tuple(vni_health(vni, Fault("unknown: FRR does not answer"), Observation()) for vni in vnis_of(state))
     daemons = dict.fromkeys(sorted(_required(state)), False)
     summary = f"waiting for FRR: {error}"
     return HealthReport(
@@ -63,10 +72,14 @@ def _unanswered(state: DesiredState, error: str) -> HealthReport:
     )
 
 
-def _answered(inputs: HealthInputs, state: DesiredState, seen: Observation) -> HealthReport:
-    refused = inputs.refused
+def _answered(
+    inputs: HealthInputs, state: DesiredState, seen: Observation, faults: Mapping[ResourceId, Fault]
+) -> HealthReport:
+    refused, omitted = inputs.refused, inputs.omitted
     required = _required(state)
-    vnis = tuple(check_vni(vni, seen) for vni in vnis_of(state) if vni.resource not in refused)
+    vnis = tuple(
+        vni_health(vni, faults.get(vni.resource), seen) for vni in vnis_of(state) if vni.resource not in omitted
+    )
     sessions = sessions_of(state, refused, seen)
     interfaces = tuple(_interfaces(inputs, state, seen))
     missing = [session for session in sessions if session.state == MISSING]

@@ -9,6 +9,7 @@ from typing import Literal
 from config.outcomes import HealthReport, SessionHealth
 from supervisor.logs import message_ids
 
+from .repair import GIVEN_UP
 from .sessions import ESTABLISHED
 
 
@@ -37,6 +38,7 @@ def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> I
         if all(old.daemons.get(name) and new.daemons.get(name) for name in ("bgpd", "zebra")):
             yield from _sessions(old, new)
             yield from _vnis(old, new)
+        yield from _repairs(old, new)
     yield from _failures(old, new)
 
 
@@ -69,6 +71,8 @@ def _sessions(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
             yield LogLine("info", "BGP session up", _session_fields(session), message_ids.SESSION_UP)
         elif was_up and session.state != ESTABLISHED:
             yield LogLine("warning", "BGP session down", _session_fields(session), message_ids.SESSION_DOWN)
+        if session.detail and not (known and known.detail):
+            yield LogLine("warning", session.detail, _session_fields(session), message_ids.BFD_UNANSWERED)
 
 
 def _session_fields(session: SessionHealth) -> dict[str, object]:
@@ -85,6 +89,18 @@ def _vnis(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
                 yield LogLine("info", "VNI works", fields, message_ids.VNI_WORKS)
             elif old.generation == new.generation:
                 yield LogLine("warning", f"VNI does not work: {vni.detail}", fields, message_ids.VNI_FAILS)
+
+
+def _repairs(old: HealthReport, new: HealthReport) -> Iterator[LogLine]:
+    details = {vni.resource: vni.detail for vni in old.vnis}
+    for vni in new.vnis:
+        fields: dict[str, object] = {"resource": str(vni.resource), "vni": vni.vni}
+        if vni.type == "L3" and any(request.vni == vni.vni for request in new.bounce - old.bounce):
+            message = f"FRR removes this VNI and adds it again, because it does not work: {vni.detail}"
+            yield LogLine("warning", message, fields, message_ids.VNI_BOUNCED)
+        if vni.detail.endswith(GIVEN_UP) and not details.get(vni.resource, "").endswith(GIVEN_UP):
+            message = f"nothing more is tried until the configuration changes or FRR restarts: {vni.detail}"
+            yield LogLine("warning", message, fields, message_ids.VNI_GIVEN_UP)
 
 
 def _failures(old: HealthReport | None, new: HealthReport) -> Iterator[LogLine]:

@@ -18,7 +18,19 @@ PEER_GROUPS: Final = "show bgp peer-group json"
 BFD_PEERS: Final = "show bfd peers json"
 ROUTES_IPV4: Final = "show ip route vrf all summary json"
 ROUTES_IPV6: Final = "show ipv6 route vrf all summary json"
+BFD_COUNTERS: Final = "show bfd peers counters json"
+EVPN_VNIS: Final = "show bgp l2vpn evpn vni json"
+#: Type-3 and type-5 routes of everyone. FRR 10.3's bgpd dies of "show bgp vrf all ipv4 unicast statistics json": counts
+#: come from the summary.
+TYPE_3: Final = "show bgp l2vpn evpn route type multicast json"
+TYPE_5: Final = "show bgp l2vpn evpn route type prefix json"
+BGP_IPV4: Final = "show ip route vrf all bgp json"
+BGP_IPV6: Final = "show ipv6 route vrf all bgp json"
+NEXT_HOPS: Final = "show evpn next-hops vni all json"
 
+#: So many of our BFD packets may still be unanswered by a peer that has just been configured: ten seconds' worth at
+#: the pace of one a second at which FRR sends while a session is down.
+BFD_PACKETS: Final = 10
 #: FRR's name of the default VRF and of the BGP instance in it.
 DEFAULT_VRF: Final = "default"
 #: zebra's types of routes from bgpd, among them those of EVPN type-5 routes.
@@ -45,15 +57,62 @@ class Vni:
     vxlan: str = ""
     svi: str = ""
     up: bool | None = None
+    vtep: str = ""
+    router_mac: str = ""
     remote_vteps: int = 0
+    flooded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BgpVni:
+    """One VNI in bgpd. ``import_rts`` are route targets; ``router_mac`` is an L3VNI's."""
+
+    rd: str
+    originator: str
+    import_rts: frozenset[str] = frozenset()
+    router_mac: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvpnRoute:
+    """A usable path of a type-3 or type-5 route in bgpd; ``prefix`` is empty for type 3, ``own`` if it starts here."""
+
+    rd: str
+    prefix: str
+    next_hop: str
+    own: bool
+    targets: frozenset[str] = frozenset()
+    router_mac: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextHop:
+    """One next hop of a selected BGP route in zebra. ``vrf`` is set if it is in another VRF than the route."""
+
+    address: str
+    device: str
+    vrf: str
+    installed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """All routes of EVPN: in bgpd by type, zebra's by VRF and prefix, and zebra's remote router MACs by VNI."""
+
+    type3: tuple[EvpnRoute, ...] = ()
+    type5: tuple[EvpnRoute, ...] = ()
+    zebra: dict[str, dict[str, tuple[NextHop, ...]]] = field(default_factory=dict)
+    next_hops: dict[int, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """FRR's state in one poll: ``peers`` and ``bfd`` by VRF and peer, ``l3vnis`` (those in bgpd) and ``routes`` (BGP's
-    in the forwarding table) by VRF.
+    """FRR's state in one poll: ``peers`` and ``bfd`` by VRF and peer, ``bgp_vnis`` by VNI, ``l3vnis`` (those in bgpd)
+    and ``routes`` (BGP's in the forwarding table) by VRF.
 
-    A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent.
+    A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent. So are ``bgp_vnis`` and
+    ``evpn`` and ``evpn_size`` when they are None. ``evpn_size`` counts the routes of all EVPN types in bgpd,
+    ``table_size`` all of BGP's.
     """
 
     daemons: frozenset[str] = frozenset()
@@ -62,13 +121,22 @@ class Observation:
     vnis: dict[int, Vni] = field(default_factory=dict)
     l3vnis: dict[str, int] = field(default_factory=dict)
     interfaces: dict[str, bool] = field(default_factory=dict)
+    device_vrfs: dict[str, str] = field(default_factory=dict)
     bfd: dict[tuple[str, str], str] = field(default_factory=dict)
+    bfd_unanswered: frozenset[tuple[str, str]] = frozenset()
+    bgp_vnis: dict[int, BgpVni] | None = None
+    announces_vnis: bool = True
     routes: dict[str, int] = field(default_factory=dict)
+    evpn_size: int | None = None
+    table_size: int = 0
+    evpn: Routes | None = None
     error: str = ""
 
 
 def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation:
     """Decode the answers, keyed by the commands above; one that is missing or None counts as empty."""
+    bgp_vnis = answers.get(EVPN_VNIS)
+    routes = parse_routes(answers.get(ROUTES_IPV4), answers.get(ROUTES_IPV6))
     return Observation(
         daemons=daemons,
         peers=parse_summary(answers.get(SUMMARY)),
@@ -76,8 +144,14 @@ def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation
         vnis=parse_vnis(answers.get(VNIS)),
         l3vnis=parse_instances(answers.get(INSTANCES)),
         interfaces=parse_interfaces(answers.get(INTERFACES)),
+        device_vrfs=parse_device_vrfs(answers.get(INTERFACES)),
         bfd=parse_bfd(answers.get(BFD_PEERS)),
-        routes=parse_routes(answers.get(ROUTES_IPV4), answers.get(ROUTES_IPV6)),
+        bfd_unanswered=parse_bfd_counters(answers.get(BFD_COUNTERS)),
+        bgp_vnis=None if bgp_vnis is None else parse_bgp_vnis(bgp_vnis),
+        announces_vnis=_mapping(bgp_vnis).get("advertiseAllVnis") != "Disabled",
+        routes=routes,
+        evpn_size=(evpn_size := _evpn_routes(answers.get(SUMMARY))),
+        table_size=sum(routes.values()) + (evpn_size or 0),
     )
 
 
@@ -125,6 +199,9 @@ def _vni(entry: Mapping[str, Any]) -> Vni:
         vxlan=_text(entry.get("vxlanInterface") or entry.get("vxlanIntf")),
         svi=_text(entry.get("sviInterface") or entry.get("sviIntf")),
         up=None if state is None else state == "Up",
+        vtep=_text(entry.get("vtepIp") or entry.get("localVtepIp")),
+        router_mac=_text(entry.get("routerMac")),
+        flooded=frozenset(_text(one.get("ip")) for one in _records(entry.get("remoteVteps"))),
         remote_vteps=_number(entry.get("numRemoteVteps")),
     )
 
@@ -140,6 +217,11 @@ def parse_interfaces(answer: object) -> dict[str, bool]:
     return {name: _mapping(facts).get("status") == "up" for name, facts in _mapping(answer).items()}
 
 
+def parse_device_vrfs(answer: object) -> dict[str, str]:
+    """Return the VRF of each of zebra's interfaces."""
+    return {name: _text(_mapping(facts).get("vrfName")) for name, facts in _mapping(answer).items()}
+
+
 def parse_bfd(answer: object) -> dict[tuple[str, str], str]:
     """Return the state of each BFD session."""
     return {(_text(one.get("vrf")), _text(one.get("peer"))): _text(one.get("status")) for one in _records(answer)}
@@ -153,6 +235,101 @@ def parse_routes(*answers: object) -> dict[str, int]:
             kinds = (one for one in _records(_mapping(table).get("routes")) if str(one.get("type")) in BGP_ROUTES)
             totals[vrf] = totals.get(vrf, 0) + sum(_number(one.get("fib")) for one in kinds)
     return totals
+
+
+def parse_bfd_counters(answer: object) -> frozenset[tuple[str, str]]:
+    """Return the BFD sessions to whose packets there has been no answer yet."""
+    return frozenset(
+        (_text(one.get("vrf")), _text(one.get("peer")))
+        for one in _records(answer)
+        if _number(one.get("control-packet-output")) >= BFD_PACKETS and one.get("control-packet-input") == 0
+    )
+
+
+def parse_bgp_vnis(answer: object) -> dict[int, BgpVni]:
+    """Return bgpd's VNIs; the answer has other members beside them."""
+    return {
+        _number(entry.get("vni")): BgpVni(
+            rd=_text(entry.get("rd")),
+            originator=_text(entry.get("originatorIp")),
+            import_rts=frozenset(_text(target) for target in _sequence(entry.get("importRTs"))),
+            router_mac=_text(entry.get("rmac")),
+        )
+        for entry in map(_mapping, _mapping(answer).values())
+        if "vni" in entry
+    }
+
+
+def _evpn_routes(summary: object) -> int | None:
+    """Return how many EVPN routes bgpd has; None without an EVPN neighbour, since the summary has no such part then."""
+    families = _mapping(_mapping(summary).get(DEFAULT_VRF))
+    return _number(_mapping(families["l2VpnEvpn"]).get("ribCount")) if "l2VpnEvpn" in families else None
+
+
+def parse_evpn(answers: Mapping[str, object]) -> Routes:
+    """Return the routes; an answer that is missing or None counts as empty."""
+    ipv4, ipv6 = _zebra_routes(answers.get(BGP_IPV4)), _zebra_routes(answers.get(BGP_IPV6))
+    return Routes(
+        type3=tuple(_evpn_paths(answers.get(TYPE_3))),
+        type5=tuple(_evpn_paths(answers.get(TYPE_5))),
+        zebra={vrf: ipv4.get(vrf, {}) | ipv6.get(vrf, {}) for vrf in ipv4.keys() | ipv6.keys()},
+        next_hops={
+            _number_in(vni): frozenset(map(_plain_address, _mapping(table)))
+            for vni, table in _mapping(answers.get(NEXT_HOPS)).items()
+        },
+    )
+
+
+def _evpn_paths(answer: object) -> Iterator[EvpnRoute]:
+    """Yield the best paths, from ``{rd: {route: {"paths": [[path, ...], ...]}}}``."""
+    for rd, table in _mapping(answer).items():
+        for route in map(_mapping, _mapping(table).values()):
+            for path in (path for group in _sequence(route.get("paths")) for path in _records(group)):
+                if path.get("valid") is True and path.get("bestpath") is True:
+                    yield _evpn_route(rd, path)
+
+
+def _evpn_route(rd: str, path: Mapping[str, Any]) -> EvpnRoute:
+    words = _text(_mapping(path.get("extendedCommunity")).get("string")).split()
+    routed = path.get("routeType") == 5
+    return EvpnRoute(
+        rd=rd,
+        prefix=f"{path.get('ip')}/{path.get('ipLen')}" if routed else "",
+        next_hop=next((_plain_address(_text(hop.get("ip"))) for hop in _records(path.get("nexthops"))), ""),
+        own=path.get("peerId") == "(unspec)",
+        targets=frozenset(word.removeprefix("RT:") for word in words if word.startswith("RT:")),
+        router_mac=next((word.removeprefix("Rmac:") for word in words if word.startswith("Rmac:")), ""),
+    )
+
+
+def _zebra_routes(answer: object) -> dict[str, dict[str, tuple[NextHop, ...]]]:
+    """Return the next hops of each route that zebra has from bgpd; none for a route that another one is better than."""
+    return {
+        vrf: {
+            prefix: tuple(
+                NextHop(
+                    address=_plain_address(_text(hop.get("ip"))),
+                    device=_text(hop.get("interfaceName")),
+                    vrf=_text(hop.get("vrf")),
+                    installed=hop.get("fib") is True,
+                )
+                for entry in _records(entries)
+                if entry.get("selected") is True
+                for hop in _records(entry.get("nexthops"))
+            )
+            for prefix, entries in _mapping(table).items()
+        }
+        for vrf, table in _mapping(answer).items()
+    }
+
+
+def _plain_address(text: str) -> str:
+    """Return an IPv4 address that FRR shows as an IPv6 one, as next hop of IPv6 routes, in its own form."""
+    return text.removeprefix("::ffff:") if "." in text else text
+
+
+def _number_in(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def _records(answer: object) -> Iterator[Mapping[str, Any]]:

@@ -1,4 +1,7 @@
-"""Reads FRR's state: one vtysh process for each daemon that runs.
+"""Reads FRR's state: one vtysh process for each daemon that runs, then one each for the routes in bgpd and in zebra.
+
+The routes are read only up to :data:`MOST_ROUTES`: their number is the fabric's, and bgpd forwards no update while it
+prints them. Nothing is read per VNI.
 
 Only zebra, bgpd and bfdd are queried, never mgmtd, so that polling neither breaks a configuration that is being written
 nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read from their PID files for the same reason.
@@ -6,6 +9,8 @@ nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read fro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from actors.lib.frr.processes import running_daemons
@@ -14,23 +19,37 @@ from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_json import (
+    BFD_COUNTERS,
     BFD_PEERS,
+    BGP_IPV4,
+    BGP_IPV6,
+    EVPN_VNIS,
     INSTANCES,
     INTERFACES,
+    NEXT_HOPS,
     PEER_GROUPS,
     ROUTES_IPV4,
     ROUTES_IPV6,
     SUMMARY,
+    TYPE_3,
+    TYPE_5,
     VNIS,
     Observation,
     parse,
+    parse_evpn,
 )
 
 _COMMANDS: Final = {
     "zebra": (INTERFACES, VNIS, ROUTES_IPV4, ROUTES_IPV6),
-    "bgpd": (SUMMARY, INSTANCES, PEER_GROUPS),
-    "bfdd": (BFD_PEERS,),
+    "bgpd": (SUMMARY, INSTANCES, PEER_GROUPS, EVPN_VNIS),
+    "bfdd": (BFD_PEERS, BFD_COUNTERS),
 }
+#: bgpd first: what it has must be in zebra a moment later.
+_ROUTES: Final = {"bgpd": (TYPE_3, TYPE_5), "zebra": (BGP_IPV4, BGP_IPV6, NEXT_HOPS)}
+#: How many processes one poll takes at most.
+PROCESSES: Final = len(_COMMANDS) + len(_ROUTES)
+#: More routes than this, in bgpd and zebra together, are not read: 10 000 are 6 MB of JSON, a tenth of a second's work.
+MOST_ROUTES: Final = 10_000
 
 
 class FrrReader(Protocol):
@@ -60,12 +79,21 @@ class PolledFrr(Vtysh):
 
 async def observe(frr: FrrReader) -> Observation:
     """Read FRR's state once. That FRR does not answer is an observation too, not an exception."""
-    answers: dict[str, object] = {}
     try:
         daemons = await frr.daemons()
-        for daemon, commands in _COMMANDS.items():
-            if daemon in daemons:
-                answers |= zip(commands, await frr.json(*commands, daemon=daemon), strict=True)
+        seen = parse(daemons, await _answers(frr, _COMMANDS, daemons))
+        if not seen.bgp_vnis or seen.evpn_size is None or seen.table_size > MOST_ROUTES:
+            return seen
+        # FRR 10.3 prints an empty EVPN table as something that is not JSON.
+        routes = _ROUTES if seen.evpn_size else {"zebra": _ROUTES["zebra"]}
+        return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons)))
     except DependencyFault as fault:
         return Observation(error=str(fault) or type(fault).__name__)
-    return parse(daemons, answers)
+
+
+async def _answers(frr: FrrReader, asked: Mapping[str, tuple[str, ...]], daemons: frozenset[str]) -> dict[str, object]:
+    answers: dict[str, object] = {}
+    for daemon, commands in asked.items():
+        if daemon in daemons:
+            answers |= zip(commands, await frr.json(*commands, daemon=daemon), strict=True)
+    return answers

@@ -19,6 +19,8 @@ LISTENING = "Listening"
 MISSING = "Missing"
 #: Our state of every session while bgpd does not run.
 UNKNOWN = "Unknown"
+#: Why a session that uses BFD does not come up: FRR 10.3 keeps it in Idle as long as BFD is down.
+NO_BFD = "the peer sends no BFD packets: configure BFD on the peer, or remove bfd from this neighbour"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def _session_health(vrf: str, peer: str, role: str, facts: Peer, seen: Observati
         prefixes_received=facts.prefixes,
         role=role,
         bfd=seen.bfd.get((vrf, peer), ""),
+        detail=NO_BFD if (vrf, peer) in seen.bfd_unanswered else "",
     )
 
 

@@ -1,17 +1,24 @@
 """Whether each VNI works, and if not, the cause rather than FRR's symptom.
 
-An L3VNI has to be up in zebra and in bgpd: FRR 10.3 and 10.4 can lose it in bgpd after a quick down and up (commit
-0f2cb27310, reverted for 10.5), and then no type-5 route is exchanged although zebra shows it as up.
+A VNI has to be up in zebra and in bgpd, with our tunnel endpoint and, if it is routed, its router MAC. FRR 10.3 and
+10.4 can lose an L3VNI in bgpd after a quick down and up (commit 0f2cb27310, reverted for 10.5), and then exchange no
+type-5 route although zebra shows it as up. What depends on routes is in :mod:`.routes`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from typing import Final
+
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 from config.outcomes import VniHealth
+from config.problems import ResourceId
 
 from .frr_json import DEFAULT_VRF, Observation, Vni
+from .routes import Fault, RouteCheck
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
+_NO_MAC: Final = "00:00:00:00:00:00"
 
 
 def vnis_of(state: DesiredState) -> tuple[DesiredVni, ...]:
@@ -19,56 +26,100 @@ def vnis_of(state: DesiredState) -> tuple[DesiredVni, ...]:
     return (*state.l3vnis, *state.l2vnis)
 
 
-def check_vni(vni: DesiredVni, seen: Observation) -> VniHealth:
-    """Compare one configured VNI with its state in zebra and bgpd."""
+def faults_of(state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation) -> dict[ResourceId, Fault]:
+    """Return what is wrong with each VNI that is to work."""
+    check = RouteCheck(state, seen)
+    found = ((vni.resource, _fault(vni, seen, check)) for vni in vnis_of(state) if vni.resource not in omitted)
+    return {resource: fault for resource, fault in found if fault}
+
+
+def _fault(vni: DesiredVni, seen: Observation, check: RouteCheck) -> Fault | None:
     known = seen.vnis.get(vni.vni)
     absent = next((daemon for daemon in ("zebra", "bgpd") if daemon not in seen.daemons), None)
     if absent is not None:
-        return vni_health(vni, known, f"unknown: {absent} is not running", seen)
+        return Fault(f"unknown: {absent} is not running")
+    if not seen.announces_vnis:
+        return Fault("bgpd announces no VNI: advertise-all-vni is missing")
     if known is None:
-        return vni_health(vni, None, f"VNI {vni.vni} is missing in zebra", seen)
-    fault = _l3_fault(vni, known, seen) if isinstance(vni, DesiredL3VNI) else _l2_fault(vni, known)
-    return vni_health(vni, known, fault, seen)
+        return Fault(f"VNI {vni.vni} is missing in zebra")
+    if known.vtep and known.vtep != str(vni.vtep):
+        return Fault(f"zebra has the tunnel endpoint {known.vtep}, not {vni.vtep}")
+    fault = _l3_fault(vni, known, seen) if isinstance(vni, DesiredL3VNI) else _l2_fault(vni, known, seen)
+    return fault or (check.l3(vni, known) if isinstance(vni, DesiredL3VNI) else check.l2(vni, known))
 
 
-def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> str:
-    """Return why an L3VNI does not work, its cause first, or nothing."""
+def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> Fault | None:
+    """Return why an L3VNI does not work, its cause first."""
+    if fault := _l3_fault_in_zebra(vni, known, seen):
+        return fault
+    if seen.l3vnis.get(vni.vrf) != vni.vni:
+        return Fault(f"up in zebra, but bgpd has not attached it to VRF {vni.vrf}", in_frr=True)
+    return _differing(vni, known, seen)
+
+
+def _l3_fault_in_zebra(vni: DesiredL3VNI, known: Vni, seen: Observation) -> Fault | None:
     if known.type != "L3":
-        return f"zebra has VNI {vni.vni} as {known.type}, not as L3"
+        return Fault(f"zebra has VNI {vni.vni} as {known.type}, not as L3", in_frr=True)
     if known.vrf != vni.vrf:
-        return f"VRF {vni.vrf} is not in the kernel" if known.vrf == "Unknown" else f"zebra has it in VRF {known.vrf}"
+        unknown = known.vrf == "Unknown"
+        return Fault(f"VRF {vni.vrf} is not in the kernel" if unknown else f"zebra has it in VRF {known.vrf}")
     if not known.up:
         return _why_down(known, seen)
-    if seen.l3vnis.get(vni.vrf) != vni.vni:
-        return f"up in zebra, but bgpd has not attached it to VRF {vni.vrf}"
-    return ""
+    if known.router_mac == _NO_MAC:
+        return Fault("zebra has no router MAC for it", in_frr=True)
+    return _outside(known, vni.vrf, seen)
 
 
-def _why_down(known: Vni, seen: Observation) -> str:
+def _outside(known: Vni, vrf: str, seen: Observation) -> Fault | None:
+    where = seen.device_vrfs.get(known.svi, vrf)
+    return None if where == vrf else Fault(f"bridge {known.svi} is in VRF {where}, not in {vrf}")
+
+
+def _differing(vni: DesiredVni, known: Vni, seen: Observation) -> Fault | None:
+    """Return how a VNI in bgpd differs from zebra's."""
+    if seen.bgp_vnis is None:
+        return None
+    bgp = seen.bgp_vnis.get(vni.vni)
+    if bgp is None:
+        return Fault("zebra has it, but bgpd has not", in_frr=True)
+    if bgp.originator != str(vni.vtep):
+        return Fault(f"bgpd announces the tunnel endpoint {bgp.originator}, not {vni.vtep}", in_frr=True)
+    if bgp.router_mac and known.router_mac and bgp.router_mac != known.router_mac:
+        return Fault(f"bgpd announces the router MAC {bgp.router_mac}, not {known.router_mac}", in_frr=True)
+    return None
+
+
+def _why_down(known: Vni, seen: Observation) -> Fault:
     for device in (known.vxlan, known.svi, known.vrf):
         if not seen.interfaces.get(device, False):
-            return f"down: {device or 'a device'} {'is down' if device in seen.interfaces else 'is missing'}"
-    return "down in zebra"
+            return Fault(f"down: {device or 'a device'} {'is down' if device in seen.interfaces else 'is missing'}")
+    return Fault("down in zebra", in_frr=True)
 
 
-def _l2_fault(vni: DesiredL2VNI, known: Vni) -> str:
+def _l2_fault(vni: DesiredL2VNI, known: Vni, seen: Observation) -> Fault | None:
     wanted = vni.vrf or DEFAULT_VRF
     if known.type != "L2":
-        return f"zebra has VNI {vni.vni} as {known.type}, not as L2"
-    return "" if known.vrf == wanted else f"zebra has it in VRF {known.vrf}, not in {wanted}"
+        return Fault(f"zebra has VNI {vni.vni} as {known.type}, not as L2")
+    if known.vrf != wanted:
+        return Fault(f"zebra has it in VRF {known.vrf}, not in {wanted}")
+    if not seen.interfaces.get(known.vxlan, True):
+        return Fault(f"down: {known.vxlan} is down")
+    if known.vxlan and not known.svi:
+        return Fault(f"{known.vxlan} is in no bridge")
+    return _outside(known, wanted, seen) or _differing(vni, known, seen)
 
 
-def vni_health(vni: DesiredVni, known: Vni | None, detail: str, seen: Observation | None = None) -> VniHealth:
-    """Return a VNI in the report's form; a non-empty ``detail`` means that it does not work."""
-    routed = isinstance(vni, DesiredL3VNI)
+def vni_health(vni: DesiredVni, fault: Fault | None, seen: Observation) -> VniHealth:
+    """Return a VNI in the report's form."""
+    routed, known = isinstance(vni, DesiredL3VNI), seen.vnis.get(vni.vni)
     return VniHealth(
         resource=vni.resource,
         vni=vni.vni,
         type="L3" if routed else "L2",
         vrf=vni.vrf or "",
-        ok=not detail,
-        detail=detail,
+        ok=fault is None,
+        detail=fault.text if fault else "",
         origin=vni.origin,
         remote_vteps=known.remote_vteps if known else 0,
-        routes=seen.routes.get(vni.vrf or "", 0) if seen and routed else 0,
+        routes=seen.routes.get(vni.vrf or "", 0) if routed else 0,
     )

@@ -69,7 +69,7 @@ def _router(status: Status) -> Iterator[Metric]:
     vnis = {kind: sum(vni.type == kind for vni in status.vnis) for kind in _TYPES}
     working = {kind: sum(vni.type == kind and vni.ok for vni in status.vnis) for kind in _TYPES}
     yield _each("vnis", "Configured VNIs.", "type", vnis)
-    yield _each("vnis_ok", "VNIs that zebra and bgpd have as configured.", "type", working)
+    yield _each("vnis_ok", "VNIs that work in zebra and bgpd, their routes included.", "type", working)
     links = status.underlay.interfaces if status.underlay else ()
     yield _each(
         "interface_up", "Whether an underlay interface is up.", "interface", {link.name: link.up for link in links}

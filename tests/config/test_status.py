@@ -84,7 +84,7 @@ WRITTEN = """\
    "detail": ""}], "mtu": 9000},
  "sessions": [
   {"peer": "192.0.2.1", "vrf": "default", "remote_as": 64512, "state": "Established", "up": true, "role": "fabric",
-   "bfd": "up", "uptime_seconds": 5, "prefixes_received": {"ipv4Unicast": 3}}
+   "bfd": "up", "detail": "", "uptime_seconds": 5, "prefixes_received": {"ipv4Unicast": 3}}
  ],
  "vnis": [
   {"kind": "L3VNI", "name": "red", "vni": 100, "type": "L3", "vrf": "red", "ok": true, "detail": "",

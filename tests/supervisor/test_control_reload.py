@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from actors.health.assess import assess
 from actors.report.status_builder import Process, StatusInputs, build_status
 from config.desired import DesiredState
 from config.problems import Origin
 from config.status import Status
 from supervisor.control import reload_outcome
-from tests.actors.health.examples import applied, desired, observed
+from tests.actors.health.examples import applied, assessed, desired, observed
 
 REQUEST = 3
 BY_FILE = Origin("/etc/openperouter/configs/openpe_vnis.yaml", 2)
@@ -29,7 +28,7 @@ def requested(origin: Origin) -> DesiredState:
 def status_of(state: DesiredState, *, settling: bool) -> Status:
     """Return the status when bgpd has not taken up the L3VNI."""
     stages = applied(state, settling=settling)
-    health = assess(stages, replace(observed("up"), l3vnis={"default": 0, "red": 0}))
+    health = assessed(stages, replace(observed("up"), l3vnis={"default": 0, "red": 0}))
     process = Process(
         version="0.1.0", pid=42, boot_id="boot", started_at=1000.0, configs_dir="/etc/openperouter/configs"
     )

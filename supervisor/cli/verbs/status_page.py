@@ -129,7 +129,10 @@ def _session(session: SessionHealth) -> tuple[Cell, ...]:
         (session.state, state),
         (duration(session.uptime_seconds) if session.up else "", "plain"),
         (prefixes if session.up else "", "plain"),
-        (session.bfd, "good" if session.bfd == "up" else "bad"),
+        (
+            f"{session.bfd}: {session.detail}" if session.detail else session.bfd,
+            "good" if session.bfd == "up" else "bad",
+        ),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
-from actors.health.assess import HealthInputs
-from actors.health.frr_json import Observation, parse
+from actors.health.assess import HealthInputs, assess
+from actors.health.frr_json import NEXT_HOPS, Observation, parse, parse_evpn
+from actors.health.vnis import faults_of
 from config.desired import (
     Bfd,
     BGPFamily,
@@ -21,7 +23,7 @@ from config.desired import (
     Family,
     SessionAddresses,
 )
-from config.outcomes import FrrOutcome, KernelOutcome
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.problems import Kind, Origin, ResourceId
 from supervisor.runtime.faults import DependencyFault
 
@@ -78,7 +80,23 @@ def sample(name: str) -> tuple[frozenset[str], dict[str, object]]:
 
 
 def observed(name: str) -> Observation:
-    return parse(*sample(name))
+    daemons, answers = sample(name)
+    seen = parse(daemons, answers)
+    return replace(seen, evpn=parse_evpn(answers)) if NEXT_HOPS in answers else seen
+
+
+def fabric(generation: int = 1) -> DesiredState:
+    """The router of the samples ``fabric_*``: one neighbour, an L3VNI and two L2VNIs; the leaf has the same ones."""
+    state = desired(generation)
+    assert state.underlay is not None
+    target = ("64512:100",)
+    red = replace(state.l3vnis[0], import_rts=target, export_rts=target)
+    return replace(state, underlay=replace(state.underlay, neighbors=(neighbor("192.168.11.2"),)), l3vnis=(red,))
+
+
+def assessed(inputs: HealthInputs, seen: Observation) -> HealthReport:
+    """Return the report in which every fault counts."""
+    return assess(inputs, seen, faults_of(inputs.state, inputs.omitted, seen) if inputs.state else {})
 
 
 class SampledFrr:

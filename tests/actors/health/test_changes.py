@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.health.assess import assess
 from actors.health.changes import changes
 from actors.health.frr_json import Observation
-from config.outcomes import HealthReport
-from tests.actors.health.examples import applied, desired, observed
+from actors.health.repair import GIVEN_UP
+from config.outcomes import Bounce, HealthReport
+from supervisor.logs import message_ids
+from tests.actors.health.examples import applied, assessed, desired, fabric, observed
+
+UNANSWERED = message_ids.BFD_UNANSWERED
 
 
 def report(sample: str, generation: int = 1, *, settling: bool = False) -> HealthReport:
-    return assess(applied(desired(generation), settling=settling), observed(sample))
+    return assessed(applied(desired(generation), settling=settling), observed(sample))
 
 
 def lines(old: HealthReport | None, new: HealthReport, *, answered: bool = True) -> list[tuple[str, str]]:
@@ -71,7 +74,7 @@ def test_a_daemons_end_and_its_return_are_both_logged() -> None:
 
 def test_changes_that_come_with_a_daemons_restart_are_not_logged_one_by_one() -> None:
     gone = replace(observed("up"), daemons=observed("up").daemons - {"bgpd"}, peers={}, vnis={}, l3vnis={})
-    without = assess(applied(desired()), gone)
+    without = assessed(applied(desired()), gone)
     assert [message for _, message in lines(report("up"), without)] == [
         "no longer as configured: verifying generation 1: bgpd is not running",
         "bgpd is not running",
@@ -88,7 +91,7 @@ def test_a_failure_that_appears_after_settling_is_logged() -> None:
 
 
 def test_an_unresponsive_frr_is_one_line_and_not_one_for_every_session_and_vni() -> None:
-    unresponsive = assess(applied(desired()), Observation(error="it hangs"))
+    unresponsive = assessed(applied(desired()), Observation(error="it hangs"))
     assert lines(report("up"), unresponsive, answered=False) == [
         ("warning", "no longer as configured: waiting for FRR: it hangs")
     ]
@@ -96,5 +99,36 @@ def test_an_unresponsive_frr_is_one_line_and_not_one_for_every_session_and_vni()
 
 
 def test_a_start_without_frr_logs_what_it_waits_for() -> None:
-    unresponsive = assess(applied(desired()), Observation(error="it hangs"))
+    unresponsive = assessed(applied(desired()), Observation(error="it hangs"))
     assert lines(None, unresponsive, answered=False) == [("warning", "waiting for FRR: it hangs")]
+
+
+def test_a_bounce_is_logged_once_with_its_reason() -> None:
+    broken = assessed(applied(fabric()), observed("fabric_stale_bridge"))
+    asked = replace(broken, bounce=frozenset({Bounce(100, 1)}))
+    [change] = changes(broken, asked, answered=True)
+    assert (change.level, change.event) == ("warning", message_ids.VNI_BOUNCED)
+    assert change.message == (
+        "FRR removes this VNI and adds it again, because it does not work: "
+        "the route to 10.50.0.0/24 is not in the kernel, although zebra shows it as installed"
+    )
+    assert lines(asked, asked) == []
+    assert lines(asked, broken) == []
+
+
+def test_that_nothing_more_is_tried_is_logged_once() -> None:
+    broken = assessed(applied(fabric()), observed("fabric_stale_bridge"))
+    vnis = tuple(replace(vni, detail=vni.detail + GIVEN_UP) if vni.detail else vni for vni in broken.vnis)
+    [change] = changes(broken, replace(broken, vnis=vnis), answered=True)
+    assert (change.level, change.event) == ("warning", message_ids.VNI_GIVEN_UP)
+    assert lines(replace(broken, vnis=vnis), replace(broken, vnis=vnis)) == []
+
+
+def test_a_peer_without_bfd_is_named_once_with_what_to_do() -> None:
+    working, silent = (assessed(applied(fabric()), observed(name)) for name in ("fabric_up", "fabric_one_sided_bfd"))
+    [change] = [change for change in changes(working, silent, answered=True) if change.event == UNANSWERED]
+    assert (
+        change.message == "the peer sends no BFD packets: configure BFD on the peer, or remove bfd from this neighbour"
+    )
+    assert change.fields["peer"] == "192.168.11.2"
+    assert not [change for change in changes(silent, silent, answered=True) if change.event == UNANSWERED]

@@ -7,22 +7,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.health.frr_json import (
+    BFD_COUNTERS,
     BFD_PEERS,
+    BGP_IPV4,
+    BGP_IPV6,
+    EVPN_VNIS,
     INSTANCES,
     INTERFACES,
+    NEXT_HOPS,
     PEER_GROUPS,
     ROUTES_IPV4,
     ROUTES_IPV6,
     SUMMARY,
+    TYPE_3,
+    TYPE_5,
     VNIS,
+    BgpVni,
+    EvpnRoute,
+    NextHop,
     Observation,
     Peer,
+    Routes,
     Vni,
     parse,
+    parse_evpn,
 )
 from tests.actors.health.examples import SAMPLES, observed, sample
 
-COMMANDS = (BFD_PEERS, INSTANCES, INTERFACES, PEER_GROUPS, ROUTES_IPV4, ROUTES_IPV6, SUMMARY, VNIS)
+POLLED = (
+    *(BFD_COUNTERS, BFD_PEERS, EVPN_VNIS, INSTANCES, INTERFACES, PEER_GROUPS),
+    *(ROUTES_IPV4, ROUTES_IPV6, SUMMARY, VNIS),
+)
+ROUTE_COMMANDS = (BGP_IPV4, BGP_IPV6, NEXT_HOPS, TYPE_3, TYPE_5)
+COMMANDS = (*POLLED, *ROUTE_COMMANDS)
+LEAF = frozenset({"100.64.0.1"})
 
 
 def test_a_session_carries_the_prefix_counts_of_all_its_families() -> None:
@@ -48,10 +66,10 @@ def test_a_peer_from_a_listen_range_is_dynamic_and_the_range_is_listed() -> None
 
 
 def test_l2_and_l3_vnis_are_read_although_frr_names_their_members_differently() -> None:
-    assert observed("up").vnis == {
-        100: Vni("L3", "red", "vni100", "br-pe-100", up=True),
-        110: Vni("L2", "red", "vni110", "br-pe-110", remote_vteps=1),
-        111: Vni("L2", "default", "vni111", "br-pe-111", remote_vteps=1),
+    assert observed("fabric_up").vnis == {
+        100: Vni("L3", "red", "vni100", "br-pe-100", up=True, vtep="100.65.0.1", router_mac="02:00:00:00:41:01"),
+        110: Vni("L2", "red", "vni110", "br-pe-110", vtep="100.65.0.1", remote_vteps=1, flooded=LEAF),
+        111: Vni("L2", "default", "vni111", "br-pe-111", vtep="100.65.0.1", remote_vteps=1, flooded=LEAF),
     }
 
 
@@ -83,9 +101,48 @@ def test_an_frr_without_bgp_has_no_peers_and_no_vnis(name: str) -> None:
     assert (seen.peers, seen.vnis, seen.l3vnis) == ({}, {}, {})
 
 
+def test_bgpds_vnis_are_read_from_among_its_global_settings() -> None:
+    vnis = observed("fabric_up").bgp_vnis
+    assert vnis is not None
+    assert sorted(vnis) == [100, 110, 111]
+    assert vnis[100] == BgpVni("10.0.0.1:100", "100.65.0.1", frozenset({"64512:100"}), "02:00:00:00:41:01")
+
+
+def test_routes_of_both_sides_are_read_with_where_they_lead() -> None:
+    evpn = observed("fabric_up").evpn
+    assert evpn is not None
+    target = frozenset({"64512:100"})
+    assert evpn.type5 == (
+        EvpnRoute("10.0.0.1:100", "192.170.10.2/32", "100.65.0.1", True, target, "02:00:00:00:41:01"),
+        EvpnRoute("10.0.0.200:4", "10.50.0.0/24", "100.64.0.1", False, target, "02:00:00:00:40:01"),
+    )
+    assert [(route.next_hop, route.own) for route in evpn.type3] == [
+        ("100.65.0.1", True), ("100.65.0.1", True), ("100.64.0.1", False), ("100.64.0.1", False)
+    ]  # fmt: skip
+    assert evpn.zebra["red"] == {"10.50.0.0/24": (NextHop("100.64.0.1", "br-pe-100", "", True),)}
+    assert "100.64.0.1" in evpn.next_hops[100]
+
+
+def test_an_ipv4_next_hop_of_an_ipv6_route_is_an_ipv4_address() -> None:
+    hop = {"ip": "::ffff:100.64.0.1", "interfaceName": "br-pe-100", "fib": True}
+    answers = {BGP_IPV6: {"red": {"2001:db8::/64": [{"selected": True, "nexthops": [hop]}]}}}
+    assert parse_evpn(answers).zebra["red"]["2001:db8::/64"][0].address == "100.64.0.1"
+
+
+def test_routes_are_counted_without_being_read() -> None:
+    seen = observed("fabric_up")
+    assert (seen.evpn_size, seen.table_size) == (11, 13)
+
+
+def test_a_peer_that_answers_no_bfd_packet_is_found_by_the_counters() -> None:
+    assert observed("fabric_one_sided_bfd").bfd_unanswered == {("default", "192.168.11.2")}
+    few = [{"vrf": "default", "peer": "192.168.11.2", "control-packet-output": 3, "control-packet-input": 0}]
+    assert parse(frozenset(), {BFD_COUNTERS: few}).bfd_unanswered == frozenset()
+
+
 def test_every_sample_can_be_read() -> None:
     names = [path.stem for path in SAMPLES.glob("*.json")]
-    assert len(names) == 11
+    assert len(names) == 23
     for name in names:
         assert "zebra" in observed(name).daemons
 
@@ -100,9 +157,10 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(COMMANDS), JSON))
 def test_no_answer_whatever_its_shape_breaks_the_reader(answers: dict[str, object]) -> None:
     assert isinstance(parse(frozenset(), answers), Observation)
+    assert isinstance(parse_evpn(answers), Routes)
 
 
-@given(st.sampled_from(["up", "dynamic_peer", "links_down"]), st.data())
+@given(st.sampled_from(["up", "dynamic_peer", "links_down", "fabric_up"]), st.data())
 def test_a_real_answer_with_one_member_replaced_by_anything_does_not_break_the_reader(
     name: str, data: st.DataObject
 ) -> None:

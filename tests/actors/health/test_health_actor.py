@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -12,11 +12,12 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.health import actor
+from actors.health.repair import LASTING_SECONDS
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from tests.actors.health.examples import SampledFrr, desired
+from tests.actors.health.examples import SampledFrr, desired, fabric
 
 
 @dataclass
@@ -188,3 +189,67 @@ async def test_a_restarted_actor_sees_the_current_state_again(bench: Bench, auto
         nursery.start_soon(second.start)
         assert (await until_verified(second.out.reader())).generation == 5
         nursery.cancel_scope.cancel()
+
+
+async def failing(reports: LatestReader[HealthReport]) -> HealthReport:
+    while True:
+        report = await reports.receive()
+        if report.failures:
+            return report
+
+
+async def test_routes_that_are_missing_for_a_moment_only_are_no_failure(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "fabric_up"
+    bench.apply(fabric())
+    reports = bench.out.reader()
+    await until_verified(reports)
+    bench.frr.situation = "fabric_stale_bridge"
+    for _ in range(5):
+        report = await reports.receive()
+        assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
+    bench.frr.situation = "fabric_up"
+    await trio.sleep(3 * actor.INTERVAL_SECONDS)
+    report = await reports.receive()
+    assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
+
+
+async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "fabric_up"
+    state = fabric()
+    bench.apply(state)
+    reports = bench.out.reader()
+    await until_verified(reports)
+    await trio.sleep(actor.SETTLE_SECONDS)
+    broken_at = trio.current_time()
+    bench.frr.situation = "fabric_stale_bridge"
+    report = await failing(reports)
+    assert trio.current_time() - broken_at <= actor.INTERVAL_SECONDS + LASTING_SECONDS + actor.RETRY_LONGEST_SECONDS
+    assert (report.verified, report.bounce) == (True, frozenset({Bounce(100, 1)}))
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, bounced=report.bounce))
+    report = await reports.receive()
+    assert (report.verified, len(report.failures), report.bounce) == (True, 1, frozenset())
+    bench.frr.situation = "fabric_bounced"
+    report = await reports.receive()
+    assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
+
+
+async def test_an_l3vni_that_frr_has_let_go_of_for_the_kernel_is_no_fault(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "fabric_not_announced"
+    state = replace(fabric(), l2vnis=())
+    bench.apply(state)
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, withdrawn=frozenset({100})))
+    report = await until_verified(bench.out.reader())
+    assert (report.failures, report.vnis) == ((), ())
+
+
+async def test_while_frr_settles_a_missing_route_delays_verification(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.frr.situation = "fabric_stale_bridge"
+    bench.apply(fabric())
+    reports = bench.out.reader()
+    report = await reports.receive()
+    assert (report.verified, report.failures) == (False, ())
+    assert "10.50.0.0/24" in report.summary

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, VNIS
-from actors.health.query import PolledFrr, observe
+from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, TYPE_3, TYPE_5, VNIS
+from actors.health.query import PROCESSES, PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
@@ -20,14 +20,59 @@ class Recording(SampledFrr):
     def __init__(self, situation: str) -> None:
         super().__init__(situation)
         self.commands: list[str] = []
+        self.daemons_asked: list[str] = []
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         self.commands += commands
+        self.daemons_asked.append(daemon)
         return await super().json(*commands, daemon=daemon)
 
 
 async def test_a_poll_returns_what_was_answered() -> None:
     assert await observe(SampledFrr("up")) == observed("up")
+
+
+async def test_the_routes_are_read_with_two_more_processes_however_many_vnis_there_are() -> None:
+    frr = Recording("fabric_up")
+    assert await observe(frr) == observed("fabric_up")
+    assert frr.daemons_asked == ["zebra", "bgpd", "bfdd", "bgpd", "zebra"]
+    assert len(frr.daemons_asked) == PROCESSES
+
+
+async def test_the_routes_of_a_large_fabric_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.health.query.MOST_ROUTES", 12)
+    frr = Recording("fabric_up")
+    assert (await observe(frr)).evpn is None
+    assert TYPE_5 not in frr.commands
+
+
+class Summarised(Recording):
+    """An FRR whose summary shows another number of EVPN routes, or none where it has no EVPN neighbour."""
+
+    def __init__(self, situation: str, families: dict[str, object]) -> None:
+        super().__init__(situation)
+        self.summary = {"default": families}
+
+    async def json(self, *commands: str, daemon: str) -> list[object]:
+        answers = await super().json(*commands, daemon=daemon)
+        return [
+            self.summary if command == SUMMARY else answer for command, answer in zip(commands, answers, strict=True)
+        ]
+
+
+async def test_an_empty_evpn_table_is_not_asked_for_because_frr_prints_no_json_then() -> None:
+    frr = Summarised("fabric_up", {"l2VpnEvpn": {"ribCount": 0, "peers": {}}})
+    seen = await observe(frr)
+    assert TYPE_3 not in frr.commands
+    assert seen.evpn is not None
+    assert (seen.evpn.type3, seen.evpn.type5) == ((), ())
+    assert seen.evpn.zebra["red"]
+
+
+async def test_without_an_evpn_neighbour_the_number_of_routes_is_unknown_and_none_is_read() -> None:
+    frr = Summarised("fabric_up", {})
+    assert (await observe(frr)).evpn is None
+    assert TYPE_3 not in frr.commands
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""The health actor on a real fabric: faults are planted behind the router's back, and found, named and repaired."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+
+import pytest
+import trio
+
+from actors.health import actor
+from actors.health.query import PolledFrr
+from config.desired import Bfd, DesiredState, DesiredUnderlay
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from tests.actors.frr.cases import l2vni
+
+from . import test_fabric
+from .conftest import settings_for
+from .harness import eventually, sh
+from .test_fabric import LEAF_CONFIG, ROUTER, Fabric, vrf_with_vni
+
+fabric = test_fabric.fabric
+#: Each case starts two FRRs and waits for polls; in User-Mode Linux on a busy machine that takes minutes.
+pytestmark = pytest.mark.timeout(400)
+
+VTEP = "100.65.0.1"
+STATE = replace(
+    ROUTER,
+    l2vnis=tuple(replace(vni, vtep=ip_address(VTEP)) for vni in (l2vni(110), l2vni(111, vrf=None, gateways=()))),
+)
+#: The leaf takes the router's route targets for the L2VNIs: the automatic ones contain each side's own AS number.
+L2_TARGETS = "".join(
+    f"  vni {vni}\n   route-target import 64514:{vni}\n   route-target export 64514:{vni}\n  exit-vni\n"
+    for vni in (110, 111)
+)
+PREFIXES = "".join(f"  network 10.60.{index}.0/24\n" for index in range(200))
+LEAF = (
+    LEAF_CONFIG.replace("  advertise-all-vni\n", f"  advertise-all-vni\n{L2_TARGETS}")
+    .replace(
+        "  network 10.50.0.0/24\n exit-address-family\n",
+        f"  network 10.50.0.0/24\n{PREFIXES} exit-address-family\n"
+        " address-family ipv6 unicast\n  network 2001:db8:50::/64\n exit-address-family\n",
+    )
+    .replace("  advertise ipv4 unicast\n", "  advertise ipv4 unicast\n  advertise ipv6 unicast\n")
+)
+SECONDS = 60.0
+
+
+def segment(netns: str, vtep: str, vni: int, vrf: str = "") -> None:
+    """Make the devices of an L2VNI."""
+    bridge = f"br-pe-{vni}"
+    sh(
+        f"ip -n {netns} link add {bridge} type bridge"
+        + (f" && ip -n {netns} link set {bridge} master {vrf}" if vrf else "")
+    )
+    sh(
+        f"ip -n {netns} link add vni{vni} type vxlan id {vni} local {vtep} dstport 4789 nolearning && "
+        f"ip -n {netns} link set vni{vni} addrgenmode none master {bridge} && "
+        f"ip -n {netns} link set {bridge} up && ip -n {netns} link set vni{vni} up"
+    )
+
+
+def devices(netns: str, vtep: str) -> None:
+    vrf_with_vni(netns, vtep, 100)
+    segment(netns, vtep, 110, "red")
+    segment(netns, vtep, 111)
+
+
+@dataclass
+class Checked:
+    """A fabric with the health actor beside it, and the reports so far."""
+
+    fabric: Fabric
+    reader: LatestReader[HealthReport]
+    state: DesiredState = STATE
+    frr: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
+    kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
+    reports: list[HealthReport] = field(default_factory=list)
+
+    def apply(self, state: DesiredState) -> None:
+        self.state = state
+        self.frr.set(FrrOutcome(state, applied=True, changed=True))
+        self.kernel.set(KernelOutcome(state, applied=True, changed=True))
+
+    async def until(self, what: str, holds: Callable[[HealthReport], bool]) -> HealthReport:
+        """Wait for a report; all that come are kept."""
+        with trio.move_on_after(SECONDS):
+            while True:
+                report = await self.reader.receive()
+                self.reports.append(report)
+                if holds(report):
+                    return report
+        raise AssertionError(f"no report in {SECONDS:g} s in which {what}: {self.reports[-1:]}")
+
+    async def until_named(self, text: str) -> HealthReport:
+        return await self.until(text, lambda report: any(text in failure.message for failure in report.failures))
+
+    async def until_well(self) -> HealthReport:
+        return await self.until("all is well", lambda report: report.verified and not report.failures)
+
+
+@asynccontextmanager
+async def checked(fabric: Fabric) -> AsyncIterator[Checked]:
+    out = Latest[HealthReport]("health")
+    found = Checked(fabric, out.reader())
+    frr = PolledFrr(settings_for("frrtest", fabric.router.conf.parent), seconds=30)
+    desired = Latest[DesiredState]("desired")
+    health = actor.HealthActor(
+        ActorContext("health"),
+        frr,
+        desired=desired.reader(),
+        frr=found.frr.reader(),
+        kernel=found.kernel.reader(),
+        out=out,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.serve)
+        yield found
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll every second, so that a case takes seconds; what counts as lasting stays."""
+    monkeypatch.setattr(actor, "INTERVAL_SECONDS", 1.0)
+    monkeypatch.setattr(actor, "RETRY_LONGEST_SECONDS", 1.0)
+
+
+def load_leaf(fabric: Fabric) -> None:
+    fabric.leaf.conf.write_text(LEAF)
+    sh(f"vtysh -N frrleaf -f {fabric.leaf.conf}")
+    devices("frrleaf", "100.64.0.1")
+
+
+def has_routes(fabric: Fabric) -> bool:
+    routes = json.loads(fabric.router.vtysh("show ip route vrf red summary json") or "{}")
+    return any(one["type"] == "ebgp" and one["fib"] >= 201 for one in routes.get("routes", ()))
+
+
+def configure(fabric: Fabric, *lines: str, daemon: str = "bgpd") -> None:
+    commands = " ".join(f"-c '{line}'" for line in ("configure terminal", *lines))
+    sh(f"vtysh -N frrtest -d {daemon} {commands}")
+
+
+def evpn(line: str) -> tuple[str, ...]:
+    return ("router bgp 64514", "address-family l2vpn evpn", line)
+
+
+async def bounced(health: Checked, report: HealthReport) -> None:
+    """Carry out the requests as the frr actor does."""
+    assert {request.vni for request in report.bounce} == {100}
+    configure(health.fabric, "vrf red", "no vni 100", daemon="mgmtd")
+    eventually("zebra has let go of it", lambda: health.fabric.vni(100).get("type") != "L3")
+    configure(health.fabric, "vrf red", "vni 100", daemon="mgmtd")
+    health.frr.set(FrrOutcome(health.state, applied=True, changed=True, bounced=report.bounce))
+
+
+def kernel_routes() -> set[str]:
+    return {route["dst"] for route in json.loads(sh("ip -n frrtest -j route show table 1100")) if "dst" in route}
+
+
+def flap_while_bgpd_is_busy(fabric: Fabric, device: str) -> None:
+    """Take a device down and up before bgpd has seen either: it finds both at once, as after a flap under load."""
+    fabric.router.kill("bgpd", signal.SIGSTOP)
+    sh(f"ip -n frrtest link set {device} down")
+    eventually("the kernel has dropped the routes", lambda: "10.50.0.0/24" not in kernel_routes())
+    # vtysh would wait for the stopped bgpd without -d.
+    eventually("zebra has seen it", lambda: '"Down"' in sh("vtysh -N frrtest -d zebra -c 'show evpn vni 100 json'"))
+    sh(f"ip -n frrtest link set {device} up")
+    os.kill(fabric.router.pid("bgpd"), signal.SIGCONT)
+
+
+@pytest.mark.parametrize("device", ["br-pe-100", "vni100"])
+async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(fabric: Fabric, device: str) -> None:
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(STATE)).applied
+    load_leaf(fabric)
+    eventually("the leaf's routes are in the VRF", lambda: has_routes(fabric))
+    async with checked(fabric) as health:
+        health.apply(STATE)
+        await health.until_well()
+        flap_while_bgpd_is_busy(fabric, device)
+        report = await health.until("a bounce is asked for", lambda report: bool(report.bounce))
+        assert "is not in the kernel, although zebra shows it as installed" in report.failures[0].message
+        assert "10.50.0.0/24" not in kernel_routes()
+        await bounced(health, report)
+        await health.until_well()
+        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
+        assert "100.64.0.1" in sh("bridge -n frrtest fdb show dev vni100")
+
+
+async def test_a_bridge_that_left_its_vrf_and_came_back_leaves_frr_stale_and_is_bounced(fabric: Fabric) -> None:
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(STATE)).applied
+    load_leaf(fabric)
+    eventually("the leaf's routes are in the VRF", lambda: has_routes(fabric))
+    async with checked(fabric) as health:
+        health.apply(STATE)
+        await health.until_well()
+        sh("ip -n frrtest link set br-pe-100 nomaster")
+        report = await health.until_named("bridge br-pe-100 is in VRF default, not in red")
+        assert not report.bounce
+        sh("ip -n frrtest link set br-pe-100 master red")
+        await bounced(health, await health.until("a bounce is asked for", lambda report: bool(report.bounce)))
+        await health.until_well()
+        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
+
+
+async def test_a_neighbour_that_does_not_use_bfd_is_named(fabric: Fabric) -> None:
+    underlay = STATE.underlay
+    assert isinstance(underlay, DesiredUnderlay)
+    (neighbor,) = underlay.neighbors
+    state = replace(STATE, underlay=replace(underlay, neighbors=(replace(neighbor, bfd=Bfd()),)))
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(state)).applied
+    load_leaf(fabric)
+
+    def fabric_session(report: HealthReport) -> SessionHealth:
+        return next(session for session in report.sessions if session.role == "fabric")
+
+    async with checked(fabric) as health:
+        health.apply(state)
+        report = await health.until("the peer is named", lambda report: bool(fabric_session(report).detail))
+        session = fabric_session(report)
+        assert (session.up, session.bfd) == (False, "down")
+        assert "sends no BFD packets" in session.detail
+        sh("vtysh -N frrleaf -c 'configure terminal' -c 'router bgp 64512' -c 'neighbor 192.168.11.3 bfd'")
+        report = await health.until("the session is up", lambda report: fabric_session(report).up)
+        assert (fabric_session(report).bfd, fabric_session(report).detail) == ("up", "")
+
+
+async def started(health: Checked) -> None:
+    """Configure both sides, and wait until the router has the leaf's routes."""
+    health.apply(STATE)
+    await health.until_well()
+    health.reports.clear()
+    load_leaf(health.fabric)
+    await health.until("the leaf's routes are in the VRF", lambda _: has_routes(health.fabric))
+    await health.until("a peer floods", lambda report: all(vni.remote_vteps for vni in report.vnis[1:]))
+
+
+async def test_a_fabric_that_converges_and_vnis_without_macs_raise_no_alarm(fabric: Fabric) -> None:
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(STATE)).applied
+    async with checked(fabric) as health:
+        await started(health)
+        for _ in range(5):
+            await health.until_well()
+        assert not any(report.failures or report.bounce for report in health.reports)
+
+
+async def test_faults_of_devices_are_named_and_not_bounced(fabric: Fabric) -> None:
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(STATE)).applied
+    async with checked(fabric) as health:
+        health.apply(STATE)
+        await health.until_well()
+        for plant, repaired, text in (
+            ("link set vni100 down", "link set vni100 up", "down: vni100 is down"),
+            ("link set vni110 nomaster", "link set vni110 master br-pe-110", "vni110 is in no bridge"),
+            (
+                "link set vni111 type vxlan id 111 local 100.65.0.9",
+                f"link set vni111 type vxlan id 111 local {VTEP}",
+                f"zebra has the tunnel endpoint 100.65.0.9, not {VTEP}",
+            ),
+        ):
+            sh(f"ip -n frrtest {plant}")
+            report = await health.until_named(text)
+            assert not report.bounce
+            sh(f"ip -n frrtest {repaired}")
+            await health.until_well()
+        # zebra and bgpd follow another MAC address of the bridge: the routes carry it, so that nothing is wrong.
+        sh("ip -n frrtest link set br-pe-100 address 02:00:00:00:41:77")
+        eventually("zebra has it", lambda: "41:77" in fabric.router.vtysh("show evpn vni 100"))
+        await health.until_well()
+
+
+async def test_faults_of_bgpds_configuration_are_named(fabric: Fabric) -> None:
+    devices("frrtest", VTEP)
+    assert (await fabric.bench.applied(STATE)).applied
+    async with checked(fabric) as health:
+        health.apply(STATE)
+        await health.until_well()
+        base = ("router bgp 64514", "address-family ipv4 unicast")
+        for lines, restored, text in (
+            (evpn("no advertise-all-vni"), evpn("advertise-all-vni"), "bgpd announces no VNI"),
+            ((*base, "import vrf red"), (*base, "no import vrf red"), "is in the default VRF"),
+        ):
+            configure(fabric, *lines)
+            report = await health.until_named(text)
+            assert not report.bounce
+            configure(fabric, *restored)
+            await health.until_well()
+        in_vrf = ("router bgp 64514 vrf red", "address-family l2vpn evpn")
+        configure(fabric, *in_vrf, "no advertise ipv4 unicast")
+        await health.until_named("bgpd announces no type-5 route for 192.170.10.2/32")
+        configure(fabric, *in_vrf, "advertise ipv4 unicast")
+        await health.until_well()
