@@ -145,7 +145,7 @@ def draw(seed: int) -> Episode:
     random = Random(seed)  # noqa: S311
     faults = [_fault(random, first, users.api) for _ in range(random.randint(0 if edits else 1, 4))]
     order = sorted([True] * len(edits) + [False] * len(faults), key=lambda _: random.random())
-    at, history = random.choice((0.0, 0.0, 6.0)), []
+    at, history = random.choice((0.01, 0.01, 6.0)), []
     for is_edit in order:
         at += random.choice((0.0, 0.1, 0.7, 2.0, 6.0)) * (0.5 + random.random())
         history.append(replace((edits if is_edit else faults).pop(0), at=round(at, 2)))

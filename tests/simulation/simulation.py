@@ -24,6 +24,7 @@ from actors.netlink.state_files import StateFiles
 from config.problems import errors
 from config.status import Status
 from supervisor.process.signals import request_reload
+from supervisor.runtime.faults import EXIT_BUG
 
 from . import invariants
 from .daemon import Disturbance, InjectedCrashError, SimulatedDaemon, simulated
@@ -209,10 +210,10 @@ class Simulation:
                 with life.scope:
                     ending = await self.daemon.supervisor.run()
                     world.trace.add("daemon", f"ended: {ending}")
-                    if ending.exit_code == 70 and "InjectedCrash" not in ending.reason:
+                    if ending.exit_code == EXIT_BUG and InjectedCrashError.__name__ not in ending.reason:
                         self.violations.append(f"a bug ended the daemon: {ending.reason}")
             except* Killed:
-                pass
+                world.trace.add("daemon", "killed")
             world.close_monitors()
             for path, content in life.torn:
                 if path.parent.is_dir():

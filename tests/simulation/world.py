@@ -67,7 +67,7 @@ class Faults:
     """The faults that there are at this moment."""
 
     refused: dict[str, int] = field(default_factory=dict)
-    """Words of a netlink write, and the error with which it is refused."""
+    """Text in a netlink write, and the error with which that is refused."""
     notifications_lost: bool = False
     slow_threads: float = 0.0
     frr_down: bool = False
@@ -411,7 +411,7 @@ class SimulatedDisk:
 
 
 class RecordingNotifier(Notifier):
-    """systemd, as far as it is told."""
+    """systemd, which records what it receives."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
