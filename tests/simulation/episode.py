@@ -301,7 +301,7 @@ class _Users:
 
     def raw(self) -> Item:
         texts = ("ip prefix-list mine seq 5 permit 10.0.0.0/8", "route-map other permit 10\n set metric 5\nexit",
-                 f"ip prefix-list a {SEQUENCE}permit any\nexit\nexit", f"{NONSENSE} words", "hostname \x00")  # fmt: skip
+                 f"ip prefix-list a {SEQUENCE}permit any\nexit\nexit", NONSENSE, "hostname \x00")  # fmt: skip
         name = self.random.choice(("one", "two"))
         spec = {"priority": self.random.choice((0, 5)), "rawConfig": self.random.choice(texts)}
         return Item(Kind.RAW_FRR_CONFIG, name, spec, self.at_home(Kind.RAW_FRR_CONFIG, name))
