@@ -24,7 +24,7 @@ from actors.netlink.state_files import StateFiles
 from config.problems import errors
 from config.status import Status
 from supervisor.process.signals import request_reload
-from supervisor.runtime.faults import EXIT_BUG
+from supervisor.runtime.faults import EXIT_BUG, EXIT_CONFIG
 
 from . import invariants
 from .daemon import Disturbance, InjectedCrashError, SimulatedDaemon, simulated
@@ -38,6 +38,8 @@ CONVERGENCE_SECONDS: Final = 240.0
 SILENCE_SECONDS: Final = 25.0
 #: systemd's pause before it starts the daemon again.
 RESTART_SECONDS: Final = 1.0
+#: The same after a configuration that cannot be used at all.
+UNUSABLE_SECONDS: Final = 10.0
 #: Torn by the fault of that name. Not the journal of NICs: what is only there is lost with it.
 STATE_FILES: Final = (
     "vrf-tables.json", "last-good.json", "in-force.json", "node.json", "node-labels.json",
@@ -207,12 +209,14 @@ class Simulation:
         while not self._over:
             life = world.life = Life(world)
             world.trace.add("daemon", "started")
+            pause = RESTART_SECONDS
             notifier = RecordingNotifier(world)
             self.daemon = SimulatedDaemon(world, life, self._disturbances, notifier)
             try:
                 with life.scope:
                     ending = await self.daemon.supervisor.run()
                     world.trace.add("daemon", f"ended: {ending}")
+                    pause = UNUSABLE_SECONDS if ending.exit_code == EXIT_CONFIG else RESTART_SECONDS
                     if ending.exit_code == EXIT_BUG and InjectedCrashError.__name__ not in ending.reason:
                         self.violations.append(f"a bug ended the daemon: {ending.reason}")
             except* Killed:
@@ -221,7 +225,7 @@ class Simulation:
             for path, content in life.torn:
                 if path.parent.is_dir():
                     path.write_bytes(content)
-            await trio.sleep(RESTART_SECONDS)
+            await trio.sleep(pause)
 
     @property
     def running(self) -> SimulatedDaemon:

@@ -26,7 +26,7 @@ from .world import new_kernel
 
 #: The same seeds on each run: a failure is about the change. ``make soak`` looks for new ones.
 EPISODES = int(os.environ.get("SIMULATION_EPISODES", "2000"))
-BLOCK = 10 * FAMILY
+BLOCK = 5 * FAMILY
 #: A busy machine may take long; no single episode hangs, since its clock is virtual.
 pytestmark = pytest.mark.timeout(1200)
 
