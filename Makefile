@@ -23,7 +23,7 @@ LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted
 CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-newest test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
+.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
 .PHONY: soak-vrfs bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
@@ -32,6 +32,7 @@ help:
 	@echo 'make demo            boot a node and a fabric, start the router, show that it forwards (PROMPT=1: stay inside)'
 	@echo 'make check           lint, types, import contracts, style, unit tests (under two minutes)'
 	@echo 'make test            everything: check, unit tests with the newest libraries, FRR, kernel, guest and cluster tests'
+	@echo 'make test-simulation only the simulated episodes with injected faults     (make simulate SEED=n: one; make soak: endless)'
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
@@ -60,6 +61,19 @@ format: .venv/.ready
 test-newest: .venv-newest/.ready
 	@mkdir -p $(RESULTS)
 	.venv-newest/bin/pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/newest.xml $(UNIT_TESTS) $(ARGS)
+
+# Sets of strings have the same order in each process, so that a seed means the same everywhere.
+SIMULATION := PYTHONHASHSEED=0 .venv/bin/python -m
+test-simulation: .venv/.ready
+	@mkdir -p $(RESULTS)
+	$(SIMULATION) pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml tests/simulation $(ARGS)
+
+simulate: .venv/.ready
+	@$(SIMULATION) tests.simulation --seed $(or $(SEED),$(error say which: SEED=123))
+
+# New seeds until it is stopped.
+soak: .venv/.ready
+	@$(SIMULATION) tests.simulation --processes $(JOBS)
 
 test-frr: host-guest
 	@mkdir -p $(RESULTS)
@@ -103,14 +117,14 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
 	trap 'trap - INT TERM; kill 0' INT TERM; \
 	run uml test-uml >$(RESULTS)/uml.log 2>&1 & \
 	nice -n 19 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & building=$$!; \
-	for name in check newest frr guest cluster; do \
+	for name in check newest simulation frr guest cluster; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
 	    [ $$name != cluster ] || { wait $$building; cat $(RESULTS)/api-servers.log; }; \
 	    run $$name $$target; \
 	done; \
 	echo "== make test-uml"; wait; cat $(RESULTS)/uml.log
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest frr guest cluster uml
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation frr guest cluster uml
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)

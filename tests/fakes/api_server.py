@@ -39,6 +39,8 @@ Trouble = Callable[[str, str], ApiError | None]
 #: Where the resources are that are not ours.
 _BUILT_IN: Final = {"nodes": "/api/v1", "secrets": "/api/v1", "events": "/apis/events.k8s.io/v1"}
 _RESOURCES: Final = frozenset([*PLURALS.values(), NODE_STATUS_PLURAL, *_BUILT_IN])
+#: The list of API groups, which every client with credentials may read.
+DISCOVERY: Final = "/apis"
 _READS: Final = ("get", "list", "count", "watch", "dry-run")
 #: How long before the end of a watch its bookmark is sent.
 _BOOKMARK_SECONDS: Final = 2.0
@@ -60,6 +62,8 @@ def place_of(path: str) -> Place:
     first, *parts = path.strip("/").split("/")
     parts = parts[{"api": 1, "apis": 2}[first] :] if first in ("api", "apis") else [first, *parts]
     namespace = ""
+    if not parts:
+        return Place("")
     if parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
     resource, name, subresource = (*parts, "", "")[:3]
@@ -403,6 +407,9 @@ class FakeClient(KubeClient):
         self.open = False
 
     async def get(self, path: str, params: Params | None = None) -> Json:
+        if path == DISCOVERY:
+            await self._serve("get", path)
+            return {"kind": "APIGroupList"}
         if place_of(path).name:
             await self._serve("get", path)
             return copy.deepcopy(self.server.existing(path))
@@ -467,7 +474,7 @@ class FakeClient(KubeClient):
             raise error
         if self.credentials.source == UNPRIVILEGED:
             raise forbidden(verb, path)
-        if path.startswith("/api") and place_of(path).resource not in _RESOURCES:
+        if path.startswith("/api") and path != DISCOVERY and place_of(path).resource not in _RESOURCES:
             raise not_found()
 
 

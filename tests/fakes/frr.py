@@ -6,9 +6,10 @@ running configuration is printed with FRR's indentation. ``frr_contract.py`` hol
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -124,16 +125,21 @@ def commands(text: str) -> Iterator[Command]:
 
 
 def _looked_up(number: int, line: str, open_contexts: list[tuple[str, str]]) -> Command:
+    return replace(_found(line, tuple(open_contexts)), number=number)
+
+
+@functools.lru_cache(maxsize=4096)
+def _found(line: str, open_contexts: tuple[tuple[str, str], ...]) -> Command:
     subject = line.removeprefix("no ")
     for depth in range(len(open_contexts), -1, -1):
         node = NODES[open_contexts[depth - 1][1] if depth else "config"]
         contexts = tuple(context for context, _ in open_contexts[:depth])
         for opening, inner in node.inner.items():
             if re.fullmatch(opening, subject):
-                return Command(number, contexts, line, inner)
+                return Command(0, contexts, line, inner)
         if re.fullmatch(node.lines, subject):
-            return Command(number, contexts, line)
-    return Command(number, tuple(context for context, _ in open_contexts), line, known=False)
+            return Command(0, contexts, line)
+    return Command(0, tuple(context for context, _ in open_contexts), line, known=False)
 
 
 @dataclass

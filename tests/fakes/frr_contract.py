@@ -148,6 +148,14 @@ class FrrContract:
         numbered = {("ip prefix-list a seq 5 permit 10.0.0.0/8",), ("ip prefix-list a seq 10 deny any",)}
         assert numbered <= await becomes(configured, lambda lines: numbered <= lines)
 
+    async def test_an_entry_of_a_prefix_list_without_a_number_is_added_each_time_that_it_is_sent(
+        self, configured: FrrDriver
+    ) -> None:
+        for _ in range(2):
+            await configured.send("ip prefix-list a permit any\n")
+        both = {("ip prefix-list a seq 5 permit any",), ("ip prefix-list a seq 10 permit any",)}
+        assert both <= await becomes(configured, lambda lines: both <= lines)
+
     @pytest.mark.parametrize("bad", ["florp", f"{BGP}\n neighbour 192.0.2.1\nexit", "vrf red\n advertise-all-vni"])
     async def test_a_dry_run_refuses_what_is_no_command_and_changes_nothing(
         self, bad: str, configured: FrrDriver

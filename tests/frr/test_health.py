@@ -24,7 +24,8 @@ from tests.actors.frr.cases import l2vni
 from . import test_fabric
 from .conftest import settings_for
 from .harness import eventually, sh
-from .test_fabric import LEAF_CONFIG, ROUTER, Fabric, vrf_with_vni
+from .router import vrf_with_vni
+from .test_fabric import LEAF_CONFIG, ROUTER, Fabric
 
 fabric = test_fabric.fabric
 #: Each case starts two FRRs and waits for polls; in User-Mode Linux on a busy machine that takes minutes.
