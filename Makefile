@@ -11,7 +11,7 @@ CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
 # times as quickly.
-UML_TESTS := tests/kernel tests/frr/test_fabric.py
+UML_TESTS := tests/kernel tests/router tests/frr/test_fabric.py
 FRR_TESTS := tests/frr --ignore=tests/frr/test_fabric.py
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
