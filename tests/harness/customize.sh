@@ -8,6 +8,8 @@ chroot "$tree" usermod --password '*' root
 
 # The test topology runs FRR as pathspace instances (frr@...); a second zebra in the host's netns would sweep their routes.
 chroot "$tree" systemctl disable frr.service
+# A test starts its own bird, as the host's BGP speaker.
+chroot "$tree" systemctl disable bird.service
 
 chroot "$tree" systemctl enable systemd-networkd.service
 

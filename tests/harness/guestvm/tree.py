@@ -55,7 +55,7 @@ NODE = Recipe(
         *("python3-trio", "python3-pyroute2", "python3-pydantic", "python3-jinja2", "python3-sdnotify", "python3-yaml"),
         *("python3-httpx", "python3-kubernetes", "python3-prometheus-client"),
         *("python3-pytest", "python3-pytest-trio", "python3-hypothesis", "python3-pytest-timeout"),
-        *("iputils-ping", "procps", "less", "tcpdump", "bash-completion"),
+        *("iputils-ping", "procps", "less", "tcpdump", "bash-completion", "bird2"),
     ),
     rootfs=_HERE / "rootfs",
     customize=_HERE / "customize.sh",

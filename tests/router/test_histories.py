@@ -1,0 +1,73 @@
+"""Changes of a configuration that carries traffic: each there and back, with the other tenants' pings running.
+
+Untouched tenants lose no packet, and keep their devices and BGP sessions. What changes works afterwards in both
+directions. No FRR daemon ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from .node import Network, Node, Tenant, pings, running_node
+
+pytestmark = pytest.mark.timeout(600)
+
+RED, BLUE, GREEN = Tenant(1, "red", 100), Tenant(2, "blue", 200), Tenant(3, "green", 300)
+BASE = Network((RED, BLUE, GREEN))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with running_node(tmp_path_factory.mktemp("node")) as built:
+        built.write(BASE)
+        built.start()
+        built.apply(BASE)
+        yield built
+
+
+def swapped(network: Network) -> Network:
+    return network.with_tenant(replace(RED, vni=BLUE.vni)).with_tenant(replace(BLUE, vni=RED.vni))
+
+
+#: What changes, and the tenants that it concerns.
+CHANGES: dict[str, tuple[Callable[[Network], Network], set[int]]] = {
+    "VNI": (lambda network: network.with_tenant(replace(RED, vni=101)), {1}),
+    "two VNIs swapped": (swapped, {1, 2}),
+    "VRF renamed": (lambda network: network.with_tenant(replace(RED, vrf="crimson")), {1}),
+    "VRF names swapped": (
+        lambda network: network.with_tenant(replace(RED, vrf="blue")).with_tenant(replace(BLUE, vrf="red")),
+        {1, 2},
+    ),
+    "host's AS": (lambda network: network.with_tenant(replace(RED, host_as=64999)), {1}),
+    "VXLAN port": (lambda network: network.with_tenant(replace(RED, port=8472)), {1}),
+    "tenant removed": (lambda network: replace(network, tenants=(BLUE, GREEN)), {1}),
+    "tenant added": (lambda network: replace(network, tenants=(*network.tenants, Tenant(4, "violet", 400))), set()),
+    "router's AS": (lambda network: replace(network, asn=64600), {1, 2, 3}),
+    "VTEP": (lambda network: replace(network, vteps="100.66.0.0/24"), {1, 2, 3}),
+    "node index": (lambda network: replace(network, index=1), {1, 2, 3}),
+}
+
+
+def changed(node: Node, network: Network, concerned: set[int]) -> int:
+    """Apply a network; return the packets that the concerned tenants lost, and fail upon any other loss."""
+    others = [tenant for tenant in node.network.tenants if tenant.number not in concerned and tenant in network.tenants]
+    before = {tenant: node.fingerprint(tenant) for tenant in others}
+    daemons = node.pids()
+    with ExitStack() as stack:
+        running = {tenant: stack.enter_context(pings(tenant)) for tenant in node.network.tenants}
+        node.apply(network)
+    assert node.pids() == daemons
+    assert {tenant: node.fingerprint(tenant) for tenant in others} == before
+    assert {tenant.vrf: running[tenant].lost for tenant in others} == dict.fromkeys((t.vrf for t in others), 0)
+    return sum(result.lost for tenant, result in running.items() if tenant not in others)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_and_its_reversal(node: Node, name: str, record_property: Callable[[str, object], None]) -> None:
+    change, concerned = CHANGES[name]
+    record_property("lost there", changed(node, change(BASE), concerned))
+    record_property("lost back", changed(node, BASE, concerned))
