@@ -123,7 +123,8 @@ class Leaf:
             f"router bgp {LEAF_AS}\n bgp router-id 100.64.0.1\n no bgp ebgp-requires-policy\n"
             " no bgp default ipv4-unicast\n neighbor 192.168.11.3 remote-as external\n"
             " neighbor 192.168.11.3 timers 3 9\n neighbor 192.168.11.3 timers connect 1\n"
-            " address-family ipv4 unicast\n  network 100.64.0.1/32\n  neighbor 192.168.11.3 activate\n exit-address-family\n"
+            " address-family ipv4 unicast\n  network 100.64.0.1/32\n  neighbor 192.168.11.3 activate\n"
+            " exit-address-family\n"
             " address-family l2vpn evpn\n  neighbor 192.168.11.3 activate\n  advertise-all-vni\n exit-address-family\n"
             "exit\n"
         )
