@@ -31,11 +31,6 @@ REFUSED: dict[str, tuple[DesiredState, str, ResourceId]] = {
         NO_ADDRESS,
         RED.resource,
     ),
-    "a VNI that another VRF has": (
-        replace(PLAIN, l3vnis=(GREEN, replace(RED, vni=300)), passthrough=None),
-        "vrf red / vni 300",
-        RED.resource,
-    ),
     "a neighbour that is the router itself": (PLAIN, "neighbor 192.170.20.2 remote-as 64515", PT.resource),
     "a fabric neighbour that is the router itself": (
         replace(PLAIN, underlay=underlay(neighbor(), neighbor("192.170.20.2")), passthrough=None),
