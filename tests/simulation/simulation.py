@@ -28,7 +28,7 @@ from supervisor.runtime.faults import EXIT_BUG, EXIT_CONFIG
 
 from . import invariants
 from .daemon import Disturbance, InjectedCrashError, SimulatedDaemon, simulated
-from .episode import LEFT_OUT, NICS, Episode, Event, Item, What, draw
+from .episode import NICS, Episode, Event, Item, What, draw
 from .invariants import BYSTANDER, Router, frr_lines, of_bystander
 from .world import FOREIGN, Faults, Killed, Life, RecordingNotifier, World, devices
 
@@ -42,8 +42,7 @@ RESTART_SECONDS: Final = 1.0
 UNUSABLE_SECONDS: Final = 10.0
 #: Torn by the fault of that name. Not the journal of NICs: what is only there is lost with it.
 STATE_FILES: Final = (
-    "vrf-tables.json", "last-good.json", "in-force.json", "node.json", "node-labels.json",
-    *(() if "torn API snapshot" in LEFT_OUT else ("api-snapshot.json",)),
+    "vrf-tables.json", "last-good.json", "in-force.json", "node.json", "node-labels.json", "api-snapshot.json",
 )  # fmt: skip
 #: The disks that a fault of this name fills, where it is not the disk's own name.
 FULL: Final = {"all": frozenset({"state", "run", "etc"})}
