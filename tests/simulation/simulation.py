@@ -173,6 +173,7 @@ class Simulation:
         self.router: Router | None = None
         self.daemon: SimulatedDaemon | None = None
         self._disturbances: dict[str, Disturbance] = {}
+        self._half_written: set[Path] = set()
         self._writes = 0
         self._is_established = False
         disturbing = (What.FRR_RESTART, What.FRR_DRIFT)
@@ -336,13 +337,16 @@ class Simulation:
 
     def _write_half(self, event: Event) -> Callable[[], None] | None:
         path = self.world.settings.configs_dir / (event.item.file if event.item else "")
-        if not path.is_file():
+        if not path.is_file() or path in self._half_written:
             return None
         text = path.read_text()
         half = text[: len(text) // 2]
         self.world.write_file(path, half)
 
+        self._half_written.add(path)
+
         def write_the_rest() -> None:
+            self._half_written.discard(path)
             if path.exists() and path.read_text() == half:
                 self.world.write_file(path, text)
 
@@ -432,6 +436,7 @@ class Simulation:
             self.violations += found
             return
         self.router = self.observe()
+        self.violations += invariants.broken(self.router.status)
         if self.wanted is not None:
             before, trace = self._writes, len(self.world.trace.lines)
             await trio.sleep(SILENCE_SECONDS)
