@@ -30,6 +30,7 @@ from actors.frr import actor as frr_actor
 from actors.health import actor as health_actor
 from actors.lib.kube.credentials import Loaded, digest
 from actors.netlink import actor as netlink_actor
+from actors.netlink import preview as kernel_preview
 from config.store import json_store
 from supervisor.process import atomic_file
 from supervisor.runtime.actor import ActorContext
@@ -143,7 +144,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
     """Take the process's ways out to the world's, and make every choice the seed's."""
     generator = random.Random(seed)  # noqa: S311 - reproducible on purpose
 
-    def kernel(_: Path, state: Any) -> SimulatedKernel:
+    def kernel(_: Path, state: Any, await_zebra: Any = None) -> SimulatedKernel:
         assert world.life is not None
         return SimulatedKernel(world, world.life, state)
 
@@ -165,6 +166,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
     replaced = (
         (trio.to_thread, "run_sync", run_in_thread),
         (netlink_actor, "LinuxKernel", kernel),
+        (kernel_preview, "LinuxKernel", kernel),
         (netlink_actor, "open_monitor", world.open_monitor),
         (frr_actor, "VtyshDriver", driver),
         (health_actor, "PolledFrr", lambda settings, seconds: SimulatedReader(world)),

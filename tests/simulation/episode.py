@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -37,14 +36,8 @@ SECTIONS: Final[Mapping[Kind, str]] = {
 }
 #: The dry run of the simulated FRR does not know this word.
 NONSENSE: Final = "nonsense"
-#: What the daemon does not survive yet, and what episodes therefore leave out; SIMULATION_OPEN=1 puts it in. To be
-#: emptied: each entry goes with the correction.
-LEFT_OUT: Final = frozenset(
-    ()
-    if os.environ.get("SIMULATION_OPEN")
-    else ("torn API snapshot", "L3VNI becomes L2VNI", "prefix list without numbers")
-)
-SEQUENCE: Final = "seq 5 " if "prefix list without numbers" in LEFT_OUT else ""
+#: A NIC that does not exist.
+TYPO: Final = "typo"
 #: They make an underlay unusable.
 BAD_NEIGHBORS: Final = [{"asn": 0, "address": "nowhere"}]
 
@@ -190,6 +183,16 @@ def _fault(random: Random, items: tuple[Item, ...], api: bool) -> Event:
     return event
 
 
+def interfaces(nics: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the NICs of an underlay as users write them."""
+    return [{"type": "NetworkDevice", "networkDevice": {"interfaceName": nic}} for nic in nics]
+
+
+def nics_of(underlay: Item) -> list[str]:
+    """Return the NICs that an underlay names."""
+    return [one["networkDevice"]["interfaceName"] for one in underlay.spec["interfaces"]]
+
+
 @dataclass
 class _Users:
     """What users write."""
@@ -212,6 +215,7 @@ class _Users:
         edits = [self.edit() for _ in range(self.random.randint(0, 3))]
         if self.items[Kind.UNDERLAY, "underlay"].spec["neighbors"] == BAD_NEIGHBORS:
             edits.append(Event(0, What.PUT, item=self.put(self.underlay(valid=True))))
+        edits += self.settle_nics([*first, *(edit.item for edit in edits if edit.item)])
         return first, [*edits, *self.settle_conflicts()]
 
     def put(self, item: Item) -> Item:
@@ -224,6 +228,14 @@ class _Users:
         if droppable and self.random.random() < 0.25:
             return Event(0, What.DROP, item=self.items.pop(self.random.choice(droppable)))
         return Event(0, What.PUT, item=self.put(self.item()))
+
+    def settle_nics(self, history: Sequence[Item]) -> Iterator[Event]:
+        """Correct a NIC's name if the underlay had other NICs before: the router keeps those until then."""
+        *_, last = underlays = [nics_of(item) for item in history if item.kind is Kind.UNDERLAY]
+        if TYPO in last and set().union(*underlays).difference(last):
+            underlay = self.items[Kind.UNDERLAY, "underlay"]
+            spec = {**underlay.spec, "interfaces": interfaces([nic for nic in last if nic != TYPO])}
+            yield Event(0, What.PUT, item=self.put(replace(underlay, spec=spec)))
 
     def settle_conflicts(self) -> Iterator[Event]:
         """Drop what conflicts in the end: which of two is then in force depends on the history, and is meant to."""
@@ -283,9 +295,7 @@ class _Users:
 
     def segment(self) -> Item:
         name = self.random.choice(("seg1", "seg2"))
-        spec: dict[str, Any] = {
-            "vni": self.random.choice((111, 112, *(() if "L3VNI becomes L2VNI" in LEFT_OUT else (101, 103))))
-        }
+        spec: dict[str, Any] = {"vni": self.random.choice((111, 112, 101, 103))}
         if self.random.random() < 0.7:
             domain = self.random.choice(("green", "blue", "amber", "missing"))
             spec["routingDomain"] = {"type": "L3VNI", "l3vni": {"name": domain}}
@@ -302,14 +312,14 @@ class _Users:
 
     def raw(self) -> Item:
         texts = ("ip prefix-list mine seq 5 permit 10.0.0.0/8", "route-map other permit 10\n set metric 5\nexit",
-                 f"ip prefix-list a {SEQUENCE}permit any\nexit\nexit", NONSENSE, "hostname \x00")  # fmt: skip
+                 "ip prefix-list a permit any\nexit\nexit", NONSENSE, "hostname \x00")  # fmt: skip
         name = self.random.choice(("one", "two"))
         spec = {"priority": self.random.choice((0, 5)), "rawConfig": self.random.choice(texts)}
         return Item(Kind.RAW_FRR_CONFIG, name, spec, self.at_home(Kind.RAW_FRR_CONFIG, name))
 
     def underlay(self, *, valid: bool = False) -> Item:
         """Return an underlay; where there is a bystander, one that changes nothing for it."""
-        nics = self.random.choice((NICS[:1], NICS[:1], NICS, (NICS[0], "typo")))
+        nics = self.random.choice((NICS[:1], NICS[:1], NICS, (NICS[0], TYPO)))
         peers = [{"asn": 64512, "address": "192.168.11.2"}, {"asn": 64513, "address": "192.168.12.2", "bfd": {}}]
         cidrs, asn = ["100.65.0.0/24"], 64514
         if not self.bystander:
@@ -318,7 +328,7 @@ class _Users:
             asn = self.random.choice((64514, 64514, 64600))
         spec: dict[str, Any] = {
             "asn": asn,
-            "interfaces": [{"type": "NetworkDevice", "networkDevice": {"interfaceName": nic}} for nic in nics],
+            "interfaces": interfaces(nics),
             "neighbors": self.random.choice((peers[:1], peers, peers[1:])),
             "tunnelEndpoint": {"cidrs": cidrs},
         }

@@ -97,6 +97,13 @@ def lost(before: frozenset[str], now: frozenset[str], what: str) -> Iterator[str
         yield f"1, 4: the untouched tenant lost {missing[0]!r} and {len(missing) - 1} more lines of FRR: {what}"
 
 
+def broken(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that the bystander does not work: whatever else is wrong with a configuration, it is right."""
+    for name in status["failures"]:
+        if name.split("/")[-1].split()[-1] in ("red", "redseg"):
+            yield f"4, 5: the untouched tenant's {name} does not work"
+
+
 def bounded(log_lines: int, requests: int, minutes: float) -> Iterator[str]:
     """Yield what there is too much of."""
     if log_lines > MOST_LOG_LINES:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -212,7 +213,8 @@ class World:
 
     def _api_trouble(self, verb: str, path: str) -> ApiError | None:
         if self.life is not None and verb not in _READS:
-            self.life.writing("api", f"{verb} {path}")
+            # The name of an Event is a digest of its text, in which there are this world's own paths.
+            self.life.writing("api", f"{verb} {re.sub(r'[.][0-9a-f]{16}$', '', path)}")
         code = self.faults.api_reads if verb in _READS else self.faults.api_writes
         if code is None:
             return None
