@@ -206,13 +206,20 @@ async def test_a_new_network_forwards_although_another_one_has_a_line_that_frr_r
                     return report
         raise AssertionError(f"not verified: {report}")
 
+    changing = trio.Lock()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
-            partial(frr_actor.run, ActorContext("frr"), settings=settings, desired=desired.reader(), out=outcome)
-        )
+            partial(
+                frr_actor.run, ActorContext("frr"), settings=settings, desired=desired.reader(), out=outcome,
+                kernel=kernel.reader(), health=health.reader(), changing=changing,
+            )
+        )  # fmt: skip
         nursery.start_soon(
-            partial(netlink_actor.run, ActorContext("netlink"), settings=settings, frr=outcome.reader(), out=kernel)
-        )
+            partial(
+                netlink_actor.run, ActorContext("netlink"), settings=settings, frr=outcome.reader(), out=kernel,
+                changing=changing,
+            )
+        )  # fmt: skip
         nursery.start_soon(
             partial(
                 health_actor.run, ActorContext("health"), settings=settings, desired=desired.reader(),
