@@ -12,7 +12,7 @@ UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packag
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
 # times as quickly.
 FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves vrfs)
-UML_TESTS := tests/kernel tests/router $(FABRIC_TESTS) tests/frr/test_transitions.py
+UML_TESTS := tests/kernel tests/router $(FABRIC_TESTS)
 FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%)
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
