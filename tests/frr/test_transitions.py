@@ -1,8 +1,8 @@
 """From any running configuration to any other: random walks on real FRR.
 
 Whatever FRR runs, also after an apply that was killed midway and after bgpd's own restart: a valid configuration is
-applied and verified, FRR shows what a fresh FRR shows of it, and applying it again writes nothing. There are no devices,
-so no L3VNI is up: ``test_fabric`` has the route targets of one that is.
+applied and verified, FRR shows what a fresh FRR shows of it, and applying it again writes nothing. There are no
+devices, so no L3VNI is up: ``test_fabric`` has the route targets of one that is.
 
 ``OPENPEROUTER_WALK_SECONDS`` is the length, ``OPENPEROUTER_WALK_SEED`` repeats a walk.
 """
