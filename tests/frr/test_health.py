@@ -175,6 +175,7 @@ def flap_while_bgpd_is_busy(fabric: Fabric, device: str) -> None:
     # vtysh would wait for the stopped bgpd without -d.
     eventually("zebra has seen it", lambda: '"Down"' in sh("vtysh -N frrtest -d zebra -c 'show evpn vni 100 json'"))
     sh(f"ip -n frrtest link set {device} up")
+    eventually("zebra has it back", lambda: '"Up"' in sh("vtysh -N frrtest -d zebra -c 'show evpn vni 100 json'"))
     os.kill(fabric.router.pid("bgpd"), signal.SIGCONT)
 
 
