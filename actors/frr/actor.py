@@ -109,7 +109,7 @@ class FrrActor:
             with self._ctx.idle():
                 await self._changing.acquire()
             try:
-                state = self._desired.take() or state
+                state = self._newest(state)
                 outcome = await self._carry_out(state)
                 # Before the lock is free: the kernel must not be changed for an older state.
                 self._publish(outcome)
@@ -118,7 +118,7 @@ class FrrActor:
                 continue
             finally:
                 self._changing.release()
-            state = await self._next(state, outcome)
+            await self._wait(state, outcome)
 
     async def _carry_out(self, state: DesiredState) -> FrrOutcome:
         """Apply a state without the VNIs that are withdrawn now, after bouncing those that are to be bounced."""
@@ -184,14 +184,17 @@ class FrrActor:
         if news or previous is None or previous.desired != outcome.desired:
             self._out.set(outcome)
 
-    async def _next(self, state: DesiredState, outcome: FrrOutcome) -> DesiredState:
-        """Wait for a new state, a request, FRR's restart, the audit, or a retry; return the state to apply."""
+    async def _wait(self, state: DesiredState, outcome: FrrOutcome) -> None:
+        """Wait for a new state, a request, FRR's restart, the audit, or a retry."""
         with self._ctx.idle(), trio.move_on_after(self._pause(outcome)):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_sockets, nursery.cancel_scope)
                 nursery.start_soon(self._watch_requests, state, outcome, nursery.cancel_scope)
                 await self._desired.wait_pending()
                 nursery.cancel_scope.cancel()
+
+    def _newest(self, state: DesiredState) -> DesiredState:
+        """Return the newest state. A new one is tried without delay, a reload's with the lines that FRR refused too."""
         newest = self._desired.take()
         if newest is None:
             return state

@@ -258,6 +258,19 @@ async def test_a_reload_gives_every_refused_line_a_new_attempt(bench: Bench, aut
     await until(lambda: not bench.outcome().failures, 1)
 
 
+async def test_a_reload_counts_while_the_actor_waits_for_its_turn(bench: Bench, autojump_clock: Clock) -> None:
+    bench.frr.refuses = {"vni 100"}
+    bench.desired.set(BASIC)
+    await trio.sleep(3600)
+    bench.frr.refuses = set()
+    async with bench.changing:
+        bench.desired.set(replace(BASIC, generation=2))
+        await trio.testing.wait_all_tasks_blocked()
+        bench.desired.set(replace(BASIC, generation=3, reload_id=1))
+        await trio.testing.wait_all_tasks_blocked()
+    await until(lambda: not bench.outcome().failures, 1)
+
+
 async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_audit(
     bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
