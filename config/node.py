@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -52,6 +52,13 @@ class NodeIndex(Model):
     cidr: Cidr | None = Field(
         default=None, description="Network that contains the address to use; absent: the first IPv4 address."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_bare_number(cls, data: Any) -> Any:
+        if isinstance(data, int):
+            raise ValueError(f"must be a mapping: write nodeIndex: {{index: {data}}}")  # noqa: TRY004 - pydantic's way
+        return data
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

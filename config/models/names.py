@@ -33,8 +33,10 @@ def is_reserved(name: str) -> bool:
 
 
 def _check(name: str, grammar: re.Pattern[str], what: str, allowed: str) -> str:
-    if not 1 <= len(name) <= MAX_NAME:
-        raise ValueError(f"{what} must have 1 to {MAX_NAME} characters")
+    if not name:
+        raise ValueError("must not be empty")
+    if len(name) > MAX_NAME:
+        raise ValueError(f"{what} has at most {MAX_NAME} characters in Linux; this one has {len(name)}")
     if not grammar.fullmatch(name):
         raise ValueError(f"{what} {allowed}")
     return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from typing import Annotated, Any, Literal
 
@@ -126,6 +127,31 @@ class Neighbor(Model):
     address_families: Annotated[tuple[NeighborFamily, ...], OneEach("type")] = Field(
         default=(), max_length=4, description="Address families; empty: derived from the configuration."
     )
+
+    @field_validator("address", mode="before")
+    @classmethod
+    def _no_zone(cls, text: Any) -> Any:
+        zone = re.fullmatch(r"fe80:[0-9a-fA-F:]*%(?P<name>[a-zA-Z0-9._@+-]{1,15})", str(text))
+        if zone:
+            raise ValueError(f"for a link-local neighbour write interface: {zone['name']} instead of address")
+        return text
+
+    @field_validator("address")
+    @classmethod
+    @cel(
+        "!isIP(self) || !ip(self).isLoopback() && !(ip(self).family() == 6 && ip(self).isLinkLocalUnicast())",
+        "must be neither a loopback address nor IPv6 link-local, which needs interface instead of address",
+        field="address",
+    )
+    def _reachable(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        address = parse_address(text)
+        if address.is_loopback:
+            raise ValueError(f"{text} is a loopback address, where no neighbour is")
+        if address.version == 6 and address.is_link_local:
+            raise ValueError("a link-local neighbour needs interface instead of address")
+        return text
 
     @field_validator("listen_range")
     @classmethod

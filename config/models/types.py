@@ -35,6 +35,8 @@ def parse_address(text: str) -> IPAddress:
     """Parse an address without scope. Raises ValueError with what was expected."""
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
         raise ValueError("must be an IPv4 or IPv6 address without a zone")
+    if _CIDR.fullmatch(text):
+        raise ValueError("must be an address without a prefix length: remove the slash and what follows it")
     try:
         address = ip_address(text)
     except ValueError:
@@ -152,7 +154,8 @@ def check_route_target(text: str) -> str:
         left = str(asn)
     number = _number(right, "the number after ':'")
     if number > limit:
-        raise ValueError(f"the number after ':' must be at most {limit} here")
+        before = "an IPv4 address" if "." in left else f"an AS {'above' if limit == _MAX_16 else 'up to'} {_MAX_16}"
+        raise ValueError(f"after {before} the number is at most {limit}")
     return f"{left}:{number}"
 
 

@@ -8,6 +8,14 @@ from config.problems import Problem, Reason, Severity
 from config.resources import Resource
 
 
+def described(resource: Resource) -> str:
+    """Return a resource with its place in a file, for messages about another one.
+
+    An object of the API is found by its name; its resource version would make each message new.
+    """
+    return f"{resource.id} ({resource.origin})" if resource.origin.path else str(resource.id)
+
+
 class RefusedError(Exception):
     """One resource breaks a rule. ``rule_field`` is the field to correct, inside the resource.
 
@@ -39,7 +47,8 @@ class Findings:
         """Record that a resource is not in force, for the resource that it conflicts with as well."""
         self._add(resource, refusal.message, refusal.rule_field, refusal.reason, Severity.ERROR)
         if refusal.winner is not None:
-            self.warn(refusal.winner, f"{resource.id} conflicts with this one and is ignored: {refusal.message}")
+            loser = described(resource)
+            self.warn(refusal.winner, f"{loser} conflicts with this one and is ignored: {refusal.message}")
 
     def warn(self, resource: Resource, message: str, rule_field: str = "") -> None:
         """Record something noteworthy about a resource that stays in force."""

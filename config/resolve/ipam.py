@@ -16,17 +16,23 @@ class PoolExhaustedError(ValueError):
     """The node's index has no place in a pool; the text names both."""
 
 
-def host_number(pool: str, number: int) -> IPAddress:
-    """Return the address ``number`` places after the pool's network address."""
+def host_number(pool: str, index: int, offset: int = 0) -> IPAddress:
+    """Return the address for a node: ``index + offset`` places after the pool's network address."""
     network = ip_network(pool, strict=False)
-    if not 0 <= number < network.num_addresses:
-        raise PoolExhaustedError(f"{network} has no host number {number}")
-    return network.network_address + number
+    if not 0 <= index + offset < network.num_addresses:
+        highest, wanted = network.num_addresses - 1 - offset, (index + offset).bit_length()
+        fits = f"; use at least a /{network.max_prefixlen - wanted}" if wanted <= network.max_prefixlen else ""
+        raise PoolExhaustedError(
+            f"{network} is too small for node index {index} (highest usable: {highest}){fits}"
+            if highest >= 0
+            else f"{network} is too small for any node{fits}"
+        )
+    return network.network_address + index + offset
 
 
 def router_id(pool: str, index: int) -> IPv4Address:
     """Return the node's router ID: host number ``index + 1``."""
-    address = host_number(pool, index + 1)
+    address = host_number(pool, index, 1)
     if not isinstance(address, IPv4Address):
         raise PoolExhaustedError(f"{pool} is not an IPv4 network")
     return address
@@ -46,5 +52,5 @@ def session_addresses(pool: str, index: int) -> SessionAddresses:
     """
     network = ip_network(pool, strict=False)
     first = 1 if network.network_address.packed[-1] == 0 else 0
-    router, host = host_number(pool, first), host_number(pool, first + 1 + index)
+    router, host = host_number(pool, 0, first), host_number(pool, index, first + 1)
     return SessionAddresses(*(ip_interface(f"{address}/{network.prefixlen}") for address in (router, host)))

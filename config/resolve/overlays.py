@@ -34,7 +34,7 @@ from config.problems import Kind, Reason, ResourceId
 from config.resources import Resource
 
 from .domains import DOMAIN_FIELD, Domains
-from .findings import Findings, RefusedError
+from .findings import Findings, RefusedError, described
 from .ipam import PoolExhaustedError, session_addresses
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
@@ -47,18 +47,18 @@ class Pools:
     """Disjoint address ranges with their owners, kept separately for each IP version."""
 
     _starts: dict[int, list[int]] = field(default_factory=lambda: {4: [], 6: []})
-    _ranges: dict[int, list[tuple[int, int, Resource]]] = field(default_factory=lambda: {4: [], 6: []})
+    _ranges: dict[int, list[tuple[int, int, Resource, str]]] = field(default_factory=lambda: {4: [], 6: []})
 
-    def overlapping(self, pool: str) -> Resource | None:
-        """Return the owner of a pool that overlaps this one, or None."""
+    def overlapping(self, pool: str) -> tuple[Resource, str] | None:
+        """Return the owner and the text of a pool that overlaps this one, or None."""
         network = ip_network(pool, strict=False)
         first, last = int(network.network_address), int(network.broadcast_address)
         # Ranges are disjoint, so only the one that begins last before this one's end can reach into it.
         position = bisect_right(self._starts[network.version], last) - 1
         if position < 0:
             return None
-        _, end, owner = self._ranges[network.version][position]
-        return owner if end >= first else None
+        _, end, owner, text = self._ranges[network.version][position]
+        return (owner, text) if end >= first else None
 
     def add(self, pool: str, owner: Resource) -> None:
         """Add a pool that overlaps none."""
@@ -66,7 +66,7 @@ class Pools:
         first, last = int(network.network_address), int(network.broadcast_address)
         position = bisect_right(self._starts[network.version], first)
         self._starts[network.version].insert(position, first)
-        self._ranges[network.version].insert(position, (first, last, owner))
+        self._ranges[network.version].insert(position, (first, last, owner, str(network)))
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Overlays:
         self._check_vni(spec.vni)
         owner = self._vrfs.get(spec.vrf)
         if owner is not None:
-            raise RefusedError(f"VRF {spec.vrf} already belongs to {owner.id}", "vrf", winner=owner)
+            raise RefusedError(f"VRF {spec.vrf} already belongs to {described(owner)}", "vrf", winner=owner)
         if spec.host_session is not None:
             self._claim_pools(spec.host_session, resource)
             for pool in spec.host_session.local_cidr.pools:
@@ -171,7 +171,7 @@ class Overlays:
         session = self._session(spec.host_session, self.underlay.asn)
         owner = self._passthrough_owner
         if owner is not None:
-            message = f"can't have more than one passthrough per node: it has {owner.id}"
+            message = f"only one passthrough per node, and {described(owner)} is used"
             raise RefusedError(message, winner=owner)
         self._claim_pools(spec.host_session, resource)
         self._passthrough_owner = resource
@@ -193,29 +193,32 @@ class Overlays:
             try:
                 addresses.append(session_addresses(pool, self.index))
             except PoolExhaustedError as error:
-                raise RefusedError(f"no addresses for node index {self.index}: {error}", _pool_field(pool)) from None
+                raise RefusedError(str(error), _pool_field(pool)) from None
         return DesiredSession(asn, written.remote_as, is_external(written.remote_as, asn), tuple(addresses))
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
         for pool in session.local_cidr.pools:
-            owner = self._sessions.overlapping(pool)
-            if owner is not None:
-                raise RefusedError(f"{pool} overlaps a host session of {owner.id}", _pool_field(pool), winner=owner)
+            found = self._sessions.overlapping(pool)
+            if found is not None:
+                owner, other = found
+                message = f"{pool} overlaps {other} of a host session of {described(owner)}"
+                raise RefusedError(message, _pool_field(pool), winner=owner)
         for pool in session.local_cidr.pools:
             self._sessions.add(pool, claimant)
 
     def _check_vni(self, vni: int) -> None:
         owner = self._vnis.get(vni)
         if owner is not None:
-            raise RefusedError(f"duplicate vni {vni}: {owner.id}", "vni", winner=owner)
+            raise RefusedError(f"VNI {vni} is also used by {described(owner)}; change one of them", "vni", winner=owner)
 
     def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
         """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""
         for gateway in gateways:
-            owner = self._subnets[vrf].overlapping(gateway)
-            if owner is not None:
+            found = self._subnets[vrf].overlapping(gateway)
+            if found is not None:
+                owner, other = found
                 subnet = ip_network(gateway, strict=False)
-                message = f"subnets overlap in VRF {vrf}: {subnet} with a subnet of {owner.id}"
+                message = f"{subnet} overlaps {other} of {described(owner)} in VRF {vrf}"
                 raise RefusedError(message, "gatewayIPs", winner=owner)
         for gateway in gateways:
             self._subnets[vrf].add(gateway, claimant)
@@ -227,13 +230,13 @@ class Overlays:
         if bridge.name is None:
             owner = self._external_bridges.get(managed_bridge(vni))
             if owner is not None:
-                message = f"{owner.id} uses bridge {managed_bridge(vni)} as an external one"
+                message = f"{described(owner)} uses bridge {managed_bridge(vni)} as an external one"
                 raise RefusedError(message, "hostMaster", winner=owner)
             return
         owner = self._managed_bridges.get(bridge.name)
         name_field = "hostMaster.linuxBridge.name"
         if owner is not None:
-            message = f"bridge {bridge.name} is created by the router for {owner.id}"
+            message = f"bridge {bridge.name} is created by the router for {described(owner)}"
             raise RefusedError(message, name_field, winner=owner)
         if bridge.name in self.underlay.interfaces:
             raise RefusedError(f"bridge {bridge.name} has the name of an underlay interface", name_field)

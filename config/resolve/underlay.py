@@ -17,7 +17,7 @@ from config.precedence import Precedence
 from config.problems import Kind, Problem, Reason
 from config.resources import Resource, UnknownContent
 
-from .findings import Findings, RefusedError
+from .findings import Findings, RefusedError, described
 from .ipam import PoolExhaustedError, router_id, vtep
 from .sessions import Configured, fabric_neighbor
 
@@ -73,7 +73,7 @@ def _choose(underlays: Sequence[Resource], precedence: Precedence, findings: Fin
     chosen, *others = sorted(known, key=lambda one: _key(one, precedence))
     for other in others:
         if other.is_usable:
-            message = f"can't have more than one underlay per node: it has {chosen.id}"
+            message = f"only one underlay per node, and {described(chosen)} is used"
             findings.refuse(other, RefusedError(message, winner=chosen))
     return chosen
 
@@ -108,7 +108,7 @@ def _router_id(spec: Underlay, index: int) -> IPv4Address:
     try:
         return router_id(spec.router_id_cidr, index)
     except PoolExhaustedError as error:
-        raise RefusedError(f"no router ID for node index {index}: {error}", "routerIDCIDR") from None
+        raise RefusedError(f"no router ID for this node: {error}", "routerIDCIDR") from None
 
 
 def _vteps(spec: Underlay, index: int) -> tuple[IPInterface, ...]:
@@ -117,4 +117,4 @@ def _vteps(spec: Underlay, index: int) -> tuple[IPInterface, ...]:
     try:
         return tuple(vtep(pool, index) for pool in sorted(pools, key=lambda pool: parse_cidr(pool).version))
     except PoolExhaustedError as error:
-        raise RefusedError(f"no tunnel endpoint for node index {index}: {error}", "tunnelEndpoint.cidrs") from None
+        raise RefusedError(f"no tunnel endpoint for this node: {error}", "tunnelEndpoint.cidrs") from None

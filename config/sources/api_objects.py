@@ -21,7 +21,8 @@ from config.desired import Secret
 from config.models import Model, Underlay
 from config.problems import Kind, Problem, Severity
 from config.resources import Resource, Unusable, passthrough_families
-from config.syntax.model_errors import meant, message_of
+from config.syntax.hints import message_of
+from config.syntax.model_errors import meant
 from config.syntax.yaml_reader import FieldPath, format_path
 
 from .naming import PASSTHROUGH, SECTIONS

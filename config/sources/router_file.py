@@ -77,6 +77,9 @@ def parse_router_file(
     if not isinstance(data, dict):
         problem = _file_problem("must be a mapping (key: value)", document, ())
         return FileContent(path, problems=(problem,), usable=False)
+    if {"apiVersion", "kind"} <= data.keys():
+        problem = _file_problem(_for_an_object(str(data["kind"])), document, ())
+        return FileContent(path, problems=(problem,), usable=False)
     problems: list[Problem] = []
     sections = _sections(data, document, problems)
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -84,6 +87,16 @@ def parse_router_file(
     context = _Context(document, path, node_name, namespace, mode, passwords or Passwords())
     entries = tuple(_entries(sections, context, problems))
     return FileContent(path, entries, tuple(problems))
+
+
+def _for_an_object(kind: str) -> str:
+    """Return what to do with a Kubernetes object that was pasted into a file."""
+    keys = {section.kind: name for name, section in SECTIONS.items()}
+    if kind == Kind.L3PASSTHROUGH:
+        place = f"below {_PASSTHROUGH_KEY}:"
+    else:
+        place = f"as an entry below {keys[Kind(kind)]}:" if kind in keys else "below the key of its kind"
+    return f"this is a Kubernetes object; a router file has the content of its spec {place}"
 
 
 def _file_problem(message: str, document: Document, path: FieldPath) -> Problem:
@@ -106,8 +119,10 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
             problems.append(_file_problem(f"given twice: also as {sections[name][0]!r}", document, (key,)))
         wanted = dict if name == _PASSTHROUGH_KEY else list
         if value is not None and not isinstance(value, wanted):
-            message = "must be a mapping (key: value)" if wanted is dict else "must be a list"
-            problems.append(_file_problem(message, document, (key,)))
+            message = (
+                "must be a mapping (key: value)" if wanted is dict else 'must be a list: each entry begins with "- "'
+            )
+            problems.append(replace(_file_problem(message, document, (key,)), origin=document.origin((key,))))
         sections[name] = (key, value or wanted())
     return sections
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from config.problems import Kind, Origin, Problem, Reason
+from config.problems import Kind, Origin, Problem, Reason, Severity
 from config.resources import Resource, UnknownContent
 from config.store.last_good import LastGood
 from config.syntax.files import UnreadableFileError, read_bounded, scan_directory
@@ -27,7 +27,11 @@ from .router_file import FileContent, parse_router_file
 
 PREFIX: Final = "openpe_"
 SUFFIX: Final = ".yaml"
+_LIKELY_SUFFIXES: Final = frozenset({"yaml", "yml", "json"})
+#: What upstream keeps in the same directory.
+_OTHER_FILES: Final = frozenset({"node-config.yaml"})
 _KEPT: Final = "its last good content stays in force"
+_NOTHING_KNOWN: Final = "there is no last good content"
 _NOTHING: Final = "it has no last good content"
 _ABSENT: Final = "no longer exists; create it again, or reload to confirm that its files are removed"
 
@@ -57,10 +61,12 @@ def read_directory(
     problems: list[Problem] = []
     known = sorted(text_path for text_path in previous.texts if Path(text_path).parent == path)
     try:
-        names = _names(path, absence_confirmed=absence_confirmed or not known)
-        files = list(reader.read_all(path / name for name in names))
+        present = _names(path, absence_confirmed=absence_confirmed or not known)
+        problems += ignored_files(path, present)
+        files = list(reader.read_all(path / name for name in present if is_router_file(name)))
     except UnreadableFileError as error:
-        problems.append(error.problem(in_force=f"the last good content of {len(known)} files stays in force"))
+        kept = f"the last good content of {len(known)} files stays in force" if known else _NOTHING_KNOWN
+        problems.append(error.problem(in_force=kept))
         files = [reader.kept(Path(text_path)) for text_path in known]
         if not files:
             files = [FileContent(path, usable=False)]
@@ -68,14 +74,31 @@ def read_directory(
 
 
 def _names(path: Path, *, absence_confirmed: bool) -> list[str]:
-    """Return the names of the router files in a directory. Raises :class:`UnreadableFileError`."""
+    """Return the names in a directory. Raises :class:`UnreadableFileError`."""
     try:
-        names = scan_directory(path)
+        return scan_directory(path)
     except FileNotFoundError:
         if not absence_confirmed:
             raise UnreadableFileError(path, _ABSENT) from None
         return []
-    return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+
+
+def is_router_file(name: str) -> bool:
+    """Whether a file of this name is read."""
+    return name.startswith(PREFIX) and name.endswith(SUFFIX)
+
+
+def ignored_files(directory: Path, names: Iterable[str]) -> Iterator[Problem]:
+    """Yield a warning for each file that looks as if it were to be read. Other programs' files are their own affair."""
+    for name in names:
+        stem, _, suffix = name.rpartition(".")
+        if is_router_file(name) or name.startswith(".") or suffix not in _LIKELY_SUFFIXES or name in _OTHER_FILES:
+            continue
+        hint = (
+            f"rename it to {stem}{SUFFIX}" if name.startswith(PREFIX) else f"router files are named {PREFIX}*{SUFFIX}"
+        )
+        origin = Origin(str(directory / name))
+        yield Problem(f"ignored: {hint}", origin, severity=Severity.WARNING, reason=Reason.FILE_INVALID)
 
 
 def read_remembered(

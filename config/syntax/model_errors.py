@@ -7,7 +7,7 @@ ignores case. Unknown keys are errors that name the closest known key. Values ar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from config.problems import Problem, Reason, Severity
 
+from .hints import message_of, renamed_key
 from .yaml_reader import Document, FieldPath, format_path
 
 M = TypeVar("M", bound=BaseModel)
@@ -47,13 +48,26 @@ def validate(
 
 
 def meant(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
-    """Leave out that a list is too short when entries of it are refused: pydantic reports both."""
+    """Leave out what follows from another complaint.
+
+    A list is too short only because entries of it are refused; a key is missing only because it is misspelt.
+    """
     places = [detail["loc"] for detail in details]
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     for detail in details:
         loc = detail["loc"]
         inside = any(len(place) > len(loc) and place[: len(loc)] == loc for place in places)
-        if not (inside and detail["type"] == "too_short"):
+        misspelt = detail["type"] == "missing" and any(
+            place[:-1] == loc[:-1] and _stands_for(str(place[-1]), str(loc[-1])) for place in unknown
+        )
+        if not misspelt and not (inside and detail["type"] == "too_short"):
             yield detail
+
+
+def _stands_for(key: str, wanted: str) -> bool:
+    """Whether an unknown key is ``wanted``, misspelt or by its former name."""
+    renamed = renamed_key(key, (wanted,))
+    return _closest(key, (wanted,)) is not None or (renamed is not None and f" {wanted}:" in renamed)
 
 
 def known_keys(model: type[BaseModel]) -> tuple[str, ...]:
@@ -63,9 +77,13 @@ def known_keys(model: type[BaseModel]) -> tuple[str, ...]:
 
 def suggestion(key: str, known: tuple[str, ...]) -> str:
     """Return a hint at the known key that was probably meant, or what keys there are."""
+    close = _closest(key, known)
+    return f"did you mean {close!r}?" if close else f"known keys: {', '.join(sorted(known))}"
+
+
+def _closest(key: str, known: tuple[str, ...]) -> str | None:
     folded = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=_SIMILARITY)
-    return f"did you mean {folded[close[0]]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
+    return next((folded[one] for one in difflib.get_close_matches(key.lower(), folded, 1, _SIMILARITY)), None)
 
 
 def case_match(key: str, known: tuple[str, ...]) -> str | None:
@@ -130,40 +148,12 @@ def _problem(
     if unknown:
         owner = _model_at(model, loc[:-1])
         known = known_keys(owner) if owner else ()
-        twin = case_match(str(loc[-1]), known)
-        message = f"also given as {twin!r}" if twin else f"unknown key; {suggestion(str(loc[-1]), known)}"
+        key = str(loc[-1])
+        twin = case_match(key, known)
+        message = (
+            f"also given as {twin!r}" if twin else renamed_key(key, known) or f"unknown key; {suggestion(key, known)}"
+        )
     else:
-        message = message_of(detail, document.plain_text(full))
+        message = message_of(detail, document.written(full), _model_at(model, loc) if loc else model)
     origin = document.key_origin(full) if unknown else document.origin(full)
     return Problem(message=message, origin=origin, field=format_path(full), reason=reason)
-
-
-def message_of(detail: ErrorDetails, written: str | None = None) -> str:
-    """Return what is wrong in plain words; ``written`` is the unquoted YAML text, which is never quoted."""
-    context: Mapping[str, Any] = detail.get("ctx", {})
-    kind = detail["type"]
-    plain = {
-        "missing": "required, but missing",
-        "int_type": "must be a whole number" + _number_hint(written),
-        "string_type": "must be a string" + ("; put it in quotes" if written else ""),
-        "model_type": "must be a mapping (key: value)",
-        "model_attributes_type": "must be a mapping (key: value)",
-        "dict_type": "must be a mapping (key: value)",
-        "tuple_type": "must be a list",
-        "literal_error": f"must be {context.get('expected')}",
-        "string_pattern_mismatch": "has characters that are not allowed here",
-        "greater_than_equal": f"must be at least {context.get('ge')}",
-        "less_than_equal": f"must be at most {context.get('le')}",
-        "string_too_short": "must not be empty",
-        "string_too_long": f"must have at most {context.get('max_length')} characters",
-        "too_short": f"needs at least {context.get('min_length')} entry",
-        "too_long": f"must have at most {context.get('max_length')} entries",
-    }
-    return plain.get(kind) or detail["msg"].removeprefix("Value error, ")
-
-
-def _number_hint(written: str | None) -> str:
-    if written is None:
-        return ""
-    looks_numeric = written[:1].isdigit() or written[:1] in "+-"
-    return "; write it in plain decimal, without leading zeros, signs, underscores or colons" if looks_numeric else ""

@@ -26,6 +26,8 @@ import yaml
 from config.problems import Origin, Problem, Reason
 
 from .files import UnreadableFileError, read_bounded
+from .hints import Written
+from .yaml_errors import NOT_READABLE, NOT_RENDERED, explain, foreign_blank, position
 
 #: A field's place inside a document: keys and list indices.
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -78,10 +80,15 @@ class _Node:
             return [item.data() for item in self.items]
         return self.value
 
+    def entry(self, key: str) -> tuple[_Node, _Node] | None:
+        """Return a key and its value, or None. A key counts that differs only in case: models correct it."""
+        entries = self.entries or {}
+        return entries.get(key) or next((pair for name, pair in entries.items() if name.lower() == key.lower()), None)
+
     def child(self, step: str | int) -> _Node | None:
         """Return the value under a key or an index, or None."""
         if isinstance(step, str):
-            pair = (self.entries or {}).get(step)
+            pair = self.entry(step)
             return pair[1] if pair else None
         items = self.items or []
         return items[step] if 0 <= step < len(items) else None
@@ -107,15 +114,16 @@ class Document:
         """Return the position of the key that ends ``path``; of the value when it is a list item."""
         parent, depth = self._nearest(path[:-1])
         if path and depth == len(path) - 1 and isinstance(path[-1], str) and parent.entries:
-            pair = parent.entries.get(path[-1])
+            pair = parent.entry(path[-1])
             if pair:
                 return Origin(path=self.path, line=pair[0].line, column=pair[0].column)
         return self.origin(path)
 
-    def plain_text(self, path: FieldPath) -> str | None:
-        """Return the text of an unquoted scalar as written, or None for anything else."""
+    def written(self, path: FieldPath) -> Written | None:
+        """Return a scalar as written, or None for anything else."""
         node, depth = self._nearest(path)
-        return node.text if depth == len(path) and node.plain else None
+        scalar = node.items is None and node.entries is None
+        return Written(node.text, node.plain) if depth == len(path) and scalar else None
 
     def _nearest(self, path: FieldPath) -> tuple[_Node, int]:
         node = self.root
@@ -152,11 +160,10 @@ def parse_yaml(content: bytes, path: str) -> Document:
     try:
         return Document(path, _Builder(path, yaml.parse(text, Loader=_LOADER)).build())
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        origin = Origin(path, mark.line + 1, mark.column + 1) if mark else Origin(path)
-        raise InvalidYamlError([_problem(_explain(error, text), origin)]) from None
+        found = explain(error, text)
+        raise InvalidYamlError([_problem(found.message, Origin(path, found.line, found.column))]) from None
     except yaml.YAMLError:
-        raise InvalidYamlError([_problem("not readable as YAML", Origin(path))]) from None
+        raise InvalidYamlError([_problem(NOT_READABLE, Origin(path))]) from None
 
 
 def _problem(message: str, origin: Origin) -> Problem:
@@ -169,33 +176,14 @@ def _decode(content: bytes, path: str) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, column = _position(content[: error.start].decode("utf-8", "replace"))
+        line, column = position(content[: error.start].decode("utf-8", "replace"))
         raise InvalidYamlError([_problem("not UTF-8 text", Origin(path, line, column))]) from None
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:
-        line, column = _position(text[: unprintable.start()])
+        line, column = position(text[: unprintable.start()])
         message = f"control character U+{ord(unprintable.group()):04X} is not allowed"
         raise InvalidYamlError([_problem(message, Origin(path, line, column))])
     return text
-
-
-def _position(before: str) -> tuple[int, int]:
-    """Return line and column (1-based) of the character that follows ``before``."""
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-
-
-def _explain(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Say what the parser found. Its own snippet of the file is left out: it may show a password."""
-    problem = str(error.problem or "not readable as YAML")
-    mark = error.problem_mark
-    lines = text.split("\n")
-    if mark and mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
-        return "YAML does not allow tabs as indentation: use spaces"
-    # Scanner messages quote single characters and token names; names of anchors and tags are the exception.
-    for word in ("anchor", "alias", "tag"):
-        if word in problem:
-            return f"the {word} here is not valid"
-    return problem
 
 
 class _Builder:
@@ -222,7 +210,7 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                self._fail("only one YAML document per file is allowed", event)
+                self._fail("only one YAML document per file: merge them, or use two files", event)
         elif isinstance(event, yaml.AliasEvent):
             self._close(self._resolve(event))
         elif isinstance(event, yaml.ScalarEvent):
@@ -292,7 +280,13 @@ class _Builder:
             self._merge(top, value)
             return
         if not isinstance(key.value, str):
-            self._problems.append(self._at_node("a key must be a string: put it in quotes", key))
+            # What {{ name }} is to YAML.
+            template = key.entries is not None and [value.text for _, value in key.entries.values()] == [""]
+            message = NOT_RENDERED if template else "a key must be a string: put it in quotes"
+            self._problems.append(self._at_node(message, key))
+            return
+        if key.plain and key.value[:1].isspace():
+            self._problems.append(self._at_node(foreign_blank(key.value[0]), key))
             return
         if key.value in entries and key.value not in top.merged:
             first = entries[key.value][0]

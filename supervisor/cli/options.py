@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..operations.exit_codes import CONFIG, CommandError
+from ..operations.exit_codes import CONFIG, NO_INPUT, CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from .terminal import duration
 
@@ -60,6 +62,23 @@ def complain(message: str) -> None:
     print(f"openperouter: {message}", file=sys.stderr)
 
 
+def require_readable(paths: Iterable[Path]) -> None:
+    """Raise PermissionError for the first path that exists but that this user may not read."""
+    for path in paths:
+        try:
+            path.stat()
+        except FileNotFoundError:
+            continue
+        if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def require_settings(settings_file: Path) -> None:
+    """Raise :class:`CommandError` for a settings file that was named and does not exist; the default may be missing."""
+    if settings_file != DEFAULT_SETTINGS and not settings_file.exists():
+        raise CommandError(f"{settings_file}: no such file", NO_INPUT)
+
+
 def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredState:
     """Return the desired state that files and saved API objects result in; print what the API contributed.
 
@@ -69,7 +88,9 @@ def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredS
 
     from ..operations.node_configuration import read_all
 
+    require_readable([settings_file])
     read = read_all(settings_file, remembered=True)
+    require_readable([read.settings.node_config_file, read.settings.configs_dir])
     if read.api is not None and read.api.snapshot is not None:
         objects = len(read.api.snapshot.objects)
         age = duration(time.time() - read.api.snapshot.synced_at)

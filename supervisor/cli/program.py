@@ -12,7 +12,7 @@ from ..operations import exit_codes
 from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
-from .options import add_settings, complain
+from .options import add_settings, complain, require_settings
 from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
 
 DESCRIPTION: Final = """\
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit code. Prints a traceback for bugs only."""
     try:
         arguments = build_parser().parse_args(argv)
+        require_settings(arguments.settings)
         code: int = arguments.function(arguments)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -13,6 +13,7 @@ PENDING: Final = 2
 NOT_RUNNING: Final = 3
 NO_ANSWER: Final = 4
 USAGE: Final = 64
+NO_INPUT: Final = 66
 UNAVAILABLE: Final = 69
 BUG: Final = 70
 KERNEL: Final = 71
@@ -30,6 +31,7 @@ exit codes:
   3    the daemon is not running
   4    no answer from the daemon, or no outcome of a reload, in time
   64   wrong usage; teardown: not confirmed
+  66   a file that was named does not exist
   69   something needed is not available: FRR, the network namespace
   70   a bug in this program
   71   the kernel refused an operation

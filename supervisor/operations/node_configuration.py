@@ -9,10 +9,13 @@ the snapshot that the daemon has saved: the command line contacts no server.
 
 from __future__ import annotations
 
+import difflib
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from actors.desired.reconcile import merge_and_resolve
 from actors.static_config.node_identity import Identification, identify, read_identity
@@ -21,19 +24,22 @@ from config.node import load_node_config
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.resolution import Resolution
-from config.resources import Resource
+from config.resources import Resource, UnknownContent
 from config.settings import Settings, load_settings
 from config.sources.naming import resource_name
 from config.sources.router_file import FileContent, parse_router_file
-from config.sources.static_files import combine, read_directory
+from config.sources.static_files import combine, ignored_files, is_router_file, read_directory
 from config.store.api_snapshot_file import SavedSnapshot, read_saved
 from config.store.json_store import StoreError
 from config.store.last_good import LastGood, read_texts
-from config.syntax.files import UnreadableFileError, read_bounded
+from config.syntax.files import UnreadableFileError, list_directory, read_bounded
 from config.syntax.yaml_reader import MAX_BYTES
 
 from ..runtime.faults import Fault
 from .paths import conf_d
+
+#: Names standard input, as for every tool.
+STDIN: Final = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,9 @@ def read_all(settings_file: Path, *, remembered: bool) -> Configuration:
 
 
 def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
-    """Read the named files only, together; each is recognised by its name.
+    """Read the named files only, together; each is recognised by its name, ``-`` is standard input.
+
+    Of a directory those are read that the daemon would read.
 
     The node is this one as far as it is configured, else one with index 0: rules that concern the files alone are the
     same on every node.
@@ -80,7 +88,11 @@ def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
     found: list[Problem] = []
     contents: list[FileContent] = []
     for path in paths:
-        if path.name == settings.node_config_file.name:
+        if path.is_dir():
+            found += ignored_files(path, list_directory(path))
+            names = filter(is_router_file, list_directory(path))
+            contents += (_parse(path / name, node, settings) for name in names)
+        elif path.name == settings.node_config_file.name:
             found += load_node_config(path)[1]
         elif path.name == settings_file.name or path.parent.name == conf_d(settings_file).name:
             found += load_settings(path, path / "none")[1] if path.exists() else [_absent(path)]
@@ -91,6 +103,9 @@ def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
 
 
 def _parse(path: Path, node: NodeIdentity, settings: Settings) -> FileContent:
+    if path == STDIN:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        return parse_router_file(content, Path("standard input"), node.name, namespace=settings.namespace)
     try:
         content, mode = read_bounded(path, MAX_BYTES)
     except FileNotFoundError:
@@ -116,24 +131,28 @@ def _resolved(
 
 
 def problems_of_files(read: Configuration) -> tuple[Problem, ...]:
-    """Return the problems that are in files.
+    """Return the problems that are in files, as they are before any of it was in force.
 
     Without a saved API snapshot, a network that no file defines may still be an API object: a warning.
     """
     maybe = read.api is None or read.api.snapshot is None
-    problems = (problem for problem in read.problems if problem.origin.path)
-    return tuple(_missing_from_files(problem, read) if maybe else problem for problem in problems)
+    unknown = {one.id for one in read.resources if isinstance(one.spec, UnknownContent)}
+    problems = (one for one in read.problems if one.origin.path and one.resource not in unknown)
+    fresh = (replace(one, in_force="") if one.reason is Reason.FILE_INVALID else one for one in problems)
+    return tuple(_missing_from_files(one, read) if maybe else one for one in fresh)
 
 
 def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
     if problem.reason is not Reason.DEPENDENCY_FAILED:
         return problem
-    l3vnis = {resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
+    labels = {resource.label: resource.name for resource in read.resources if resource.kind is Kind.L3VNI}
     for resource in read.resources:
         if resource.id == problem.resource:
             name = resource.spec.routing_domain.l3vni.name
-            if not l3vnis.intersection((name, resource_name(read.node.name, name))):
-                message = f'the files have no L3VNI "{name}": in force only when the API has one'
+            if not {name, resource_name(read.node.name, name)}.intersection(labels.values()):
+                close = difflib.get_close_matches(name, labels, 1)
+                hint = f'did you mean "{close[0]}"?' if close else "in force only when the API has one"
+                message = f'the files have no L3VNI "{name}": {hint}'
                 return replace(problem, message=message, severity=Severity.WARNING)
     return problem
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
 
-from ..options import StoreFile, add_verb
+from ..options import StoreFile, add_verb, require_readable
 from ..terminal import print_line, print_problems
+
+if TYPE_CHECKING:
+    from config.problems import Problem
+    from supervisor.operations.node_configuration import Configuration
+
+#: The version of SARIF that forges and editors read (OASIS, 2020).
+_SARIF: Final = "2.1.0"
 
 
 def add_parser(verbs: Any) -> None:
@@ -25,26 +35,123 @@ def add_parser(verbs: Any) -> None:
         "FILE:LINE:COLUMN. Exits with 0 when there are at most warnings, with 78 when there are errors.",
     )
     parser.add_argument(
-        "files", nargs="*", type=Path, action=StoreFile, metavar="FILE", help="files to check instead of everything"
+        "files",
+        nargs="*",
+        type=Path,
+        action=StoreFile,
+        metavar="FILE",
+        help="files to check instead of everything; a directory stands for its openpe_*.yaml, - for standard input",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("text", *_WRITERS),
+        default="text",
+        help="text for people; json; github: annotations of a workflow run; sarif: for editors and code scanning",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems, then one line with the result."""
-    from supervisor.operations.node_configuration import problems_of_files, read_all, read_files
+    from config.problems import errors
+    from supervisor.operations.node_configuration import STDIN, problems_of_files, read_all, read_files
 
     files: list[Path] = arguments.files
-    read = read_files(arguments.settings, files) if files else read_all(arguments.settings, remembered=False)
+    missing = next((path for path in files if path != STDIN and not path.exists()), None)
+    if missing is not None:
+        raise CommandError(f"{missing}: no such file", exit_codes.NO_INPUT)
+    settings: Path = arguments.settings
+    require_readable([settings, *(path for path in files if path != STDIN)])
+    read = read_files(settings, files) if files else read_all(settings, remembered=False)
+    if not files:
+        require_readable([read.settings.node_config_file, read.settings.configs_dir])
     problems = problems_of_files(read)
-    wrong = print_problems(problems)
+    if arguments.output == "text":
+        print_problems(problems)
+        print_line(_result(read, problems, everything=not files), "bold")
+    else:
+        print(_WRITERS[arguments.output](problems))
+    return exit_codes.CONFIG if errors(problems) else exit_codes.OK
+
+
+def _result(read: Configuration, problems: Sequence[Problem], *, everything: bool) -> str:
+    from config.problems import errors
+
+    wrong = len(errors(problems))
     warnings = len(problems) - wrong
     if wrong:
-        print_line(f"not valid: {_count(wrong, 'error')}, {_count(warnings, 'warning')}", "bold")
-        return exit_codes.CONFIG
+        return f"not valid: {_count(wrong, 'error')}, {_count(warnings, 'warning')}"
     rest = f", {_count(warnings, 'warning')}" if warnings else ""
-    print_line(f"valid: {_count(len(read.resources), 'resource')}{rest}", "bold")
-    return exit_codes.OK
+    if everything and not read.resources:
+        return f"valid, but nothing is configured: {read.settings.configs_dir} has no openpe_*.yaml{rest}"
+    return f"valid: {_count(len(read.resources), 'resource')}{rest}"
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _as_json(problems: Sequence[Problem]) -> str:
+    return json.dumps([_record(problem) for problem in problems], indent=2)
+
+
+def _record(problem: Problem) -> Mapping[str, Any]:
+    found = {
+        "path": problem.origin.path,
+        "line": problem.origin.line,
+        "column": problem.origin.column,
+        "severity": str(problem.severity),
+        "kind": str(problem.kind or ""),
+        "name": problem.name,
+        "field": problem.field,
+        "message": problem.message,
+        "inForce": problem.in_force,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _as_github(problems: Sequence[Problem]) -> str:
+    """Write workflow commands; their escapes are those of GitHub's toolkit."""
+    lines = []
+    for problem in problems:
+        place = {"file": problem.origin.path, "line": problem.origin.line, "col": problem.origin.column}
+        given = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in place.items() if value)
+        lines.append(f"::{problem.severity} {given}::{_escaped(_text(problem))}")
+    return "\n".join(lines)
+
+
+def _escaped(text: str, more: str = "") -> str:
+    return "".join(f"%{ord(one):02X}" if one in f"%\r\n{more}" else one for one in text)
+
+
+def _text(problem: Problem) -> str:
+    parts = (str(problem.resource or ""), problem.field, problem.message)
+    return ": ".join(part for part in parts if part)
+
+
+def _as_sarif(problems: Sequence[Problem]) -> str:
+    results = [
+        {
+            "ruleId": str(problem.reason),
+            "level": str(problem.severity),
+            "message": {"text": _text(problem)},
+            "locations": [{"physicalLocation": _location(problem)}],
+        }
+        for problem in problems
+    ]
+    driver = {"name": "openperouter", "rules": [{"id": one} for one in sorted({str(p.reason) for p in problems})]}
+    return json.dumps({"version": _SARIF, "runs": [{"tool": {"driver": driver}, "results": results}]}, indent=2)
+
+
+def _location(problem: Problem) -> Mapping[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": problem.origin.path}}
+    if problem.origin.line:
+        region = {"startLine": problem.origin.line, "startColumn": max(problem.origin.column, 1)}
+        place["region"] = region
+    return place
+
+
+_WRITERS: Final[Mapping[str, Callable[[Sequence[Problem]], str]]] = {
+    "json": _as_json,
+    "github": _as_github,
+    "sarif": _as_sarif,
+}

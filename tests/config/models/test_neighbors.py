@@ -45,7 +45,7 @@ def test_a_neighbour_is_found_in_one_of_three_ways(
         ({"address": None, "interface": "eth0", "listenRange": "10.0.0.0/8"}, "exactly one of address"),
         ({"address": "nonsense"}, "must be an IPv4 or IPv6 address"),
         ({"address": None, "interface": "a b"}, "an interface name may only contain"),
-        ({"address": None, "interface": "a" * 16}, "1 to 15 characters"),
+        ({"address": None, "interface": "a" * 16}, "at most 15 characters in Linux; this one has 16"),
         ({"address": None, "listenRange": "10.0.0.0"}, "prefix length"),
         ({"address": None, "listenRange": "fe80::/64"}, "link-local"),
         ({"port": 16385}, "less than or equal to 16384"),

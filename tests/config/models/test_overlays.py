@@ -35,8 +35,8 @@ def test_an_l3vni_needs_only_vrf_and_vni() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vrf": "a" * 16}, "1 to 15 characters"),
-        ({"vrf": ""}, "1 to 15 characters"),
+        ({"vrf": "a" * 16}, "at most 15 characters in Linux; this one has 16"),
+        ({"vrf": ""}, "must not be empty"),
         ({"vrf": "9lives"}, "must be a letter followed by"),
         ({"vrf": "br-pe-100"}, "reserved"),
         ({"vni": 0}, "greater than or equal to 1"),
@@ -96,7 +96,7 @@ def test_a_segment_is_accepted(fields: dict[str, Any]) -> None:
         (bridge(lifecycle="External"), "if and only if lifecycle is External"),
         (bridge(lifecycle="Managed", name="br0"), "if and only if lifecycle is External"),
         (bridge(lifecycle="External", name="0br"), "must be a letter followed by"),
-        (bridge(lifecycle="External", name="a" * 16), "1 to 15 characters"),
+        (bridge(lifecycle="External", name="a" * 16), "at most 15 characters in Linux; this one has 16"),
     ],
 )
 def test_a_wrong_segment_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -62,7 +62,7 @@ def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
         ({"neighbors": [listener("2001:db8:1::/48"), listener("2001:db8::/32")]}, "overlap"),
         ({"interfaces": []}, "at least 1"),
         ({"interfaces": [interface("eth0"), interface("eth0")]}, "eth0 is given twice"),
-        ({"interfaces": [interface("a" * 16)]}, "1 to 15 characters"),
+        ({"interfaces": [interface("a" * 16)]}, "at most 15 characters in Linux; this one has 16"),
         ({"interfaces": [interface(".eth0")]}, "must be a letter followed by"),
         ({"interfaces": [interface("lo")]}, "reserved"),
         ({"interfaces": [{"type": "NetworkDevice"}]}, "needs networkDevice.interfaceName"),

@@ -39,7 +39,7 @@ def test_the_later_of_two_overlapping_sessions_fails_and_names_the_other(
         l3vni("c", 3, hostSession=session("198.51.100.0/24")),
     )
     assert in_force(resolution) == {"a", "c"}
-    assert "overlaps a host session of L3VNI a" in messages_about(resolution, "b")
+    assert "of a host session of L3VNI a (f.yaml:1:1)" in messages_about(resolution, "b")
 
 
 def test_the_families_of_one_session_do_not_meet() -> None:
@@ -51,7 +51,7 @@ def test_a_passthrough_yields_to_an_l3vni() -> None:
         underlay(), passthrough("a", ipv4="192.0.2.0/24"), l3vni("b", 1, hostSession=session("192.0.0.0/16"))
     )
     assert in_force(resolution) == {"b"}
-    assert "overlaps a host session of L3VNI b" in messages_about(resolution, "a")
+    assert "of a host session of L3VNI b (f.yaml:1:1)" in messages_about(resolution, "a")
 
 
 def test_an_index_beyond_a_sessions_pool_fails_that_session_only() -> None:
@@ -63,7 +63,9 @@ def test_an_index_beyond_a_sessions_pool_fails_that_session_only() -> None:
         node=NodeIdentity("node", 3),
     )
     assert in_force(resolution) == {"large"}
-    assert messages_about(resolution, "small") == "no addresses for node index 3: 192.0.2.0/30 has no host number 5"
+    assert messages_about(resolution, "small") == (
+        "192.0.2.0/30 is too small for node index 3 (highest usable: 1); use at least a /29"
+    )
     assert resolution.problems[0].field == "hostSession.localCIDR.ipv4"
 
 

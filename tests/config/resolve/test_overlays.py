@@ -24,21 +24,22 @@ def routed(name: str, vni: int, domain: str, *gateways: str) -> Resource:
 def test_the_first_by_name_keeps_a_vni_among_l3vnis() -> None:
     resolution = solve(underlay(), l3vni("b", 1), l3vni("a", 1))
     assert in_force(resolution) == {"a"}
-    assert messages_about(resolution, "b") == "duplicate vni 1: L3VNI a"
+    assert messages_about(resolution, "b") == "VNI 1 is also used by L3VNI a (f.yaml:1:1); change one of them"
 
 
 def test_an_l3vni_keeps_a_vni_before_any_l2vni() -> None:
     resolution = solve(underlay(), l2vni("a", 1), l3vni("z", 1), l2vni("c", 2), l2vni("b", 2))
     assert in_force(resolution) == {"z", "b"}
-    assert messages_about(resolution, "a") == "duplicate vni 1: L3VNI z"
-    assert messages_about(resolution, "c") == "duplicate vni 2: L2VNI b"
-    assert messages_about(resolution, "b") == "L2VNI c conflicts with this one and is ignored: duplicate vni 2: L2VNI b"
+    assert messages_about(resolution, "a") == "VNI 1 is also used by L3VNI z (f.yaml:1:1); change one of them"
+    used = "VNI 2 is also used by L2VNI b (f.yaml:1:1); change one of them"
+    assert messages_about(resolution, "c") == used
+    assert messages_about(resolution, "b") == f"L2VNI c (f.yaml:1:1) conflicts with this one and is ignored: {used}"
 
 
 def test_one_vrf_belongs_to_one_l3vni() -> None:
     resolution = solve(underlay(), l3vni("a", 1, vrf="red"), l3vni("b", 2, vrf="red"))
     assert in_force(resolution) == {"a"}
-    assert messages_about(resolution, "b") == "VRF red already belongs to L3VNI a"
+    assert messages_about(resolution, "b") == "VRF red already belongs to L3VNI a (f.yaml:1:1)"
 
 
 def test_one_that_fails_blocks_no_other() -> None:
@@ -102,8 +103,8 @@ def test_a_segment_whose_subnet_overlaps_another_ones_is_refused_alone(
         l3vni("blue", 4), routed("c", 5, "blue", *second), l2vni("d", 6),
     )  # fmt: skip
     assert in_force(resolution) == {"red", "a", "blue", "c", "d"}
-    assert "subnets overlap in VRF red" in messages_about(resolution, "b")
-    assert "L2VNI b conflicts with this one" in messages_about(resolution, "a")
+    assert messages_about(resolution, "b").endswith("(f.yaml:1:1) in VRF red")
+    assert "L2VNI b (f.yaml:1:1) conflicts with this one" in messages_about(resolution, "a")
     assert {problem.reason for problem in resolution.problems} == {Reason.VALIDATION_FAILED}
 
 
@@ -113,7 +114,7 @@ def test_a_segment_gives_way_to_its_networks_own_session() -> None:
         routed("b", 3, "red", "11.0.0.1/24"),
     )  # fmt: skip
     assert in_force(resolution) == {"red", "b"}
-    assert messages_about(resolution, "a") == "subnets overlap in VRF red: 10.0.0.0/25 with a subnet of L3VNI red"
+    assert messages_about(resolution, "a") == "10.0.0.0/25 overlaps 10.0.0.0/24 of L3VNI red (f.yaml:1:1) in VRF red"
 
 
 def test_segments_may_share_a_users_bridge() -> None:
@@ -126,7 +127,7 @@ def test_a_users_bridge_and_a_managed_one_must_not_have_one_name() -> None:
     assert "is created by the router for L2VNI a" in messages_about(resolution, "b")
     resolution = solve(underlay(), bridged("b", 5), bridged("a", 6, "br-hs-5"))
     assert in_force(resolution) == {"a"}
-    assert "L2VNI a uses bridge br-hs-5 as an external one" in messages_about(resolution, "b")
+    assert "L2VNI a (f.yaml:1:1) uses bridge br-hs-5 as an external one" in messages_about(resolution, "b")
 
 
 def test_a_bridge_must_not_be_the_nic_that_leaves_the_host() -> None:

@@ -10,15 +10,18 @@ from ..samples import in_force, l3vni, messages_about, passthrough, solve, under
 def test_of_two_passthroughs_the_first_by_name_is_used_and_both_have_a_message() -> None:
     resolution = solve(underlay(), passthrough("b"), passthrough("a", ipv4="10.9.0.0/24"), l3vni("red", 1))
     assert in_force(resolution) == {"red", "a"}
-    refused = "can't have more than one passthrough per node: it has L3Passthrough a"
+    refused = "only one passthrough per node, and L3Passthrough a (f.yaml:1:1) is used"
     assert messages_about(resolution, "b") == refused
-    assert messages_about(resolution, "a") == f"L3Passthrough b conflicts with this one and is ignored: {refused}"
+    assert (
+        messages_about(resolution, "a")
+        == f"L3Passthrough b (f.yaml:1:1) conflicts with this one and is ignored: {refused}"
+    )
 
 
 def test_a_passthrough_that_cannot_be_used_blocks_no_other() -> None:
     resolution = solve(underlay(), passthrough("a", ipv4="10.0.0.0/31"), passthrough("b"))
     assert in_force(resolution) == {"b"}
-    assert "no addresses for node index 0" in messages_about(resolution, "a")
+    assert "10.0.0.0/31 is too small for any node" in messages_about(resolution, "a")
 
 
 def test_an_invalid_passthrough_does_not_count_as_a_second_one() -> None:

@@ -262,5 +262,5 @@ def test_no_token_of_a_desired_state_can_break_a_line(place: str, word: str) -> 
 
 def test_names_in_problems_are_those_of_resources() -> None:
     resolution = solve(underlay(), l3vni("a", 1), l3vni("b", 1), node=NodeIdentity("node", 2))
-    assert messages_about(resolution, "b").startswith("duplicate vni 1")
+    assert messages_about(resolution, "b").startswith("VNI 1 is also used by")
     assert errors(resolution.problems)[0].kind is Kind.L3VNI

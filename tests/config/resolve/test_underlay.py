@@ -17,9 +17,11 @@ def test_of_two_underlays_the_first_by_name_is_used_and_both_have_a_message() ->
     assert resolution.desired is not None
     assert resolution.desired.underlay is not None
     assert resolution.desired.underlay.resource.name == "a"
-    refused = "can't have more than one underlay per node: it has Underlay a"
+    refused = "only one underlay per node, and Underlay a (f.yaml:1:1) is used"
     assert messages_about(resolution, "b") == refused
-    assert messages_about(resolution, "a") == f"Underlay b conflicts with this one and is ignored: {refused}"
+    assert (
+        messages_about(resolution, "a") == f"Underlay b (f.yaml:1:1) conflicts with this one and is ignored: {refused}"
+    )
     assert [problem.severity for problem in resolution.problems if problem.name == "a"] == [Severity.WARNING]
 
 
@@ -101,8 +103,9 @@ def test_an_index_beyond_a_pool_is_the_underlays_fault() -> None:
     far = NodeIdentity("node", 300)
     resolution = solve(underlay(), node=far)
     assert resolution.desired is None
-    assert (
-        messages_about(resolution, "underlay") == "no router ID for node index 300: 10.0.0.0/24 has no host number 301"
+    assert messages_about(resolution, "underlay") == (
+        "no router ID for this node: 10.0.0.0/24 is too small for node index 300 (highest usable: 254); "
+        "use at least a /23"
     )
     resolution = solve(underlay(routerIDCIDR="10.0.0.0/8"), node=far)
     assert resolution.problems[0].field == "tunnelEndpoint.cidrs"

@@ -63,9 +63,9 @@ def test_an_empty_file_is_good_and_has_nothing(text: str) -> None:
         ("a: [", "error:"),
         ("- x\n", "1:1: error: must be a mapping (key: value)"),
         ("l3vnis: []\nl2vniz: []\n", "2:1: error: l2vniz: unknown key; did you mean 'l2vnis'?"),
-        ("l3vnis: 5\n", "1:1: error: l3vnis: must be a list"),
-        ("l3vnis: {vrf: red}\n", "1:1: error: l3vnis: must be a list"),
-        ("bgppassthrough: []\n", "1:1: error: bgppassthrough: must be a mapping"),
+        ("l3vnis: 5\n", "1:9: error: l3vnis: must be a list"),
+        ("l3vnis: {vrf: red}\n", "1:9: error: l3vnis: must be a list"),
+        ("bgppassthrough: []\n", "1:17: error: bgppassthrough: must be a mapping"),
         ("l3vnis: []\nL3VNIs: []\n", "2:1: error: L3VNIs: given twice: also as 'l3vnis'"),
     ],
 )

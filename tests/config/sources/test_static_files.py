@@ -43,11 +43,16 @@ def test_a_directory_that_does_not_exist_has_no_files(tmp_path: Path) -> None:
 
 
 def test_only_files_of_the_pattern_are_read(tmp_path: Path) -> None:
-    for name in ("other.yaml", "openpe_x.yml", "openpe_x.yaml~", ".openpe_x.yaml", "openpe-x.yaml"):
+    for name in ("other.yaml", "openpe_x.yml", "openpe_x.yaml~", ".openpe_x.yaml", "openpe-x.yaml", "README"):
         (tmp_path / name).write_text("broken: [")
     (tmp_path / "sub").mkdir()
     write(tmp_path / "sub", x="broken: [")
-    assert read(tmp_path).problems == ()
+    named = "warning: ignored: router files are named openpe_*.yaml"
+    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in read(tmp_path).problems] == [
+        f"openpe-x.yaml: {named}",
+        "openpe_x.yml: warning: ignored: rename it to openpe_x.yaml",
+        f"other.yaml: {named}",
+    ]
 
 
 def test_files_are_read_in_lexical_order(tmp_path: Path) -> None:

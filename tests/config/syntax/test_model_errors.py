@@ -67,7 +67,7 @@ def test_octal_looking_numbers_are_refused_with_a_hint() -> None:
 
 
 def test_a_quoted_number_is_not_a_number() -> None:
-    assert messages("vrf: red\nvni: '100'\n") == ["f:2:6: vni: must be a whole number"]
+    assert messages("vrf: red\nvni: '100'\n") == ["f:2:6: vni: must be a number: remove the quotes"]
 
 
 def test_a_boolean_where_text_is_wanted_asks_for_quotes() -> None:

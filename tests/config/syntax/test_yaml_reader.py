@@ -90,11 +90,11 @@ def test_a_control_character_is_refused_at_its_place() -> None:
 
 
 def test_a_tab_for_indentation_is_named() -> None:
-    assert refusal(b"a:\n\tb: 1\n") == "f.yaml:2:1: YAML does not allow tabs as indentation: use spaces"
+    assert refusal(b"a:\n\tb: 1\n") == "f.yaml:2:1: a tab cannot indent YAML: use spaces"
 
 
 def test_a_second_document_is_refused() -> None:
-    assert refusal(b"a: 1\n---\nb: 2\n") == "f.yaml:2:1: only one YAML document per file is allowed"
+    assert refusal(b"a: 1\n---\nb: 2\n") == "f.yaml:2:1: only one YAML document per file: merge them, or use two files"
 
 
 def test_a_large_file_is_refused_unread() -> None:

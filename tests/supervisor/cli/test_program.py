@@ -106,14 +106,14 @@ def test_the_module_is_the_program() -> None:
     assert done.stdout == f"openperouter {VERSION}\n"
 
 
-def test_run_starts_the_daemon_with_the_settings_and_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_starts_the_daemon_with_the_settings_and_the_level(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[Path, str | None]] = []
 
-    def run_daemon(settings: Path, level: str | None) -> int:
-        started.append((settings, level))
+    def run_daemon(file: Path, level: str | None) -> int:
+        started.append((file, level))
         return 78
 
     monkeypatch.setattr("supervisor.main.run_daemon", run_daemon)
-    assert main(["run", "--settings", "/x/openperouter.yaml", "--log-level", "debug"]) == 78
-    assert started == [(Path("/x/openperouter.yaml"), "debug")]
+    assert main(["run", "--settings", str(settings), "--log-level", "debug"]) == 78
+    assert started == [(settings, "debug")]
     assert run_verb.__doc__

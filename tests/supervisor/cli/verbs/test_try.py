@@ -156,7 +156,7 @@ def test_a_conflict_with_an_api_object_is_an_error(place: Place, capsys: pytest.
     """What is in force wins over the newcomer."""
     remember_api(place.root, api_l3vni("blue", 300), first=True)
     assert place.run(place.green) == 78
-    assert "duplicate vni 300: L3VNI tenant/blue" in capsys.readouterr().out
+    assert "VNI 300 is also used by L3VNI tenant/blue" in capsys.readouterr().out
 
 
 def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +164,7 @@ def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pyte
     with daemon(place.root / "run"):
         assert place.run("--detach", place.green) == 0
     shown = capsys.readouterr().out
-    assert "tenant/blue@7: warning: L3VNI tenant/blue: vni: duplicate vni 300" in shown
+    assert "tenant/blue@7: warning: L3VNI tenant/blue: vni: VNI 300 is also used by" in shown
     assert "bad" not in shown
 
 

@@ -84,8 +84,8 @@ def test_named_files_are_checked_together_without_the_rest(
 
 
 def test_a_named_file_that_is_not_there_is_an_error(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert validate(settings, settings.parent / "none.yaml") == 78
-    assert "none.yaml: error: does not exist" in capsys.readouterr().out
+    assert validate(settings, settings.parent / "none.yaml") == 66
+    assert "none.yaml: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "text"), [("node-config.yaml", "nodeIdx: 3\n"), ("openperouter.yaml", "netnss: x\n")])
