@@ -89,6 +89,8 @@ GOOD: dict[Kind, list[Spec]] = {
         underlay(
             neighbors=[
                 neighbor(address="2001:db8::1", asn=None, type="Internal"),
+                neighbor(address="169.254.0.1"),
+                neighbor(address="fec0::1"),
                 neighbor(address=None, interface="eth0"),
                 dynamic("10.1.2.3/16"),
                 dynamic("10.2.0.0/16"),
@@ -198,6 +200,10 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a neighbour found in two other ways": with_neighbor(address=None, interface="eth0", listenRange="10.0.0.0/8"),
         "a neighbour found in three ways": with_neighbor(interface="eth0", listenRange="10.0.0.0/8"),
         "an address that is a name": with_neighbor(address="leaf"),
+        "a loopback address": with_neighbor(address="127.0.0.53"),
+        "an IPv6 loopback address": with_neighbor(address="::1"),
+        "an IPv6 link-local address": with_neighbor(address="fe80::1"),
+        "an IPv6 address at the end of the link-local ones": with_neighbor(address="febf:ffff::1"),
         "an address with a zone": with_neighbor(address="fe80::1%eth0"),
         "an IPv4-mapped address": with_neighbor(address="::ffff:192.0.2.1"),
         "an address with leading zeros": with_neighbor(address="192.0.2.01"),
