@@ -81,7 +81,7 @@ test-frr: host-guest
 	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
 
 UML_SECONDS ?= 3600
-test-uml: host-guest host-uml
+test-uml: host-uml
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
 	    --timeout $(UML_SECONDS) $(if $(ROUNDS),--env OPENPEROUTER_VRF_ROUNDS=$(ROUNDS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
@@ -160,8 +160,9 @@ host-guest:
 	@tests/harness/ensure-packages.sh $$($(GUEST) -m guestvm packages)
 
 # The compiler is for a shim that some CPUs need (tests/harness/uml/xstate_shim.c).
-host-uml:
-	@tests/harness/ensure-packages.sh user-mode-linux gcc libc6-dev
+host-uml: host-guest
+	@tests/harness/ensure-packages.sh gcc libc6-dev
+	@$(GUEST) -m guestvm kernel >/dev/null
 
 host-cluster: host-python
 	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)

@@ -21,6 +21,7 @@ PACKAGE_OF = {
     "ssh-keygen": "openssh-client",
     "setpriv": "util-linux",
     "tar": "tar",
+    "patchelf": "patchelf",
 }
 
 #: Needed by the builds although no program of ours calls into them: the emulator's firmware, the archive's keys.

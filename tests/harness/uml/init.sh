@@ -19,14 +19,14 @@ boot)
     mount -t proc proc /proc || exit 1
     mount -t tmpfs -o size=90% tmpfs /media || finish 120
     mkdir /media/upper /media/work /media/root /media/modules
-    mount -t hostfs -o "$MODULES" none /media/modules || finish 121
+    mount -t hostfs -o "hostfs=$MODULES" none /media/modules || finish 121
     insmod "/media/modules/$(uname -r)/kernel/fs/overlayfs/overlay.ko" || finish 122
     mount -t overlay -o lowerdir=/,upperdir=/media/upper,workdir=/media/work overlay /media/root || finish 123
     cd /media/root || finish 124
     mkdir -p machine old checkout results
     mount --move /mnt machine
     umount /media/modules
-    mount -t hostfs -o "$MODULES" none usr/lib/modules || finish 121
+    mount -t hostfs -o "hostfs=$MODULES" none usr/lib/modules || finish 121
     umount /proc
     pivot_root . old || exit 1
     exec chroot . /bin/sh /machine/init.sh run
@@ -42,8 +42,8 @@ run)
     mount -t tmpfs -o mode=0755 tmpfs /run
     mount -t tmpfs -o mode=1777 tmpfs /tmp
     mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null
-    mount -t hostfs -o "$CHECKOUT" -r none /checkout || finish 125
-    [ -z "$RESULTS" ] || mount -t hostfs -o "$RESULTS" none /results || finish 125
+    mount -t hostfs -o "hostfs=$CHECKOUT" -r none /checkout || finish 125
+    [ -z "$RESULTS" ] || mount -t hostfs -o "hostfs=$RESULTS" none /results || finish 125
     mount --make-rshared /
     mkdir -p /run/netns
     hostname openperouter-uml

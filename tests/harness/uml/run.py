@@ -3,8 +3,9 @@
 
 Why: the kernel and FRR tests need VRF devices, which many build hosts' kernels lack, and they need them quickly. UML
 boots in about a second and runs at native speed between system calls. The tree is the machine's root (hostfs, read-
-only, under an overlay in memory); the checkout is at ``/checkout`` (read-only) and is the command's working directory;
-``--results`` is at ``/results`` (writable, on the host).
+only, under an overlay in memory), its kernel Debian 13's (guestvm/kernel.py, fetched by the first run); the checkout is
+at ``/checkout`` (read-only) and is the command's working directory; ``--results`` is at ``/results`` (writable, on the
+host).
 
 Promises: the command's output is streamed as it comes; the exit status is the command's own, 124 when the deadline
 passed and 70 when the machine died without leaving a status; when this program ends, none of its processes is left.
@@ -29,8 +30,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[2]
-#: Where Debian's package ``user-mode-linux`` has its modules: not below /lib/modules, so they are mounted there.
-MODULES = Path("/usr/lib/uml/modules")
+sys.path.insert(0, str(HERE.parent))
+
+from guestvm.errors import GuestError  # noqa: E402 - found by the line above
+from guestvm.kernel import Kernel, ensure_kernel  # noqa: E402
+
 #: As timeout(1) does.
 STATUS_DEADLINE = 124
 #: EX_SOFTWARE: the machine broke, not the command.
@@ -50,14 +54,13 @@ class Machine:
     checkout: Path = CHECKOUT
     results: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    kernel: str = "linux.uml"
     verbose: bool = False
 
-    def kernel_arguments(self, work: Path) -> list[str]:
+    def kernel_arguments(self, kernel: Kernel, work: Path) -> list[str]:
         """Return the kernel's command line; the first stage is a shell line, as nothing of ours is inside the tree."""
-        first_stage = f'"mount -t hostfs -o {work} none /mnt && exec /bin/sh /mnt/init.sh boot"'
+        first_stage = f'"mount -t hostfs -o hostfs={work} none /mnt && exec /bin/sh /mnt/init.sh boot"'
         return [
-            self.kernel,
+            str(kernel.program),
             f"mem={self.memory}",
             "root=/dev/root",
             "rootfstype=hostfs",
@@ -75,11 +78,12 @@ class Machine:
         ]
 
 
-def write_work_directory(work: Path, machine: Machine) -> None:
+def write_work_directory(work: Path, machine: Machine, kernel: Kernel) -> None:
     """Put into ``work`` what the machine reads at boot: its init, its mounts and the command."""
     shutil.copy(HERE / "init.sh", work / "init.sh")
     mounts = {
-        "MODULES": str(MODULES),
+        # Not below /lib/modules in Debian's package, so they are mounted there.
+        "MODULES": str(kernel.modules),
         "CHECKOUT": str(machine.checkout),
         "RESULTS": "" if machine.results is None else str(machine.results.resolve()),
     }
@@ -97,7 +101,7 @@ def write_work_directory(work: Path, machine: Machine) -> None:
 
 
 def needs_xstate_shim() -> bool:
-    """Say whether this CPU's extended state is larger than Debian 12's UML knows (see xstate_shim.c)."""
+    """Say whether this CPU's extended state is larger than this UML knows (see xstate_shim.c)."""
     return "amx_tile" in Path("/proc/cpuinfo").read_text().split()
 
 
@@ -114,10 +118,6 @@ def host_environment(work: Path) -> dict[str, str]:
 
 def missing_parts(machine: Machine) -> str | None:
     """Return what this host lacks to boot the machine, in words for its user."""
-    if shutil.which(machine.kernel) is None:
-        return f"{machine.kernel} is not installed (apt-get install user-mode-linux)"
-    if not MODULES.is_dir():
-        return f"{MODULES} is not there (apt-get install user-mode-linux)"
     if needs_xstate_shim() and shutil.which("cc") is None:
         return "this CPU has AMX, so a small shim must be compiled, and there is no cc (apt-get install gcc libc6-dev)"
     if not (machine.tree / "usr/sbin").is_dir():
@@ -131,12 +131,17 @@ def run(machine: Machine) -> int:
     if lacking is not None:
         print(f"uml: {lacking}", file=sys.stderr)
         return STATUS_MACHINE_DIED
+    try:
+        kernel = ensure_kernel()
+    except GuestError as error:
+        print(f"uml: {error}", file=sys.stderr)
+        return STATUS_MACHINE_DIED
     if machine.results is not None:
         machine.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="openperouter-uml-") as name:
         work = Path(name)
-        write_work_directory(work, machine)
-        in_time = boot(machine, work)
+        write_work_directory(work, machine, kernel)
+        in_time = boot(machine, kernel, work)
         with contextlib.suppress(FileNotFoundError, ValueError):
             return int((work / "status").read_text())
         if not in_time:
@@ -147,11 +152,11 @@ def run(machine: Machine) -> int:
     return STATUS_MACHINE_DIED
 
 
-def boot(machine: Machine, work: Path) -> bool:
+def boot(machine: Machine, kernel: Kernel, work: Path) -> bool:
     """Run the machine until it halts or its deadline passes; return whether it was in time. Leaves no process."""
     with (work / "kernel.log").open("wb") as log:
         process = subprocess.Popen(
-            machine.kernel_arguments(work),
+            machine.kernel_arguments(kernel, work),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
