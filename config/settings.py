@@ -97,6 +97,18 @@ class Settings(BaseModel):
         default=Path("/var/lib/hostbridge"),
         description="Directory that a credentials proxy in the cluster fills: kubeconfig, token, ca.crt.",
     )
+    kubeconfig_programs: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the kubeconfig may name a program that gives the credentials (exec, auth-provider). It "
+        "runs as root, so no one but root may be able to write the kubeconfig and the program.",
+    )
+    kubeconfig_without_authority: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the kubeconfig may name no certificate authority: every authority that the system trusts "
+        "can then vouch for the server.",
+    )
     bgp_listen_limit: int = Field(
         default=65535,
         strict=True,

@@ -136,7 +136,8 @@ def _place(origin: Origin) -> str:
 
 
 def _selector(node: ApiNode) -> dict[str, Any]:
-    return {"matchLabels": {HOSTNAME_LABEL: node.labels.get(HOSTNAME_LABEL) or node.name}}
+    # Not the label's own value, which a kubelet may choose: the admission policy has only the Node's name to compare.
+    return {"matchLabels": {HOSTNAME_LABEL: node.name}}
 
 
 def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dict[str, Any]:
