@@ -91,7 +91,7 @@ def _log_reach(access: ApiAccess, connection: Connection) -> None:
         log.info("the API server answers", message_id=message_ids.API_REACHABLE, server=server, credentials=kubeconfig)
         if candidate and not candidate.verify:
             log.warning(
-                "insecure-skip-tls-verify: whoever answers in place of the API server gets the credentials",
+                "insecure-skip-tls-verify: another server that answers in place of the API server gets the credentials",
                 message_id=message_ids.API_NOT_VERIFIED,
                 server=server,
                 credentials=kubeconfig,

@@ -6,7 +6,7 @@ own, with a deadline; a legacy ``auth-provider`` runs the same way, see :mod:`.a
 :class:`Loaded`: the credentials, and the files on which they depend. What kubectl would do and this program does not
 (a proxy, impersonation) is refused rather than ignored.
 
-A kubeconfig is input of whoever may write its directory, and this process is root. So nothing in it makes the process
+A kubeconfig is input of the users who may write its directory, and this process is root. Nothing in it makes the process
 read a file outside that directory, run a program, send credentials unencrypted, or accept a server for which no named
 authority vouches, unless :class:`Trust` says so.
 

@@ -73,7 +73,7 @@ def test_a_mirror_is_labelled_and_owned_by_the_node() -> None:
 
 @pytest.mark.parametrize("labels", [{}, {"kubernetes.io/hostname": "another-nodes"}])
 def test_a_mirror_selects_its_node_by_name_whatever_the_label_has(labels: dict[str, str]) -> None:
-    """The admission policy knows the name alone, and whoever writes the label must not choose another node."""
+    """The admission policy knows the name alone, and the label must not choose another node."""
     shown = mirror(raw("a"), node=ApiNode("node", "u", labels))
     assert shown.spec["nodeSelector"] == {"matchLabels": {"kubernetes.io/hostname": "node"}}
 

@@ -1,4 +1,4 @@
-"""What whoever may write the credentials directory cannot make a root process do: run, read, or send anything."""
+"""What a writer of the credentials directory cannot make a root process do: run, read, or send anything."""
 
 from __future__ import annotations
 
