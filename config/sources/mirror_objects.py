@@ -150,7 +150,7 @@ def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dic
         neighbor.pop("passwordSecret", None)
     if "rawConfig" in spec:
         spec["rawConfig"] = _fitting(redact(spec["rawConfig"]))
-    if domain := spec.get("routingDomain"):
+    if (domain := spec.get("routingDomain")) and "namespace" not in domain["l3vni"]:
         domain["l3vni"]["name"] = _name_of_l3vni(domain["l3vni"]["name"], node_name, l3vnis)
     return spec
 

@@ -79,7 +79,7 @@ async def install(client: KubeClient, without: Sequence[Permission] = ()) -> Non
     """Install what is shipped, but for some permissions, and wait until that is in force."""
     for path in sorted(MANIFESTS.glob("*.yaml")):
         for one in documents(path):
-            await client.apply(_path(one), _reduced(one, without), manager=MANAGER)
+            await client.apply(path_of(one), _reduced(one, without), manager=MANAGER)
     with trio.fail_after(_WAIT_SECONDS):
         for permission in without or SHIPPED:
             while await allowed(client, permission) == (permission in without):  # noqa: ASYNC110
@@ -106,7 +106,7 @@ async def allowed(client: KubeClient, permission: Permission, namespace: str = "
     return bool(answer["status"]["allowed"])
 
 
-def _path(one: Json) -> str:
+def path_of(one: Json) -> str:
     metadata = one["metadata"]
     return f"{_COLLECTIONS[one['kind']].format(namespace=metadata.get('namespace', ''))}/{metadata['name']}"
 

@@ -6,9 +6,9 @@ own, with a deadline; a legacy ``auth-provider`` runs the same way, see :mod:`.a
 :class:`Loaded`: the credentials, and the files on which they depend. What kubectl would do and this program does not
 (a proxy, impersonation) is refused rather than ignored.
 
-A kubeconfig is input of the users who may write its directory, and this process is root. Nothing in it makes the process
-read a file outside that directory, run a program, send credentials unencrypted, or accept a server for which no named
-authority vouches, unless :class:`Trust` says so.
+A kubeconfig is input of the users who may write its directory, and this process is root. Nothing in it makes the
+process read a file outside that directory, run a program, send credentials unencrypted, or accept a server for which no
+named authority vouches, unless :class:`Trust` says so.
 
 A :class:`LoadingError` is one line that names files, keys and names. It never quotes a value, nor what a plugin
 printed: either may be a secret.

@@ -131,7 +131,7 @@ def verified(credentials: Credentials) -> Iterator[Finding]:
     if not credentials.verified:
         yield warning(
             "credentials",
-            f"{credentials.path} has insecure-skip-tls-verify: a server that answers in place of {credentials.server} gets "
+            f"{credentials.path} has insecure-skip-tls-verify: another server in place of {credentials.server} gets "
             "the node's token and decides what its networks are",
             "replace the key by certificate-authority or certificate-authority-data",
         )

@@ -96,18 +96,18 @@ def groups(path: Path) -> Path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
-@pytest.mark.parametrize("spoil", [writable, foreign, groups])
+@pytest.mark.parametrize("expose", [writable, foreign, groups])
 @pytest.mark.parametrize("name", ["kubeconfig", "give-credentials", "."])
 async def test_no_program_runs_that_another_user_can_write(
-    path: Path, name: str, spoil: Callable[[Path], Path]
+    path: Path, name: str, expose: Callable[[Path], Path]
 ) -> None:
     ran = path.with_name("ran")
     write(path, program(path.parent, f"touch {ran}\n{credential(token=TOKEN)}"))
     assert token(await load(path, trust=PROGRAMS)) == TOKEN
     ran.unlink()
-    spoiled = spoil(path.parent / name)
+    changed = expose(path.parent / name)
     text = await refusal(path, PROGRAMS)
-    assert f"exec: not run as root, since users other than root can write {spoiled}" in text
+    assert f"exec: not run as root, since users other than root can write {changed}" in text
     assert not ran.exists()
 
 
