@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.models.base import camel
+from config.models.types import NamespacePattern
 from config.problems import Origin, Problem, Reason, Severity, errors
 from config.syntax.files import UnreadableFileError, list_directory
 from config.syntax.model_errors import case_match, known_keys, suggestion, validate
@@ -49,6 +50,23 @@ def _absolute(path: Path) -> Path:
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 #: A word that becomes part of paths, unit names and command lines.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
+
+
+#: A bridge's name, in which * stands for any characters.
+BridgePattern = Annotated[str, Field(pattern=r"^[A-Za-z*][A-Za-z0-9*_-]{0,14}$")]
+Most = Annotated[int, Field(strict=True, ge=0, le=100_000)]
+
+
+class MaxResources(BaseModel):
+    """Most resources of each kind that count on this node, files included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=camel, populate_by_name=True)
+
+    underlays: Most = Field(default=10, description="Underlays, of which at most one is in force.")
+    l3vnis: Most = Field(default=1000, description="L3VNIs.")
+    l2vnis: Most = Field(default=1000, description="L2VNIs.")
+    l3passthroughs: Most = Field(default=10, description="L3Passthroughs, of which at most one is in force.")
+    rawfrrconfigs: Most = Field(default=100, description="RawFRRConfigs.")
 
 
 class Settings(BaseModel):
@@ -96,6 +114,33 @@ class Settings(BaseModel):
     credentials_dir: AbsolutePath = Field(
         default=Path("/var/lib/hostbridge"),
         description="Directory that a credentials proxy in the cluster fills: kubeconfig, token, ca.crt.",
+    )
+    kubeconfig_programs: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the kubeconfig may name a program that gives the credentials (exec, auth-provider). It "
+        "runs as root, so no one but root may be able to write the kubeconfig and the program.",
+    )
+    kubeconfig_without_authority: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the kubeconfig may name no certificate authority: every authority that the system trusts "
+        "can then vouch for the server.",
+    )
+    underlay_namespaces: tuple[NamespacePattern, ...] = Field(
+        default=(),
+        description="Further namespaces whose Underlays count, besides the program's own; *: all. An Underlay decides "
+        "which NICs the router takes and with whom it exchanges routes.",
+    )
+    external_bridges: tuple[BridgePattern, ...] = Field(
+        default=(),
+        description="Bridges of the host to which L2VNIs of other namespaces than the program's own may be attached "
+        "(lifecycle External); * stands for any characters. L2VNIs of files and of the program's own may use any.",
+    )
+    max_resources: MaxResources = Field(
+        default_factory=MaxResources,
+        description="Most resources of each kind that count. Files and what is in force come first; the others are "
+        "reported and ignored.",
     )
     bgp_listen_limit: int = Field(
         default=65535,

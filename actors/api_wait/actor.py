@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.credentials import PLUGIN_SECONDS, kubeconfig_path, load
+from actors.lib.kube.credentials import PLUGIN_SECONDS, Trust, kubeconfig_path, load
 from config.api import ApiAccess, ApiReach
 from config.crd.conditions import timestamp
 from config.settings import Settings
@@ -42,12 +42,13 @@ async def run(
     settings: Settings,
     out: Latest[ApiAccess],
     connect: Connect = KubeClient,
-    read: Load = load,
+    read: Load | None = None,
     wall: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> None:
     """Follow files and server. ``wall`` is the clock in Unix seconds, ``chance`` a random number in [0, 1)."""
     proven = getattr(out.peek(), "credentials", None)
+    read = read or partial(load, trust=Trust.of(settings))
     connection = Connection(kubeconfig_path(settings), proven, connect=connect, load=read, wall=wall, chance=chance)
     ctx.started()
     wake = Wake.CHANGED
@@ -88,6 +89,13 @@ def _log_reach(access: ApiAccess, connection: Connection) -> None:
     server = candidate.server if candidate else None
     if access.reach is ApiReach.REACHABLE:
         log.info("the API server answers", message_id=message_ids.API_REACHABLE, server=server, credentials=kubeconfig)
+        if candidate and not candidate.verify:
+            log.warning(
+                "insecure-skip-tls-verify: another server that answers in place of the API server gets the credentials",
+                message_id=message_ids.API_NOT_VERIFIED,
+                server=server,
+                credentials=kubeconfig,
+            )
     elif access.reach is ApiReach.UNCONFIGURED:
         log.info(
             "no credentials for an API server yet",

@@ -26,6 +26,7 @@ from config.api import NODE_STATUS_PLURAL, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import StaticSnapshot
 from config.problems import Problem
+from config.resolve.grants import Grants
 from config.settings import Settings
 from config.store.api_snapshot_file import SavedSnapshot, essence
 from supervisor.logs import message_ids
@@ -77,11 +78,12 @@ async def run(
     known = Known(static, newest(api, memory.snapshot), memory.snapshot, memory.standing)
     if known.api is None and memory.snapshot is not None:
         log.info("starting from the saved API snapshot", objects=len(memory.snapshot.objects))
+    grants = Grants.of(settings)
     while True:
         forgets = is_asked_to_forget(forget_api.peek(), known, out.peek())
         if forgets:
             known = forget(known)
-        decision = decide(known, out.peek(), settings.namespace)
+        decision = decide(known, out.peek(), grants)
         blind = out.peek() is None and saved is None and not forgets and not is_complete(known.api)
         if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
             if decision.state is not None:

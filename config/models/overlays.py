@@ -11,12 +11,13 @@ from .names import BridgeName, VrfName
 from .rules import Cel, cel, check, unsupported
 from .selector import Selected
 from .sessions import HostSession
-from .types import ONE_OF_EACH_FAMILY, Cidr, RouteTarget, UdpPort, Vni, one_of_each_family
+from .types import ONE_OF_EACH_FAMILY, Cidr, NamespacePattern, RouteTarget, UdpPort, Vni, one_of_each_family
 
 #: IANA's VXLAN port (RFC 7348).
 VXLAN_PORT = 4789
 #: Upstream's schema limit of each route target list.
 MAX_ROUTE_TARGETS = 100
+MAX_NAMESPACES = 100
 #: Characters of one raw snippet, in files as in the API: at most 256 KiB of UTF-8, where etcd takes 1.5 MiB a request.
 #: FRR's own text, which is ASCII, also fits in the annotation (256 KiB) in which kubectl apply keeps an object again.
 MAX_RAW_CONFIG = 65536
@@ -50,6 +51,11 @@ class L3Vni(Vxlan):
         max_length=MAX_ROUTE_TARGETS,
         description="Imported route targets; empty: automatic.",
     )
+    allowed_namespaces: tuple[NamespacePattern, ...] = Field(
+        default=(),
+        max_length=MAX_NAMESPACES,
+        description="Namespaces whose L2VNIs it may route, besides its own; *: all. Files are in the program's own.",
+    )
 
     @field_validator("host_session")
     @classmethod
@@ -64,17 +70,24 @@ class L3Vni(Vxlan):
         return session
 
 
-class NamedReference(Model):
-    """Another resource by its name."""
+class L3VniReference(Model):
+    """An L3VNI by its name."""
 
-    name: str = Field(min_length=1, max_length=253, description="Name of the resource.")
+    name: str = Field(min_length=1, max_length=253, description="Name of the L3VNI.")
+    namespace: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        description="Its namespace, which it has to open to this one (allowedNamespaces); absent: the L2VNI's own, "
+        "else the nodes' files.",
+    )
 
 
 class RoutingDomain(Model):
     """The VRF that routes for a segment."""
 
     type: Literal["L3VNI"] = Field(description="Kind of the routing domain: L3VNI.")
-    l3vni: NamedReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
+    l3vni: L3VniReference | None = Field(default=None, description="The L3VNI, when type is L3VNI.")
 
     _not_yet = unsupported("L3VPN", "l3vpn", "routing domains of type L3VPN")
 

@@ -24,6 +24,11 @@ Vni = Annotated[int, Field(strict=True, ge=1, le=16777215)]
 #: UDP port. The custom resource sets no range; the kernel takes only these.
 UdpPort = Annotated[int, Field(strict=True, ge=1, le=65535)]
 
+#: Stands for every namespace.
+ALL_NAMESPACES: Final = "*"
+#: A Kubernetes namespace (RFC 1123 label), or :data:`ALL_NAMESPACES`.
+NamespacePattern = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$", max_length=63)]
+
 #: Longest text of an IPv6 address: eight groups of four digits. A network has a slash and three digits more.
 _ADDRESS_CHARACTERS: Final = 39
 _CIDR_CHARACTERS: Final = 43

@@ -2,7 +2,8 @@
 
 An entry of a file refers to the L3VNI of the files with that short name, else the API's in the files' namespace, else
 the only one of that name in any other namespace. An object of the API refers to the L3VNI of its own namespace, else
-that of the files, by its short name or by the long one of its mirror. What is configured counts, valid or not: a
+that of the files, by its short name or by the long one of its mirror. Either may name another namespace. The L3VNI
+decides which objects of other namespaces it routes (``allowedNamespaces``). What is configured counts, valid or not: a
 segment must not change its network because a file is broken.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from config.models.types import ALL_NAMESPACES
 from config.precedence import Standing
 from config.problems import Kind, Reason, ResourceId
 from config.resources import Resource
@@ -36,11 +38,20 @@ class Domains:
         if written is None or written.l3vni is None:
             return None
         name: str = written.l3vni.name
-        found = next(self._by_order(segment, name), None)
-        if found is None and segment.is_from_file:
-            found = self._in_other_namespaces(segment, name, findings)
+        if written.l3vni.namespace is not None:
+            found = self._l3vnis.get(ResourceId(Kind.L3VNI, written.l3vni.namespace, name))
+        else:
+            found = next(self._by_order(segment, name), None)
+            if found is None and segment.is_from_file:
+                found = self._in_other_namespaces(segment, name, findings)
         if found is None:
             raise RefusedError(f'referenced L3VNI "{name}" not found', DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
+        if not _admits(found, segment):
+            message = (
+                f"{found.id} does not route L2VNIs of namespace {segment.namespace}: add the namespace to its "
+                "allowedNamespaces"
+            )
+            raise RefusedError(message, DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
         return found
 
     def _by_order(self, segment: Resource, name: str) -> Iterator[Resource]:
@@ -61,3 +72,11 @@ class Domains:
             raise RefusedError(f"{several}; use a unique name", DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
         findings.warn(segment, f"{several}; it stays in {kept.id} as before", DOMAIN_FIELD)
         return kept
+
+
+def _admits(l3vni: Resource, segment: Resource) -> bool:
+    """Whether an L3VNI may route a segment. What an invalid one says is unknown, and it routes nothing anyway."""
+    if segment.is_from_file or segment.namespace == l3vni.namespace or not l3vni.is_usable:
+        return True
+    allowed: tuple[str, ...] = l3vni.spec.allowed_namespaces
+    return not {segment.namespace, ALL_NAMESPACES}.isdisjoint(allowed)

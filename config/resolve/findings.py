@@ -56,7 +56,7 @@ class Findings:
 
     def sorted(self) -> tuple[Problem, ...]:
         """Return the problems in the order of their places."""
-        return tuple(sorted(self.problems, key=lambda one: (one.origin, one.field, one.message)))
+        return tuple(sorted(self.problems, key=lambda one: (one.origin, one.field, one.message, str(one.resource))))
 
     def _add(self, resource: Resource, message: str, rule_field: str, reason: Reason, severity: Severity) -> None:
         self.problems.append(

@@ -35,6 +35,7 @@ from config.resources import Resource
 
 from .domains import DOMAIN_FIELD, Domains
 from .findings import Findings, RefusedError, described
+from .grants import Grants
 from .ipam import PoolExhaustedError, session_addresses
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
@@ -78,6 +79,7 @@ class Overlays:
 
     underlay: DesiredUnderlay
     index: int
+    grants: Grants = field(default_factory=Grants)
     l3vnis: dict[ResourceId, DesiredL3VNI] = field(default_factory=dict)
     l2vnis: dict[ResourceId, DesiredL2VNI] = field(default_factory=dict)
     passthrough: DesiredPassthrough | None = None
@@ -149,7 +151,7 @@ class Overlays:
         vtep = self._tunnel_address(spec.underlay_address_family)
         self._check_vni(spec.vni)
         bridge = spec.host_master.linux_bridge if spec.host_master else None
-        self._check_bridge(bridge, spec.vni)
+        self._check_bridge(resource, bridge, spec.vni)
         if vrf is not None:
             self._claim_subnets(resource, spec.gateway_ips, vrf)
         master, name = self._claim_bridge(resource, bridge, spec.vni)
@@ -223,7 +225,7 @@ class Overlays:
         for gateway in gateways:
             self._subnets[vrf].add(gateway, claimant)
 
-    def _check_bridge(self, bridge: LinuxBridge | None, vni: int) -> None:
+    def _check_bridge(self, claimant: Resource, bridge: LinuxBridge | None, vni: int) -> None:
         """Several segments may share a bridge of the user's, but nothing may share a bridge that the router makes."""
         if bridge is None:
             return
@@ -233,8 +235,9 @@ class Overlays:
                 message = f"{described(owner)} uses bridge {managed_bridge(vni)} as an external one"
                 raise RefusedError(message, "hostMaster", winner=owner)
             return
-        owner = self._managed_bridges.get(bridge.name)
         name_field = "hostMaster.linuxBridge.name"
+        self.grants.check_bridge(claimant, bridge.name, name_field)
+        owner = self._managed_bridges.get(bridge.name)
         if owner is not None:
             message = f"bridge {bridge.name} is created by the router for {described(owner)}"
             raise RefusedError(message, name_field, winner=owner)
@@ -259,9 +262,11 @@ def accept_overlays(
     underlay: DesiredUnderlay,
     precedence: Precedence,
     findings: Findings,
+    *,
+    grants: Grants,
 ) -> Overlays:
     """Return what is in force of all the node's resources; ``findings`` say why others are not."""
-    overlays = Overlays(underlay, node.index)
+    overlays = Overlays(underlay, node.index, grants)
     domains = _domains(resources, node.name, precedence, findings)
     ordered = sorted(_candidates(resources, domains), key=lambda one: precedence.key(one, domains.get(one.id)))
     for resource in ordered:

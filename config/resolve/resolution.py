@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
 from config.desired import DesiredRawFRR, DesiredState
 from config.outcomes import NodeIdentity
@@ -21,8 +22,11 @@ from config.problems import Kind, Problem
 from config.resources import Resource
 
 from .findings import Findings
+from .grants import Grants
 from .overlays import accept_overlays
 from .underlay import UnderlayUnusableError, resolve_underlay
+
+_STRICT: Final = Grants()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +41,23 @@ class Resolution:
     standing: Standing = field(default_factory=lambda: NOTHING_IN_FORCE)
 
 
-def resolve(resources: Iterable[Resource], node: NodeIdentity, *, standing: Standing = NOTHING_IN_FORCE) -> Resolution:
+def resolve(
+    resources: Iterable[Resource],
+    node: NodeIdentity,
+    *,
+    standing: Standing = NOTHING_IN_FORCE,
+    grants: Grants = _STRICT,
+) -> Resolution:
     """Return what the node should be, and every problem found on the way.
 
     ``resources`` are those that select this node, from files and API alike, unusable ones included. ``standing`` is
-    what was in force until now. Raises nothing for anything that users can write.
+    what was in force until now, ``grants`` are the settings'. Raises nothing for anything that users can write.
     """
     ordered = sorted(resources, key=lambda resource: (resource.namespace, resource.name))
     precedence = Precedence(ordered, standing)
     findings = Findings()
     try:
-        underlay = resolve_underlay(ordered, node, precedence, findings)
+        underlay = resolve_underlay(ordered, node, precedence, findings, grants)
     except UnderlayUnusableError:
         return Resolution(None, findings.sorted(), standing)
     snippets = _raw_snippets(ordered)
@@ -57,7 +67,7 @@ def resolve(resources: Iterable[Resource], node: NodeIdentity, *, standing: Stan
         known = {resource.id for resource in ordered}
         now = {one: held for one, held in standing.items() if one in known}
     else:
-        overlays = accept_overlays(ordered, node, underlay, precedence, findings)
+        overlays = accept_overlays(ordered, node, underlay, precedence, findings, grants=grants)
         l3vnis, l2vnis = overlays.listed_l3vnis(), overlays.listed_l2vnis()
         state = replace(state, l3vnis=l3vnis, l2vnis=l2vnis, passthrough=overlays.passthrough)
         now = {underlay.resource: precedence.hold(underlay.resource), **overlays.standing}

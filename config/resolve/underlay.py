@@ -18,6 +18,7 @@ from config.problems import Kind, Problem, Reason
 from config.resources import Resource, UnknownContent
 
 from .findings import Findings, RefusedError, described
+from .grants import Grants
 from .ipam import PoolExhaustedError, router_id, vtep
 from .sessions import Configured, fabric_neighbor
 
@@ -34,17 +35,23 @@ def underlay_doubts(resources: Sequence[Resource], node: NodeIdentity) -> tuple[
     findings = Findings()
     precedence = Precedence(one for one in resources if one.kind is Kind.UNDERLAY)
     try:
-        resolve_underlay(resources, node, precedence, findings)
+        resolve_underlay(resources, node, precedence, findings, Grants())
     except UnderlayUnusableError:
         return findings.sorted()
     return None
 
 
 def resolve_underlay(
-    resources: Sequence[Resource], node: NodeIdentity, precedence: Precedence, findings: Findings
+    resources: Sequence[Resource],
+    node: NodeIdentity,
+    precedence: Precedence,
+    findings: Findings,
+    grants: Grants,
 ) -> DesiredUnderlay | None:
     """Return the node's underlay, or None when there is none. Raises :class:`UnderlayUnusableError`."""
-    chosen = _choose([one for one in resources if one.kind is Kind.UNDERLAY], precedence, findings)
+    underlays = [one for one in resources if one.kind is Kind.UNDERLAY]
+    counted = [one for one in underlays if _counts(one, grants, precedence, findings)]
+    chosen = _choose(counted, precedence, findings)
     if chosen is None:
         return None
     if not chosen.is_usable:
@@ -53,6 +60,14 @@ def resolve_underlay(
         return _resolved(chosen, node.index, Configured.by(resources))
     except RefusedError as refusal:
         findings.refuse(chosen, refusal)
+        raise UnderlayUnusableError from None
+
+
+def _counts(underlay: Resource, grants: Grants, precedence: Precedence, findings: Findings) -> bool:
+    try:
+        return grants.underlay_counts(underlay, precedence, findings)
+    except RefusedError as refusal:
+        findings.refuse(underlay, refusal)
         raise UnderlayUnusableError from None
 
 

@@ -133,7 +133,9 @@ def _password(place: str, name: str, snapshot: ApiSnapshot, namespace: str) -> S
             "or set password instead"
         )
     if (place, name) not in snapshot.secrets:
-        raise ValueError(f"Secret {place}/{name} cannot be read: allow the nodes to get, list and watch it")
+        raise ValueError(
+            f"Secret {place}/{name} cannot be read: add its name to resourceNames in the Role openperouter-passwords"
+        )
     secret = snapshot.secrets[place, name]
     if secret is None:
         raise ValueError(

@@ -136,7 +136,8 @@ def _place(origin: Origin) -> str:
 
 
 def _selector(node: ApiNode) -> dict[str, Any]:
-    return {"matchLabels": {HOSTNAME_LABEL: node.labels.get(HOSTNAME_LABEL) or node.name}}
+    # Not the label's own value, which a kubelet may choose: the admission policy has only the Node's name to compare.
+    return {"matchLabels": {HOSTNAME_LABEL: node.name}}
 
 
 def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dic
         neighbor.pop("passwordSecret", None)
     if "rawConfig" in spec:
         spec["rawConfig"] = _fitting(redact(spec["rawConfig"]))
-    if domain := spec.get("routingDomain"):
+    if (domain := spec.get("routingDomain")) and "namespace" not in domain["l3vni"]:
         domain["l3vni"]["name"] = _name_of_l3vni(domain["l3vni"]["name"], node_name, l3vnis)
     return spec
 

@@ -29,11 +29,12 @@ class UnreadableFileError(Exception):
         )
 
 
-def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
+def read_bounded(path: Path, limit: int, *, within: Path | None = None) -> tuple[bytes, int]:
     """Return up to ``limit + 1`` bytes of a regular file, and its mode bits.
 
-    One byte more than the limit means that the file is too large. Raises FileNotFoundError when there is no
-    such file, :class:`UnreadableFileError` for every other failure. Never blocks on a FIFO or a device.
+    One byte more than the limit means that the file is too large. ``within`` is the directory in which the opened file
+    has to be, whatever links lead to it. Raises FileNotFoundError when there is no such file,
+    :class:`UnreadableFileError` for every other failure. Never blocks on a FIFO or a device.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -43,6 +44,9 @@ def read_bounded(path: Path, limit: int) -> tuple[bytes, int]:
         raise UnreadableFileError(path, describe(error)) from None
     try:
         status = os.fstat(descriptor)
+        # The descriptor's own path: one that was resolved before could have become another file's by now.
+        if within is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(within.resolve()):
+            raise UnreadableFileError(path, f"links to a file outside {within}")
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableFileError(path, "is not a regular file")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:

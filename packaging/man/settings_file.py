@@ -26,14 +26,21 @@ INTRODUCTION = """\
 TIED_TO_UNITS = frozenset({"state_dir", "run_dir", "netns", "frr_pathspace", "frr_etc_dir", "frr_run_dir"})
 
 
+DEFAULTS = Settings().model_dump(mode="json", by_alias=True)
+
+
 def lines() -> Iterator[str]:
     """Yield the file's lines."""
     yield INTRODUCTION
     for name, info in Settings.model_fields.items():
         if name not in TIED_TO_UNITS:
-            default = str(info.default) if isinstance(info.default, Path) else info.default
             yield from textwrap.wrap(info.description or "", 118, initial_indent="# ", subsequent_indent="# ")
-            yield "#" + yaml.safe_dump({info.alias or name: default}, default_flow_style=False)
+            default = DEFAULTS[info.alias or name]
+            # What has several values is on one line too.
+            flow = None if isinstance(default, list | dict) else False
+            yield "#" + yaml.safe_dump(
+                {info.alias or name: default}, default_flow_style=flow, sort_keys=False, width=200
+            )
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from config.desired import DesiredState, IPInterface, RememberedApi
 from config.node import load_node_config
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Problem, Reason, Severity, errors
+from config.resolve.grants import Grants
 from config.resolve.resolution import Resolution
 from config.resources import Resource, UnknownContent
 from config.settings import Settings, load_settings
@@ -168,7 +169,7 @@ def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | 
 def resolve_with(memory: SavedSnapshot | None, settings: Settings, static: StaticSnapshot) -> Resolution:
     """Return the result of files and saved API objects together."""
     known = memory or SavedSnapshot(static.node.name)
-    return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
+    return merge_and_resolve(static, known.snapshot, known.standing, Grants.of(settings))
 
 
 def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:

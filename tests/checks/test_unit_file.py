@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from supervisor.wiring import Daemon
 
 UNIT = Path(__file__).resolve().parents[2] / "packaging" / "systemd" / "openperouter.service"
 UNITS = {"s": 1, "min": 60}
+ALL = sorted(UNIT.parent.glob("*.service"))
+#: The file that a command locks: flock works on a descriptor that may only read.
+_LOCK = re.compile(r"flock(?P<options>( -[a-z]+( [0-9]+)?)*) (?P<file>/\S+)")
 
 
 def seconds(key: str) -> float:
@@ -38,3 +42,35 @@ def test_the_daemon_is_restarted_within_ten_seconds_whatever_ended_it() -> None:
     assert seconds("RestartSec") == 1
     assert seconds("RestartMaxDelaySec") == 10
     assert "RestartPreventExitStatus" not in UNIT.read_text()
+
+
+def settings_of(unit: Path) -> dict[str, list[str]]:
+    """Return a unit's lines, by key."""
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text().splitlines():
+        key, is_setting, value = line.partition("=")
+        if is_setting and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize("unit", ALL, ids=lambda unit: unit.name)
+def test_each_unit_has_a_start_timeout(unit: Path) -> None:
+    """Of systemd's defaults, that of oneshot units is infinite."""
+    [value] = settings_of(unit)["TimeoutStartSec"]
+    assert value in ("60s", "5min")
+
+
+def test_no_user_can_open_a_lock_for_which_a_unit_waits() -> None:
+    locks = [(unit, found) for unit in ALL for found in _LOCK.finditer(unit.read_text())]
+    assert locks
+    for unit, found in locks:
+        assert "-w 30" in found["options"]
+        directory = Path(found["file"]).parent
+        settings = settings_of(unit)
+        assert settings["RuntimeDirectory"] == [directory.name]
+        assert directory.parent == Path("/run")
+        assert settings["RuntimeDirectoryMode"] == ["0700"]
+        assert settings["RuntimeDirectoryPreserve"] == ["yes"]
+        # Each of these would put the unit into a mount namespace, in which a network namespace cannot be created.
+        assert not [key for key in settings if key.startswith(("Protect", "Private", "ReadWritePaths", "DynamicUser"))]

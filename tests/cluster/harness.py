@@ -139,20 +139,28 @@ async def make_node(client: KubeClient, name: str, labels: Mapping[str, str] | N
     return await client.create(path, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 
 
-async def service_account(client: KubeClient, namespace: str, name: str, *, seconds: int = 3600) -> ApiCredentials:
+async def service_account(
+    client: KubeClient, namespace: str, name: str, *, seconds: int = 3600, bound: Mapping[str, str] | None = None
+) -> ApiCredentials:
     """Make a ServiceAccount where there is none, and return credentials with a token that it asks for.
 
-    ``seconds`` is how long the token is good for; Kubernetes takes no less than 600.
+    ``seconds`` is how long the token is good for; Kubernetes takes no less than 600. ``bound`` is the Pod or Node to
+    which it is bound, as in ``boundObjectRef``.
     """
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     await make(client, accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
     wanted = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": seconds, "audiences": []},
+        "spec": {"expirationSeconds": seconds, "audiences": [], **({"boundObjectRef": dict(bound)} if bound else {})},
     }
     answer = await client.create(f"{accounts}/{name}/token", wanted)
     return replace(client.credentials, source=name, token=Secret(answer["status"]["token"]))
+
+
+def of_node(name: str) -> Mapping[str, str]:
+    """Return what binds a token to a Node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name}
 
 
 async def install_crds(client: KubeClient, directory: Path = CRDS) -> list[str]:

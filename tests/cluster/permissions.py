@@ -36,12 +36,16 @@ _WAIT_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """``namespace`` is empty for one that holds in all of them; ``resource`` includes the subresource."""
+    """``namespace`` is empty for one that holds in all of them; ``resource`` includes the subresource.
+
+    ``name`` is the only object for which it holds; empty: it holds for all.
+    """
 
     namespace: str
     group: str
     resource: str
     verb: str
+    name: str = ""
 
     def __str__(self) -> str:
         where = f"in {self.namespace}" if self.namespace else "everywhere"
@@ -64,7 +68,8 @@ def permissions(role: Json) -> Iterator[Permission]:
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
-                yield from (Permission(namespace, group, resource, verb) for verb in rule["verbs"])
+                for name in rule.get("resourceNames", [""]):
+                    yield from (Permission(namespace, group, resource, verb, name) for verb in rule["verbs"])
 
 
 SHIPPED: Final = tuple(sorted(one for role in roles(documents()) for one in permissions(role)))
@@ -74,7 +79,7 @@ async def install(client: KubeClient, without: Sequence[Permission] = ()) -> Non
     """Install what is shipped, but for some permissions, and wait until that is in force."""
     for path in sorted(MANIFESTS.glob("*.yaml")):
         for one in documents(path):
-            await client.apply(_path(one), _reduced(one, without), manager=MANAGER)
+            await client.apply(path_of(one), _reduced(one, without), manager=MANAGER)
     with trio.fail_after(_WAIT_SECONDS):
         for permission in without or SHIPPED:
             while await allowed(client, permission) == (permission in without):  # noqa: ASYNC110
@@ -89,6 +94,7 @@ async def allowed(client: KubeClient, permission: Permission, namespace: str = "
         "group": permission.group,
         "resource": resource,
         "subresource": subresource,
+        "name": permission.name,
         "namespace": permission.namespace or ("" if resource == "nodes" else namespace),
     }
     review = {
@@ -100,7 +106,7 @@ async def allowed(client: KubeClient, permission: Permission, namespace: str = "
     return bool(answer["status"]["allowed"])
 
 
-def _path(one: Json) -> str:
+def path_of(one: Json) -> str:
     metadata = one["metadata"]
     return f"{_COLLECTIONS[one['kind']].format(namespace=metadata.get('namespace', ''))}/{metadata['name']}"
 
@@ -110,5 +116,9 @@ def _reduced(one: Json, without: Sequence[Permission]) -> Json:
     if not without or one["kind"] not in ("ClusterRole", "Role"):
         return one
     left = (permission for permission in permissions(one) if permission not in without)
-    rules = [{"apiGroups": [each.group], "resources": [each.resource], "verbs": [each.verb]} for each in left]
-    return {**one, "rules": rules}
+    return {**one, "rules": [_rule(each) for each in left]}
+
+
+def _rule(permission: Permission) -> Json:
+    rule = {"apiGroups": [permission.group], "resources": [permission.resource], "verbs": [permission.verb]}
+    return {**rule, "resourceNames": [permission.name]} if permission.name else rule

@@ -42,21 +42,34 @@ from config.api import (
     ApiSnapshot,
 )
 from config.outcomes import NodeIdentity, StaticSnapshot
-from config.problems import Kind
+from config.problems import Kind, Origin
+from config.resources import Resource
 from config.settings import Settings
+from config.sources.mirror_objects import manifest, mirror_of
+from config.sources.naming import PASSTHROUGH, SECTIONS
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.status_writer.examples import node_state, state
 from tests.cluster.corpus import GOOD
-from tests.cluster.harness import MANAGER, ClusterServer, Json, Request, kube, make_namespace, make_node
-from tests.cluster.permissions import NAMESPACE, USER, Permission
+from tests.cluster.harness import (
+    MANAGER,
+    ClusterServer,
+    Json,
+    Request,
+    kube,
+    make_namespace,
+    make_node,
+    of_node,
+    service_account,
+)
+from tests.cluster.permissions import ACCOUNT, NAMESPACE, USER, Permission
 
 #: What the writers take for the time of day.
 LATER: Final = 100_000.0
 _WAIT_SECONDS: Final = 20.0
 #: After a refusal: in it, everything that does not need what was refused has long been done.
 _GRACE_SECONDS: Final = 1.0
-_SECRET: Final = "tor"
+_SECRET: Final = "bgp-passwords"
 
 
 class NotSeenError(AssertionError):
@@ -94,7 +107,12 @@ async def stage(server: ClusterServer, account: ApiCredentials, users: str, dire
     async with kube(server.admin) as admin:
         await make_namespace(admin, users)
         node = api_node(await make_node(admin, users))
-        yield Stage(server, admin, account, users, directory, node)
+        yield Stage(server, admin, await bound_to(admin, account, users), users, directory, node)
+
+
+async def bound_to(admin: KubeClient, account: ApiCredentials, node: str) -> ApiCredentials:
+    """Return the shipped ServiceAccount's credentials with a token for one node."""
+    return replace(account, token=(await service_account(admin, NAMESPACE, ACCOUNT, bound=of_node(node))).token)
 
 
 Need = Callable[[Stage], Awaitable[None]]
@@ -115,8 +133,24 @@ async def put(stage: Stage, kind: Kind, namespace: str, name: str, spec: Json | 
 # What the mirror does: actors.api_mirror.writer.carry_out
 
 
-def mirrored(kind: Kind, name: str) -> ApiObject:
-    return ApiObject(kind, NAMESPACE, name, labels={"a": "b"}, spec=GOOD[kind][0])
+def mirrored(stage: Stage, kind: Kind, name: str, **spec: Any) -> ApiObject:
+    """Return the mirror of a resource of the stage's node."""
+    good = replace(_parsed(kind, GOOD[kind][0]), name=f"static-{stage.node.name}-{name}", namespace=NAMESPACE)
+    found = mirror_of(good, stage.node.name, stage.node, "proof")
+    return replace(found, spec={**found.spec, **spec})
+
+
+def _parsed(kind: Kind, spec: Json) -> Resource:
+    model = next(one.spec for one in (*SECTIONS.values(), PASSTHROUGH) if one.kind is kind)
+    return Resource(
+        kind, NAMESPACE, "", Origin("/etc/openperouter/configs/openpe_a.yaml", 1), model.model_validate(spec)
+    )
+
+
+async def put_mirror(stage: Stage, mirror: ApiObject) -> ApiObject:
+    """Make the object that the node's mirror would make."""
+    path = f"{collection(NAMESPACE, PLURALS[mirror.kind])}/{mirror.name}"
+    return api_object(mirror.kind, await stage.admin.apply(path, manifest(mirror), manager=MANAGER))
 
 
 async def carries_out(stage: Stage, change: Change) -> None:
@@ -125,22 +159,23 @@ async def carries_out(stage: Stage, change: Change) -> None:
 
 
 async def mirror_is_created(stage: Stage, *, kind: Kind) -> None:
-    await carries_out(stage, Change(None, mirrored(kind, f"new-{stage.users}")))
+    await carries_out(stage, Change(None, mirrored(stage, kind, "new")))
 
 
 async def mirror_is_changed(stage: Stage, *, kind: Kind) -> None:
-    there = await put(stage, kind, NAMESPACE, f"old-{stage.users}")
-    await carries_out(stage, Change(there, replace(there, labels={"c": "d"})))
+    there = await put_mirror(stage, mirrored(stage, kind, "old"))
+    await carries_out(stage, Change(there, replace(there, labels={**there.labels, "c": "d"})))
 
 
 async def mirror_is_removed(stage: Stage, *, kind: Kind) -> None:
-    there = await put(stage, kind, NAMESPACE, f"gone-{stage.users}")
+    there = await put_mirror(stage, mirrored(stage, kind, "gone"))
     await carries_out(stage, Change(there, None))
 
 
 async def mirror_takes_a_name_back(stage: Stage, *, kind: Kind) -> None:
-    await put(stage, kind, NAMESPACE, f"taken-{stage.users}")
-    await carries_out(stage, Change(None, mirrored(kind, f"taken-{stage.users}")))
+    mirror = mirrored(stage, kind, "taken")
+    await put(stage, kind, NAMESPACE, mirror.name)
+    await carries_out(stage, Change(None, mirror))
 
 
 # What the writers of actors.status_writer do
@@ -328,6 +363,6 @@ NEEDS: Final[dict[Permission, Need]] = {
     Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "list"): node_status_is_followed,
     Permission(NAMESPACE, GROUP, NODE_STATUS_PLURAL, "watch"): node_status_is_followed,
     Permission(NAMESPACE, GROUP, f"{NODE_STATUS_PLURAL}/status", "patch"): node_status_is_written,
-    Permission(NAMESPACE, "", "secrets", "list"): passwords_are_followed,
-    Permission(NAMESPACE, "", "secrets", "watch"): passwords_are_followed,
+    Permission(NAMESPACE, "", "secrets", "list", _SECRET): passwords_are_followed,
+    Permission(NAMESPACE, "", "secrets", "watch", _SECRET): passwords_are_followed,
 }

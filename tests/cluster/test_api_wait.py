@@ -35,7 +35,7 @@ class Node:
     def __init__(self, root: Path, server: ClusterServer) -> None:
         self.directory = root / "hostbridge"
         self.directory.mkdir()
-        self.settings = Settings(credentials_dir=self.directory, run_dir=root / "run")
+        self.settings = Settings(credentials_dir=self.directory, run_dir=root / "run", kubeconfig_programs=True)
         self.server = server
         self.out: Latest[ApiAccess] = Latest("access")
         self.context: ActorContext | None = None

@@ -88,7 +88,7 @@ async def test_the_daemon_as_a_whole_is_refused_nothing(
     settings = Settings(state_dir=tmp_path, run_dir=tmp_path, configs_dir=tmp_path, namespace=NAMESPACE)
     (tmp_path / "openpe_a.yaml").write_text("l3vnis: [{vrf: blue, vni: 200}]\n")
     async with stage(server, account, namespace, tmp_path) as complete, trio.open_nursery() as nursery:
-        node = PromptNode(complete.node.name, NAMESPACE, settings, account, account)
+        node = PromptNode(complete.node.name, NAMESPACE, settings, complete.account, complete.account)
         await put(complete, Kind.L3VNI, NAMESPACE, "red")
         nursery.start_soon(node.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -135,7 +135,7 @@ CHANGES: dict[str, Json] = {
 async def test_of_a_node_the_daemon_may_change_its_index_only(
     server: ClusterServer, account: ApiCredentials, namespace: str, tmp_path: Path
 ) -> None:
-    async with stage(server, account, namespace, tmp_path) as complete, kube(account) as client:
+    async with stage(server, account, namespace, tmp_path) as complete, kube(complete.account) as client:
         path = f"/api/v1/nodes/{complete.node.name}"
         await complete.admin.merge_patch(path, {"metadata": {"annotations": {"others": "1"}}}, manager=MANAGER)
         await policy_is_in_force(client, path)

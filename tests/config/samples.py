@@ -9,6 +9,7 @@ from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Unde
 from config.outcomes import NodeIdentity
 from config.precedence import NOTHING_IN_FORCE, Standing
 from config.problems import Kind, Origin, Problem, ResourceId
+from config.resolve.grants import Grants
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource, Unusable
 
@@ -109,8 +110,14 @@ def from_api(resource: Resource, namespace: str = "tenant") -> Resource:
     return replace(resource, namespace=namespace, origin=origin, label="")
 
 
-def solve(*resources: Resource, node: NodeIdentity = NODE, standing: Standing = NOTHING_IN_FORCE) -> Resolution:
-    return resolve(resources, node, standing=standing)
+#: Nothing is refused for its namespace, but for what L3VNIs themselves allow.
+OPEN = Grants("ns", frozenset({"*"}), ("*",))
+
+
+def solve(
+    *resources: Resource, node: NodeIdentity = NODE, standing: Standing = NOTHING_IN_FORCE, grants: Grants = OPEN
+) -> Resolution:
+    return resolve(resources, node, standing=standing, grants=grants)
 
 
 def in_force(resolution: Resolution) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from config.resources import Resource
 
 from .samples import (
     NODE,
+    OPEN,
     from_api,
     ids_in_force,
     l2vni,
@@ -29,6 +31,8 @@ from .samples import (
     underlay,
     unusable,
 )
+
+solve_all = partial(resolve, grants=OPEN)
 
 
 def bridged(name: str, vni: int, bridge: str | None = None) -> Resource:
@@ -210,7 +214,7 @@ _SETS = st.tuples(st.lists(_underlays(), min_size=1, max_size=3), st.lists(_reso
 
 
 def _standing(resources: list[Resource]) -> Standing:
-    return resolve(resources, NODE).standing
+    return solve_all(resources, NODE).standing
 
 
 @given(_SETS, _SETS, st.randoms(use_true_random=False))
@@ -220,13 +224,13 @@ def test_the_order_of_resources_means_nothing_whatever_was_in_force(
     standing = _standing(before)
     shuffled = list(resources)
     random.shuffle(shuffled)
-    assert resolve(shuffled, NODE, standing=standing) == resolve(resources, NODE, standing=standing)
+    assert solve_all(shuffled, NODE, standing=standing) == solve_all(resources, NODE, standing=standing)
 
 
 @given(_SETS, _SETS)
 def test_what_was_decided_stays_decided(before: list[Resource], resources: list[Resource]) -> None:
-    first = resolve(resources, NODE, standing=_standing(before))
-    again = resolve(resources, NODE, standing=first.standing)
+    first = solve_all(resources, NODE, standing=_standing(before))
+    again = solve_all(resources, NODE, standing=first.standing)
     assert again.desired == first.desired
     assert again.standing == first.standing
     assert {str(one.origin) for one in errors(again.problems)} == {str(one.origin) for one in errors(first.problems)}
@@ -235,9 +239,9 @@ def test_what_was_decided_stays_decided(before: list[Resource], resources: list[
 @given(_SETS, _SETS)
 def test_a_newcomer_takes_nothing_out_of_force(resources: list[Resource], more: list[Resource]) -> None:
     """But for a segment that thereby means a nearer network of the same name."""
-    first = resolve(resources, NODE)
+    first = solve_all(resources, NODE)
     everything = _unique([*resources, *(one for one in more if one.id not in {old.id for old in resources})])
-    both = resolve(everything, NODE, standing=first.standing)
+    both = solve_all(everything, NODE, standing=first.standing)
     assume(_domains(first).items() <= _domains(both).items() or not _meanings(resources, everything))
     assert ids_in_force(first) <= ids_in_force(both)
 
@@ -259,8 +263,8 @@ def _meanings(before: list[Resource], after: list[Resource]) -> bool:
 def test_with_nothing_in_force_files_lose_nothing_to_the_api(resources: list[Resource]) -> None:
     files = [one for one in resources if one.origin.path]
     assume(any(one.kind is Kind.UNDERLAY for one in files))
-    alone = ids_in_force(resolve(files, NODE))
-    assert alone <= ids_in_force(resolve(resources, NODE))
+    alone = ids_in_force(solve_all(files, NODE))
+    assert alone <= ids_in_force(solve_all(resources, NODE))
 
 
 @given(_SETS, _SETS)
@@ -268,7 +272,7 @@ def test_a_refused_resource_blocks_no_other_whatever_was_in_force(
     before: list[Resource], resources: list[Resource]
 ) -> None:
     standing = _standing(before)
-    resolution = resolve(resources, NODE, standing=standing)
+    resolution = solve_all(resources, NODE, standing=standing)
     refused = [one for one in resources if one.id not in ids_in_force(resolution)]
     for one in refused:
         if one.kind is Kind.L3VNI:
@@ -276,7 +280,7 @@ def test_a_refused_resource_blocks_no_other_whatever_was_in_force(
         rest = [other for other in resources if other is not one]
         # The place of a resource that is gone goes to one with the same content.
         held = {key: value for key, value in standing.items() if key != one.id}
-        assert ids_in_force(resolve(rest, NODE, standing=held)) == ids_in_force(resolution)
+        assert ids_in_force(solve_all(rest, NODE, standing=held)) == ids_in_force(resolution)
 
 
 def test_nothing_is_in_force_at_first() -> None:

@@ -81,7 +81,10 @@ class Cluster:
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 7200},
+            "spec": {
+                "expirationSeconds": 7200,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": self.node_name},
+            },
         }
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/controller/token"
         answer = self._do(lambda client: client.create(path, request))

@@ -6,6 +6,10 @@ own, with a deadline; a legacy ``auth-provider`` runs the same way, see :mod:`.a
 :class:`Loaded`: the credentials, and the files on which they depend. What kubectl would do and this program does not
 (a proxy, impersonation) is refused rather than ignored.
 
+A kubeconfig is input of the users who may write its directory, and this process is root. Nothing in it makes the
+process read a file outside that directory, run a program, send credentials unencrypted, or accept a server for which no
+named authority vouches, unless :class:`Trust` says so.
+
 A :class:`LoadingError` is one line that names files, keys and names. It never quotes a value, nor what a plugin
 printed: either may be a secret.
 """
@@ -17,6 +21,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -58,6 +63,28 @@ _UNSUPPORTED: Final = {
     "username": "Kubernetes has not accepted passwords since version 1.19; use a token or a certificate",
     "password": "Kubernetes has not accepted passwords since version 1.19; use a token or a certificate",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What the settings let a kubeconfig do.
+
+    ``programs``: name a program that gives the credentials. ``elsewhere``: name files outside its own directory. Both
+    hold only where no one but root can write the kubeconfig. ``any_authority``: name no certificate authority.
+    """
+
+    programs: bool = False
+    elsewhere: bool = False
+    any_authority: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Trust:
+        """Return what the settings say: a kubeconfig that they name is the administrator's own."""
+        return cls(
+            programs=settings.kubeconfig_programs,
+            elsewhere=settings.kubeconfig is not None,
+            any_authority=settings.kubeconfig_without_authority,
+        )
 
 
 class LoadingError(DependencyFault):
@@ -107,6 +134,9 @@ class _Plugin:
     stdin: str | None = None
 
 
+_NO_TRUST: Final = Trust()
+
+
 def kubeconfig_path(settings: Settings) -> Path:
     """Return where this node's kubeconfig is, or will be."""
     return settings.kubeconfig or settings.credentials_dir / "kubeconfig"
@@ -126,19 +156,20 @@ def digest(path: Path) -> str:
 async def load(
     kubeconfig: Path,
     *,
+    trust: Trust = _NO_TRUST,
     programs: bool = True,
     seconds: float = PLUGIN_SECONDS,
     wall: Callable[[], float] = time.time,
 ) -> Loaded:
-    """Read a kubeconfig. Raises :class:`LoadingError`.
+    """Read a kubeconfig, as far as it is trusted. Raises :class:`LoadingError`.
 
     ``programs`` False runs no plugin and reads no client key: enough to inspect the rest.
     """
-    reading = _Reading(kubeconfig)
+    reading = _Reading(kubeconfig, trust)
     try:
         cluster, user = reading.context()
         plugin = _plugin(user, kubeconfig.parent)
-        reading.depend_on_program(plugin)
+        reading.depend_on_program(plugin, user)
         answer = await _run(plugin, kubeconfig.parent, seconds) if plugin and programs else {}
         credentials = reading.credentials(cluster, user, answer, keys=programs)
     except _UnusableError as error:
@@ -150,8 +181,9 @@ async def load(
 class _Reading:
     """One reading of a kubeconfig and of the files that it names."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, trust: Trust) -> None:
         self.kubeconfig = kubeconfig
+        self.trust = trust
         self.files: dict[Path, str] = {}
         self.private = [kubeconfig]
 
@@ -168,10 +200,23 @@ class _Reading:
                 raise _UnusableError(f": {key}: {reason}")
         return cluster, user
 
-    def depend_on_program(self, plugin: _Plugin | None) -> None:
-        """Add the user's own plugin to the files that matter; one without a path is found by PATH."""
-        if plugin is not None and plugin.stdin is None and "/" in plugin.argv[0]:
-            self.files[Path(plugin.argv[0])] = digest(Path(plugin.argv[0]))
+    def depend_on_program(self, plugin: _Plugin | None, user: Json) -> None:
+        """Add the user's own plugin to the files that matter; one without a path is found by PATH.
+
+        Refuse one that is not to run as root.
+        """
+        if plugin is None:
+            return
+        key = "exec" if user.get("exec") else "auth-provider"
+        if not self.trust.programs:
+            raise _UnusableError(f": {key}: programs that give credentials need the setting kubeconfigPrograms: true")
+        paths = [self.kubeconfig]
+        if plugin.stdin is None and "/" in plugin.argv[0]:
+            paths.append(Path(plugin.argv[0]))
+            self.files[paths[-1]] = digest(paths[-1])
+        for path in paths:
+            if writable := _writable_by_others(path):
+                raise _UnusableError(f": {key}: not run as root, since users other than root can write {writable}")
 
     def credentials(self, cluster: Json, user: Json, answer: Json, *, keys: bool) -> ApiCredentials:
         """Return what the kubeconfig and a plugin's ``answer`` give."""
@@ -179,6 +224,13 @@ class _Reading:
         if not isinstance(insecure, bool):
             raise _UnusableError(f": {_INSECURE} must be true or false")
         ca = self._pem(cluster, "certificate-authority")
+        server = _server(_string(cluster, "server").rstrip("/"))
+        encrypted = server.startswith("https:")
+        if encrypted and not (ca or insecure or self.trust.any_authority):
+            raise _UnusableError(
+                ": certificate-authority: missing, so every authority of the system could vouch for the server; name "
+                "the cluster's own, or set kubeconfigWithoutAuthority: true"
+            )
         certificate = answer.get("clientCertificateData") or self._pem(user, "client-certificate")
         key = answer.get("clientKeyData") or self._pem(user, "client-key", read=keys)
         token = answer.get("token") or self._token(user)
@@ -186,8 +238,12 @@ class _Reading:
             raise _UnusableError(": the token has characters that no token can have")
         if key and not certificate:
             raise _UnusableError(": a client-key without a client-certificate")
+        if (token or certificate or answer) and not encrypted:
+            raise _UnusableError(
+                ": server: must be https, since credentials are not sent over an unencrypted connection"
+            )
         return ApiCredentials(
-            server=_server(_string(cluster, "server").rstrip("/")),
+            server=server,
             source=str(self.kubeconfig),
             ca=ca,
             token=Secret(token) if token else None,
@@ -251,13 +307,16 @@ class _Reading:
             raise _UnusableError(f": {key} must be a path")
         path = self.kubeconfig.parent / stated
         beside = self.kubeconfig.parent / path.name
-        candidates = dict.fromkeys((path, beside))
+        inside = ".." not in path.parts and path.is_relative_to(beside.parent)
+        candidates = dict.fromkeys((path, beside) if inside or self._is_free() else (beside,))
         self.files |= {candidate: digest(candidate) for candidate in candidates}
         found = next((candidate for candidate in candidates if os.access(candidate, os.F_OK)), None)
         if found is None:
             # What is no path may be the token itself, in the wrong place.
             shown = stated if stated.startswith("/") else "a file"
             where = "which does not exist" if path == beside else f"which exists neither there nor in {beside.parent}"
+            if path not in candidates:
+                where = f"which does not exist in {beside.parent}, and other directories are not read"
             raise _UnusableError(f": {key} names {shown}, {where}")
         if not found.is_file():
             raise _UnusableError(f": {key} names {found}, which is not a regular file")
@@ -265,12 +324,35 @@ class _Reading:
             self.private.append(found)
         return found
 
+    def _is_free(self) -> bool:
+        """Whether the files may be in other directories than the kubeconfig's."""
+        return self.trust.elsewhere and not _writable_by_others(self.kubeconfig)
+
     def _content(self, path: Path, key: str) -> bytes:
         try:
-            return read_bounded(path, MAX_BYTES)[0]
+            return read_bounded(path, MAX_BYTES, within=None if self._is_free() else self.kubeconfig.parent)[0]
         except (OSError, UnreadableFileError) as error:
             reason = error.reason if isinstance(error, UnreadableFileError) else "does not exist"
             raise _UnusableError(f": {key} names {path}, which {reason}") from None
+
+
+def _writable_by_others(path: Path) -> Path | None:
+    """Return the first of a file and the directories above it that another user than root, or than us, can write."""
+    try:
+        real = path.resolve()
+        for one in dict.fromkeys((path.absolute(), *path.absolute().parents, real, *real.parents)):
+            found = one.stat()
+            own = found.st_uid in (0, os.geteuid())
+            shared = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != 0)
+            # In a sticky directory no one else can replace what is ours.
+            if not own or (shared and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX)):
+                return one
+    except FileNotFoundError:
+        # The program's own error says so.
+        return None
+    except (OSError, ValueError, RuntimeError):
+        return path
+    return None
 
 
 def _named(data: Json, kind: str, name: object, relation: str) -> Json:

@@ -1,4 +1,4 @@
-"""When tokens and certificates expire, as far as they state it.
+"""When tokens and certificates expire, and for which node a token is, as far as they state it.
 
 Nothing is verified here: the server does that. A token or certificate that cannot be decoded states nothing. The few
 lines of DER are here because Python's ssl module decodes only certificates of a connection, and python3-cryptography
@@ -13,7 +13,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 #: DER tags (ITU-T X.690) up to a certificate's validity (RFC 5280, section 4.1).
 _SEQUENCE: Final = 0x30
@@ -26,17 +26,31 @@ _LAST: Final = 253402300799
 
 def token_expiry(token: str) -> float | None:
     """Return when a JWT expires (its ``exp``, RFC 7519), in Unix seconds; None for one without, or no JWT."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, RecursionError):
-        return None
-    seconds = claims.get("exp") if isinstance(claims, dict) else None
+    seconds = _claims(token).get("exp")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _LAST:
         return None
     return float(seconds)
+
+
+def token_node(token: str) -> str | None:
+    """Return the node to which a ServiceAccount's token is bound, "" for none; None for another kind of token."""
+    about = _claims(token).get("kubernetes.io")
+    if not isinstance(about, dict):
+        return None
+    node = about.get("node")
+    return str(node.get("name") or "") if isinstance(node, dict) else ""
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Return what a JWT says, nothing for one that cannot be decoded."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def certificate_expiry(pem: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Final
 
-from actors.lib.kube.credentials import Loaded, LoadingError, kubeconfig_path, load
+from actors.lib.kube.credentials import Loaded, LoadingError, Trust, kubeconfig_path, load
+from actors.lib.kube.expiry import token_node
+from config.node import load_node_config
 from config.settings import Settings
 
 from .files import File, read_file
@@ -26,7 +29,8 @@ class Credentials:
 
     ``exists`` says whether it is there; ``problem`` why it cannot be used; ``private`` are the files with a secret in
     them and ``directories`` all those above them; ``program`` is the one that the daemon runs for credentials;
-    ``expires_at`` is in Unix seconds.
+    ``expires_at`` is in Unix seconds. ``verified``: the server has to prove its identity. ``bound_to`` is the node for
+    which a ServiceAccount's token was issued, "" for none, None without such a token; ``node_name`` is this node.
     """
 
     path: str
@@ -35,6 +39,9 @@ class Credentials:
     server: str = ""
     program: str = ""
     expires_at: float | None = None
+    verified: bool = True
+    bound_to: str | None = None
+    node_name: str = ""
     private: tuple[File, ...] = ()
     directories: tuple[File, ...] = ()
 
@@ -45,14 +52,22 @@ async def read_credentials(settings: Settings) -> Credentials:
     if read_file(path) is None:
         return Credentials(str(path))
     try:
-        loaded = await load(path, programs=False, seconds=READING_SECONDS)
+        loaded = await load(path, trust=Trust.of(settings), programs=False, seconds=READING_SECONDS)
     except LoadingError as failure:
         return _credentials(path, (path,), problem=str(failure))
-    return _credentials(path, loaded.private, loaded)
+    return _credentials(path, loaded.private, loaded, node_name=_node_name(settings))
 
 
-def _credentials(path: Path, private: tuple[Path, ...], loaded: Loaded | None = None, problem: str = "") -> Credentials:
+def _node_name(settings: Settings) -> str:
+    config, _ = load_node_config(settings.node_config_file)
+    return (config.node_name if config else None) or socket.gethostname()
+
+
+def _credentials(
+    path: Path, private: tuple[Path, ...], loaded: Loaded | None = None, problem: str = "", node_name: str = ""
+) -> Credentials:
     directories = dict.fromkeys(parent for file in private for parent in file.parents)
+    token = loaded.credentials.token if loaded else None
     return Credentials(
         str(path),
         exists=True,
@@ -60,6 +75,9 @@ def _credentials(path: Path, private: tuple[Path, ...], loaded: Loaded | None = 
         server=loaded.credentials.server if loaded else "",
         program=loaded.program if loaded else "",
         expires_at=loaded.credentials.expires_at if loaded else None,
+        verified=loaded is None or loaded.credentials.verify,
+        bound_to=token_node(token.reveal()) if token else None,
+        node_name=node_name,
         private=_existing(private),
         directories=_existing(directories),
     )
@@ -108,4 +126,31 @@ def _reachable(file: File, directories: tuple[File, ...]) -> bool:
     return all(one.mode & stat.S_IXOTH for one in directories if one.path in above)
 
 
-CHECKS = (usable, private)
+def verified(credentials: Credentials) -> Iterator[Finding]:
+    """Can another server take the place of the API server?"""
+    if not credentials.verified:
+        yield warning(
+            "credentials",
+            f"{credentials.path} has insecure-skip-tls-verify: another server in place of {credentials.server} gets "
+            "the node's token and decides what its networks are",
+            "replace the key by certificate-authority or certificate-authority-data",
+        )
+
+
+def bound(credentials: Credentials) -> Iterator[Finding]:
+    """Is the token this node's own?"""
+    if credentials.bound_to is None or credentials.bound_to == credentials.node_name:
+        return
+    name = credentials.node_name
+    if credentials.bound_to:
+        message = f"the token in {credentials.path} is bound to the node {credentials.bound_to}, and this one is {name}"
+    else:
+        message = f"the token in {credentials.path} is bound to no node: the admission policies refuse all its writes"
+    fix = (
+        "let the credentials proxy run on this node, or: kubectl create token controller -n openperouter-system "
+        f"--bound-object-kind Node --bound-object-name {name}"
+    )
+    yield warning("credentials", message, fix)
+
+
+CHECKS = (usable, private, verified, bound)

@@ -8,10 +8,12 @@ from config.api import ApiObject, ApiSnapshot
 from config.models import L3Vni, Underlay
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin
+from config.resolve.grants import Grants
 from config.resources import Resource
 
 NODE = NodeIdentity("node-a", 0)
 OWN = "openperouter-system"
+GRANTS = Grants(OWN)
 UNDERLAY = {
     "asn": 64514,
     "interfaces": [{"type": "NetworkDevice", "networkDevice": {"interfaceName": "eth1"}}],

@@ -15,7 +15,7 @@ from config.problems import Kind, Origin, Problem, errors
 from config.resources import Unusable
 from supervisor.runtime.faults import ConfigFault
 
-from .examples import OWN, api_l3vni, api_underlay, cluster, files, l3vni, resource, underlay
+from .examples import GRANTS, api_l3vni, api_underlay, cluster, files, l3vni, resource, underlay
 
 BROKEN = resource(Kind.UNDERLAY, "broken", Unusable())
 
@@ -31,7 +31,7 @@ class Node:
     def learn(self, static: StaticSnapshot | None = None, api: ApiSnapshot | None = None) -> DesiredState | None:
         """Decide again; return what is published."""
         self.known = replace(self.known, static=static or self.known.static, api=api or self.known.api)
-        decision = decide(self.known, self.state, OWN)
+        decision = decide(self.known, self.state, GRANTS)
         self.known = replace(self.known, accepted=decision.accepted, standing=decision.standing)
         self.state = decision.state or self.state
         return decision.state

@@ -130,7 +130,7 @@ def test_a_password_comes_from_its_secret() -> None:
 @pytest.mark.parametrize(
     ("secrets", "namespace", "fix"),
     [
-        ({}, OWN, "cannot be read: allow the nodes to get, list and watch it"),
+        ({}, OWN, "add its name to resourceNames in the Role openperouter-passwords"),
         ({(OWN, "fabric"): None}, OWN, "create it with 1 to 128 printable ASCII characters"),
         ({("tenant", "fabric"): Secret(PASSWORD)}, "tenant", f"create this Underlay and its Secret there ({OWN})"),
     ],

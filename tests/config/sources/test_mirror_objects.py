@@ -71,13 +71,11 @@ def test_a_mirror_is_labelled_and_owned_by_the_node() -> None:
     assert shown.id == l3vni("red", 100).id
 
 
-def test_a_mirror_selects_its_node_by_the_label_that_the_node_has() -> None:
-    assert mirror(raw("a")).spec["nodeSelector"] == {"matchLabels": {"kubernetes.io/hostname": "node.example"}}
-
-
-def test_a_mirror_selects_a_node_without_that_label_by_its_name() -> None:
-    shown = mirror(raw("a"), node=ApiNode("other", "u"))
-    assert shown.spec["nodeSelector"] == {"matchLabels": {"kubernetes.io/hostname": "other"}}
+@pytest.mark.parametrize("labels", [{}, {"kubernetes.io/hostname": "another-nodes"}])
+def test_a_mirror_selects_its_node_by_name_whatever_the_label_has(labels: dict[str, str]) -> None:
+    """The admission policy knows the name alone, and the label must not choose another node."""
+    shown = mirror(raw("a"), node=ApiNode("node", "u", labels))
+    assert shown.spec["nodeSelector"] == {"matchLabels": {"kubernetes.io/hostname": "node"}}
 
 
 def test_the_manifest_is_what_the_api_takes() -> None:
@@ -87,7 +85,7 @@ def test_the_manifest_is_what_the_api_takes() -> None:
     assert body["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "node", "uid": "uid-1"}]
     assert body["spec"] == {
         "vrf": "red", "vni": 100, "vxlanPort": 4789,
-        "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node.example"}},
+        "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node"}},
     }  # fmt: skip
 
 

@@ -82,8 +82,8 @@ def test_a_wrong_entry_refuses_only_itself_and_stays_visible() -> None:
     assert [type(resource.spec) for resource in resources_of(content)] == [L3Vni, Unusable, Unusable]
     assert messages(content) == [
         "3:22: error: L3VNI blue: l3vnis[1].vni: must be at least 1",
-        "3:25: error: L3VNI blue: l3vnis[1].colour: unknown key; known keys: exportRTs, hostSession, "
-        "importRTs, name, nodeSelector, underlayAddressFamily, vni, vrf, vxlanPort",
+        "3:25: error: L3VNI blue: l3vnis[1].colour: unknown key; known keys: allowedNamespaces, exportRTs, "
+        "hostSession, importRTs, name, nodeSelector, underlayAddressFamily, vni, vrf, vxlanPort",
         "4:5: error: L3VNI l3vni-2: l3vnis[2]: must be a mapping (key: value)",
     ]
 

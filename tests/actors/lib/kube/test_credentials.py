@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.lib.kube import auth_provider, credentials
-from actors.lib.kube.credentials import Loaded, LoadingError, digest, load
+from actors.lib.kube.credentials import Loaded, LoadingError, Trust, digest, load
 from supervisor.process.subprocesses import Completed
 from tests.actors.lib.kube.kubeconfigs import (
     CA,
@@ -32,6 +33,8 @@ from tests.actors.lib.kube.kubeconfigs import (
     program,
 )
 
+#: What the settings can allow; tests/actors/lib/kube/test_hostile_kubeconfigs.py is about what they do not.
+read = partial(load, trust=Trust(programs=True, elsewhere=True, any_authority=True))
 ROOT = Path(__file__).resolve().parents[4]
 
 
@@ -55,7 +58,7 @@ def token_of(loaded: Loaded) -> str:
 
 async def refused(path: Path, seconds: float = 60.0) -> LoadingError:
     with pytest.raises(LoadingError) as caught:
-        await load(path, seconds=seconds)
+        await read(path, seconds=seconds)
     shown = f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
     assert not [secret for secret in PLANTED if secret in shown]
     assert str(caught.value).startswith(str(path))
@@ -67,7 +70,7 @@ async def test_a_token_and_inline_certificates(path: Path) -> None:
     user = {"client-certificate-data": base64_of(CERTIFICATE), "client-key-data": base64_of(KEY), "token": TOKEN}
     cluster = {"certificate-authority-data": base64_of(CA), "tls-server-name": "kubernetes"}
     write(path, kubeconfig(user, cluster))
-    loaded = await load(path)
+    loaded = await read(path)
     found = loaded.credentials
     assert (found.server, found.source) == (SERVER, str(path))
     assert (found.ca, found.client_certificate, found.server_name) == (CA, CERTIFICATE, "kubernetes")
@@ -80,7 +83,7 @@ async def test_a_token_and_inline_certificates(path: Path) -> None:
 
 
 async def test_upstreams_credentials_proxy_whose_paths_are_those_of_its_container(path: Path) -> None:
-    loaded = await load(hostbridge(path.parent))
+    loaded = await read(hostbridge(path.parent))
     assert (loaded.credentials.ca, token_of(loaded)) == (CA, TOKEN)
     token, ca = path.with_name("token"), path.with_name("ca.crt")
     missing = dict.fromkeys((Path("/shared/token"), Path("/shared/ca.crt")), "missing")
@@ -93,14 +96,14 @@ async def test_files_named_where_they_are_and_relative_to_the_kubeconfig(path: P
     path.with_name("token").write_text("not this one")
     path.with_name("ca.crt").write_text(CA)
     write(path, kubeconfig({"tokenFile": str(tmp_path / "token")}, {"certificate-authority": "ca.crt"}))
-    loaded = await load(path)
+    loaded = await read(path)
     assert (loaded.credentials.ca, token_of(loaded)) == (CA, TOKEN)
 
 
 async def test_the_token_file_wins_over_a_token(path: Path) -> None:
     path.with_name("token").write_text("fresh")
     write(path, kubeconfig({"token": TOKEN, "tokenFile": "token"}))
-    assert token_of(await load(path)) == "fresh"
+    assert token_of(await read(path)) == "fresh"
 
 
 async def test_the_current_of_several_contexts(path: Path) -> None:
@@ -108,7 +111,7 @@ async def test_the_current_of_several_contexts(path: Path) -> None:
     users = [{"name": name, "user": {"token": f"token-{name}"}} for name in ("a", "b")]
     contexts = [{"name": name, "context": {"cluster": name, "user": name}} for name in ("a", "b")]
     write(path, kubeconfig(clusters=clusters, users=users, contexts=contexts, current="b"))
-    loaded = await load(path)
+    loaded = await read(path)
     assert (loaded.credentials.server, token_of(loaded)) == ("https://b", "token-b")
 
 
@@ -119,19 +122,19 @@ async def test_json_is_accepted_and_tls_verification_can_be_off(path: Path) -> N
         ' "insecure-skip-tls-verify": true}}], "users": [{"name": "u", "user": {"token": "t"}}],'
         ' "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}',
     )
-    loaded = await load(path)
+    loaded = await read(path)
     assert (loaded.credentials.server, loaded.credentials.verify) == ("https://s/prefix", False)
 
 
 async def test_a_token_with_an_expiry(path: Path) -> None:
     path.with_name("token").write_text(jwt(exp=2_000_000_000))
     write(path, kubeconfig({"tokenFile": "token"}))
-    assert (await load(path)).credentials.expires_at == 2_000_000_000
+    assert (await read(path)).credentials.expires_at == 2_000_000_000
 
 
 async def test_a_plugin_that_gives_a_token_and_its_expiry(path: Path) -> None:
     user = program(path.parent, credential(token=TOKEN, expirationTimestamp="2033-05-18T03:33:20Z"))
-    loaded = await load(write(path, kubeconfig(user)))
+    loaded = await read(write(path, kubeconfig(user)))
     assert token_of(loaded) == TOKEN
     assert loaded.program == user["exec"]["command"]
     assert loaded.credentials.expires_at == 2_000_000_000 - credentials.EARLY_SECONDS
@@ -140,13 +143,13 @@ async def test_a_plugin_that_gives_a_token_and_its_expiry(path: Path) -> None:
 
 async def test_a_plugins_credentials_with_a_short_life_are_renewed_at_half_of_it(path: Path) -> None:
     user = program(path.parent, credential(token=TOKEN, expirationTimestamp="2033-05-18T03:33:20Z"))
-    loaded = await load(write(path, kubeconfig(user)), wall=lambda: 2_000_000_000 - 10)
+    loaded = await read(write(path, kubeconfig(user)), wall=lambda: 2_000_000_000 - 10)
     assert loaded.credentials.expires_at == 2_000_000_000 - 5
 
 
 async def test_a_plugin_that_gives_a_certificate(path: Path) -> None:
     user = program(path.parent, credential(clientCertificateData=CERTIFICATE, clientKeyData=KEY))
-    loaded = await load(write(path, kubeconfig(user)))
+    loaded = await read(write(path, kubeconfig(user)))
     assert loaded.credentials.client_certificate == CERTIFICATE
     assert loaded.credentials.client_key is not None
     assert loaded.credentials.client_key.reveal() == KEY
@@ -182,7 +185,7 @@ async def test_a_plugin_that_is_missing_is_watched_for(path: Path) -> None:
 async def test_a_plugin_that_hangs_is_killed(path: Path) -> None:
     write(path, kubeconfig(program(path.parent, "sleep 1000")))
     with pytest.raises(LoadingError, match=r"it did not finish within 0\.3 s") as caught:
-        await load(path, seconds=0.3)
+        await read(path, seconds=0.3)
     assert caught.value.passing
     assert caught.value.files.keys() == {path, path.with_name("give-credentials")}
 
@@ -193,10 +196,10 @@ async def test_a_cancelled_reading_leaves_no_process(path: Path) -> None:
     write(path, kubeconfig(user))
     async with trio.open_nursery() as nursery:
 
-        async def read() -> None:
-            await load(path)
+        async def reading() -> None:
+            await read(path)
 
-        nursery.start_soon(read)
+        nursery.start_soon(reading)
         while not await running(f"cat {fifo}"):  # noqa: ASYNC110 - another process starts it
             await trio.sleep(0.05)
         nursery.cancel_scope.cancel()
@@ -212,7 +215,7 @@ async def test_an_inspection_runs_no_plugin_and_reads_no_key(path: Path) -> None
     ran = path.with_name("ran")
     user = program(path.parent, f"touch {ran}")
     user |= {"client-certificate-data": base64_of(CERTIFICATE), "client-key-data": base64_of(KEY)}
-    loaded = await load(write(path, kubeconfig(user)), programs=False)
+    loaded = await read(write(path, kubeconfig(user)), programs=False)
     assert loaded.credentials.client_certificate == CERTIFICATE
     assert loaded.credentials.client_key is None
     assert not ran.exists()
@@ -302,7 +305,7 @@ async def test_a_kubeconfig_that_was_removed_meanwhile(path: Path) -> None:
 async def test_a_comment_in_a_certificate_is_not_its_end(path: Path) -> None:
     path.with_name("ca.crt").write_text(f"# Autorité\n{CA}")
     write(path, kubeconfig(cluster={"certificate-authority": "ca.crt"}))
-    assert (await load(path)).credentials.ca == f"# Autorit\n{CA}"
+    assert (await read(path)).credentials.ca == f"# Autorit\n{CA}"
 
 
 def test_this_process_imports_neither_the_library_nor_an_http_client() -> None:
@@ -325,7 +328,7 @@ async def test_a_plugin_runs_beside_the_kubeconfig_with_its_arguments_and_variab
     )
     user["exec"] |= {"command": "./give-credentials", "args": [7], "env": [{"name": "REGION", "value": "north"}]}
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
-    assert token_of(await load(write(path, kubeconfig(user)))) == TOKEN
+    assert token_of(await read(write(path, kubeconfig(user)))) == TOKEN
     where, argument, region, socket, info = seen.read_text().split(maxsplit=4)
     assert (where, argument, region, socket) == (str(path.parent), "7", "north", "[]")
     version = "client.authentication.k8s.io/v1"
@@ -349,7 +352,7 @@ async def test_a_plugin_that_is_not_described_is_refused(path: Path, given: obje
 async def test_a_plugin_may_give_a_token_beside_the_users_certificate(path: Path) -> None:
     user = program(path.parent, credential(token=TOKEN))
     user |= {"client-certificate-data": base64_of(CERTIFICATE), "client-key-data": base64_of(KEY)}
-    loaded = await load(write(path, kubeconfig(user)))
+    loaded = await read(write(path, kubeconfig(user)))
     assert (token_of(loaded), loaded.credentials.client_certificate) == (TOKEN, CERTIFICATE)
 
 
@@ -367,7 +370,7 @@ async def test_a_legacy_auth_provider_from_any_directory_whatever_the_environmen
             (directory / f"{name}.py").write_text("raise SystemExit(9)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    loaded = await load(write(path, kubeconfig(OIDC)))
+    loaded = await read(write(path, kubeconfig(OIDC)))
     assert (token_of(loaded), loaded.program) == (ID_TOKEN, "oidc")
     assert loaded.files.keys() == {path}
 
@@ -457,6 +460,6 @@ def test_any_content_gives_credentials_or_one_line(
 async def outcome(path: Path) -> str:
     """Return the server, or the error."""
     try:
-        return (await load(path, programs=False)).credentials.server
+        return (await read(path, programs=False)).credentials.server
     except LoadingError as error:
         return str(error)

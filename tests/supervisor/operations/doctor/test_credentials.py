@@ -42,6 +42,19 @@ FAULTS: dict[str, tuple[Machine, Level, str, str]] = {
         f"{TOKEN} has mode 0644",
         f"chmod o-rwx {TOKEN}",
     ),
+    "not verified": (but("credentials", verified=False), Level.WARNING, "insecure-skip-tls-verify", "certificate-auth"),
+    "a token of no node": (
+        but("credentials", bound_to="", node_name="a"),
+        Level.WARNING,
+        "is bound to no node",
+        "--bound-object-kind Node --bound-object-name a",
+    ),
+    "another node's token": (
+        but("credentials", bound_to="b", node_name="a"),
+        Level.WARNING,
+        "is bound to the node b, and this one is a",
+        "--bound-object-name a",
+    ),
 }
 
 
@@ -81,7 +94,12 @@ def test_nothing_is_said_of_what_could_not_be_looked_at() -> None:
 def settings(tmp_path: Path) -> Settings:
     directory = tmp_path / "bridge"
     directory.mkdir()
-    return Settings(credentials_dir=directory, configs_dir=tmp_path, state_dir=tmp_path)
+    return Settings(
+        credentials_dir=directory,
+        configs_dir=tmp_path,
+        state_dir=tmp_path,
+        node_config_file=tmp_path / "node-config.yaml",
+    )
 
 
 async def test_no_credentials_are_a_fact(settings: Settings) -> None:
@@ -98,6 +116,15 @@ async def test_what_upstreams_proxy_writes(settings: Settings) -> None:
     assert {file.path for file in found.directories} == {str(parent) for parent in path.parents}
 
 
+async def test_for_which_node_a_token_is(settings: Settings) -> None:
+    hostbridge(settings.credentials_dir)
+    settings.node_config_file.write_text("nodeIndex: {index: 1}\nnodeName: node-a\n")
+    for about, bound_to in (({"node": {"name": "node-b"}}, "node-b"), ({"namespace": "x"}, ""), (None, None)):
+        (settings.credentials_dir / "token").write_text(jwt(**{"kubernetes.io": about}))
+        found = await read_credentials(settings)
+        assert (found.bound_to, found.node_name) == (bound_to, "node-a")
+
+
 async def test_a_broken_one_is_a_fact_and_gives_nothing_away(settings: Settings) -> None:
     path = settings.credentials_dir / "kubeconfig"
     path.write_text(f"users: [{PLANTED[0]}\n")
@@ -112,6 +139,9 @@ async def test_a_program_is_named_and_not_run(settings: Settings) -> None:
     user = program(settings.credentials_dir, f"touch {ran}\n{credential(token=PLANTED[0])}")
     (settings.credentials_dir / "kubeconfig").write_text(kubeconfig(user))
     found = await read_credentials(settings)
+    assert "kubeconfigPrograms" in found.problem
+    allowed = {"kubeconfig_programs": True, "kubeconfig_without_authority": True}
+    found = await read_credentials(settings.model_copy(update=allowed))
     assert found.program == user["exec"]["command"]
     assert found.problem == ""
     assert not ran.exists()
