@@ -21,11 +21,11 @@ import trio
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
+from config.syntax.frr_grammar import Line, scan
 from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
-from .grammar import Line, scan
 from .mgmtd_recovery import MgmtdRecovery
 
 #: Deadlines in seconds.

@@ -21,9 +21,9 @@ import trio
 
 from config.desired import ResourceFailure
 from config.problems import Reason
+from config.syntax.frr_grammar import scan
 
 from .diff.difference import Difference, Entry, Intent, parse, show, subject
-from .grammar import scan
 from .render.render import RenderedConfig, Section, Source
 
 #: Pauses between the attempts at what FRR does not take, in seconds.

@@ -21,10 +21,10 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from config.desired import DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.syntax.frr_grammar import open_depth
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import ConfigFault
 
-from ..grammar import open_depth
 from .template_context import bfd_profiles, passthrough_instance, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
