@@ -81,7 +81,7 @@ async def run(
         forgets = is_asked_to_forget(forget_api.peek(), known, out.peek())
         if forgets:
             known = forget(known)
-        decision = decide(known, out.peek(), settings.namespace)
+        decision = decide(known, out.peek(), settings.namespace, raw_snippets=settings.raw_snippets_from_api)
         blind = out.peek() is None and saved is None and not forgets and not is_complete(known.api)
         if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
             if decision.state is not None:

@@ -56,34 +56,35 @@ class Decision:
     standing: Standing
 
 
-def decide(known: Known, in_force: DesiredState | None, namespace: str) -> Decision:
-    """Return what follows from what is known; ``namespace`` is the program's own.
+def decide(known: Known, in_force: DesiredState | None, namespace: str, *, raw_snippets: bool = True) -> Decision:
+    """Return what follows from what is known; ``namespace`` is the program's own, ``raw_snippets`` the setting
+    ``rawSnippetsFromAPI``.
 
     Raises :class:`ConfigFault` when nothing is in force and not even the files alone have a usable underlay: there is
     nothing to keep, and only a user can fix it.
     """
     newest = known.accepted if known.api is None else known.api
-    found = merge_and_resolve(known.static, newest, known.standing, namespace)
+    found = merge_and_resolve(known.static, newest, known.standing, namespace, raw_snippets=raw_snippets)
     if found.desired is not None:
         return _accepted(known, newest, found, in_force)
     problems = _kept(found.problems)
     if in_force is None:
-        return _first(known, problems, namespace)
+        return _first(known, problems, namespace, raw_snippets=raw_snippets)
     state = _numbered(in_force, known.static, in_force, problems)
     return Decision(_changed(state, in_force), known.accepted, known.standing)
 
 
 def merge_and_resolve(
-    static: StaticSnapshot, api: ApiSnapshot | None, standing: Standing, namespace: str
+    static: StaticSnapshot, api: ApiSnapshot | None, standing: Standing, namespace: str, *, raw_snippets: bool = True
 ) -> Resolution:
     """Return what files and API mean together, with all problems of both."""
-    resources, problems = merge(static, api, namespace)
+    resources, problems = merge(static, api, namespace, raw_snippets=raw_snippets)
     resolution = resolve(resources, static.node, standing=standing)
     return replace(resolution, problems=_each_once((*problems, *resolution.problems)))
 
 
 def merge(
-    static: StaticSnapshot, api: ApiSnapshot | None, namespace: str
+    static: StaticSnapshot, api: ApiSnapshot | None, namespace: str, *, raw_snippets: bool = True
 ) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
     """Return the resources of files and API as equals, and the problems from reading each.
 
@@ -93,7 +94,7 @@ def merge(
     if api is None:
         return static.resources, static.problems
     written = {resource.id for resource in static.resources}
-    objects, found = read_objects(api, namespace)
+    objects, found = read_objects(api, namespace, raw_snippets=raw_snippets)
     others = tuple(resource for resource in objects if resource.id not in written)
     problems = tuple(problem for problem in found if problem.resource not in written)
     return (*static.resources, *others), (*static.problems, *problems, *_kept_objects(api))
@@ -142,10 +143,10 @@ def _accepted(
     return Decision(changed, known.accepted if api is None else api, found.standing)
 
 
-def _first(known: Known, problems: tuple[Problem, ...], namespace: str) -> Decision:
+def _first(known: Known, problems: tuple[Problem, ...], namespace: str, *, raw_snippets: bool) -> Decision:
     """Return a process's first state although the newest configuration has no usable underlay."""
     for api in (known.accepted, None):
-        earlier = merge_and_resolve(known.static, api, known.standing, namespace)
+        earlier = merge_and_resolve(known.static, api, known.standing, namespace, raw_snippets=raw_snippets)
         if earlier.desired is not None:
             return _accepted(known, api, earlier, None, problems)
     raise ConfigFault("no usable configuration: " + "; ".join(str(problem) for problem in errors(problems)))

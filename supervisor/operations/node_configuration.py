@@ -149,7 +149,8 @@ def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | 
 def resolve_with(memory: SavedSnapshot | None, settings: Settings, static: StaticSnapshot) -> Resolution:
     """Return the result of files and saved API objects together."""
     known = memory or SavedSnapshot(static.node.name)
-    return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace)
+    raw_snippets = settings.raw_snippets_from_api
+    return merge_and_resolve(static, known.snapshot, known.standing, settings.namespace, raw_snippets=raw_snippets)
 
 
 def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:
