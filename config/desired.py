@@ -214,7 +214,7 @@ class DesiredPassthrough:
 
 @dataclass(frozen=True, slots=True)
 class DesiredRawFRR:
-    """A user's verbatim FRR snippet, which may hold secrets; lower priority first."""
+    """A user's FRR snippet, which may hold secrets; lower priority first."""
 
     resource: ResourceId
     origin: Origin = field(compare=False)

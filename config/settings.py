@@ -149,6 +149,13 @@ class Settings(BaseModel):
         le=65535,
         description="Maximum number of dynamic BGP neighbours (FRR's bgp listen limit).",
     )
+    raw_snippets_from_api: bool = Field(
+        default=True,
+        alias="rawSnippetsFromAPI",
+        strict=True,
+        description="Whether RawFRRConfig objects of the API are accepted. A snippet decides where the node's "
+        "traffic goes; false limits them to files.",
+    )
     log_level: LogLevelWord = Field(default="info", description="The daemon's log level.")
     audit_interval_seconds: float = Field(
         default=60.0,

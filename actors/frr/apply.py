@@ -77,7 +77,7 @@ class Applier:
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
         await self._driver.wait_ready(daemons_for(rendered.text))
-        self.refusals.begin()
+        self.refusals.begin(rendered)
         wanted = self.refusals.acceptable(rendered)
         seen = self._seen(await self._driver.running(), intended(wanted))
         on_disk = self._on_disk() == wanted.text
@@ -85,10 +85,11 @@ class Applier:
         seen = self._seen(seen.text, seen.intent)
         changed = bool(seen.pending) or (bool(seen.intent.negations) and not on_disk)
         if changed:
-            while refusal := await self._driver.refusal(wanted.text):
-                if not self.refusals.cut(rendered, refusal):
-                    return FrrOutcome(desired, False, error=f"FRR refuses the configuration: {quotation(refusal)}")
-                wanted = self.refusals.acceptable(rendered)
+            for part in rendered.parts():
+                while refusal := await self._driver.refusal(self.refusals.acceptable(part).text):
+                    if not self.refusals.cut(part, refusal):
+                        return FrrOutcome(desired, False, error=f"FRR refuses the configuration: {quotation(refusal)}")
+            wanted = self.refusals.acceptable(rendered)
             seen = self._seen(seen.text, intended(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
             wanted, seen = await self._attempt(rendered, wanted, seen)
@@ -165,14 +166,16 @@ class Applier:
     async def _add(self, seen: Seen, wanted: RenderedConfig, *, first: bool, apart: bool) -> dict[Entry, str]:
         """Send what FRR does not show, and the first time the snippets' negations, which it may never show.
 
-        Returns FRR's answer for each line.
+        Each snippet is sent alone: where FRR refuses what opens a context, it reads no further. Returns FRR's answer
+        for each line.
         """
         files: dict[str, set[Entry]] = {}
         for entry in (seen.intent.negations if first else frozenset()).union(seen.pending.missing):
-            files.setdefault(seen.intent.sections[entry].text if apart else "", set()).add(entry)
+            section = seen.intent.sections[entry]
+            files.setdefault(section.text if apart or section.raw else "", set()).add(entry)
         answers: dict[Entry, str] = {}
-        for section in wanted.sections if apart else [None]:
-            lines = files.get(section.text if section else "", set())
+        for text in dict.fromkeys(["", *(section.text for section in wanted.sections)]):
+            lines = files.get(text)
             if lines:
                 answers |= dict.fromkeys(lines, await self._driver.send(additions(wanted.text, lines)))
         return answers

@@ -21,11 +21,11 @@ import trio
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from config.settings import Settings
+from config.syntax.frr_grammar import Line, scan
 from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
-from .grammar import Line, scan
 from .mgmtd_recovery import MgmtdRecovery
 
 #: Deadlines in seconds.
@@ -51,6 +51,11 @@ _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 #: What vtysh prints when a daemon has disconnected from mgmtd in the middle of a commit.
 _BROKEN_COMMIT: Final = "Backend daemon disconnected while processing commit"
 #: What vtysh prints about its progress, rather than about what went wrong.
+#: A complaint about a line, before that line's text: it may be a secret, and vtysh may have read it from elsewhere.
+_COMPLAINT: Final = re.compile(
+    r"((?:line \d+: )?% (?:\[\w+\] )?(?:Unknown command|Command incomplete|Ambiguous command)(?:\[\d+\])?"
+    r"|line \d+: Failure to communicate\[\d+\] to \w+).*"
+)
 _PROGRESS: Final = (
     "sending configuration",
     "done",
@@ -198,5 +203,7 @@ def daemons_for(text: str) -> frozenset[str]:
 
 def _complaints(done: Completed) -> str:
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
-    unique = dict.fromkeys(line for line in lines if line and not any(phrase in line for phrase in _PROGRESS))
+    unique = dict.fromkeys(
+        _COMPLAINT.sub(r"\1", line) for line in lines if line and not any(phrase in line for phrase in _PROGRESS)
+    )
     return redact("\n".join(unique))

@@ -21,9 +21,9 @@ import trio
 
 from config.desired import ResourceFailure
 from config.problems import Reason
+from config.syntax.frr_grammar import scan
 
 from .diff.difference import Difference, Entry, Intent, parse, show, subject
-from .grammar import scan
 from .render.render import RenderedConfig, Section, Source
 
 #: Pauses between the attempts at what FRR does not take, in seconds.
@@ -102,9 +102,12 @@ class Refusals:
         self._cuts: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._now = 0.0
 
-    def begin(self) -> None:
-        """Begin a pass: what is due now stays due until its end."""
+    def begin(self, rendered: RenderedConfig) -> None:
+        """Begin a pass: what is due now stays due until its end, and what is about other texts is forgotten."""
         self._now = trio.current_time()
+        texts = {section.text for section in rendered.sections}
+        self._cuts = {text: cut for text, cut in self._cuts.items() if text in texts}
+        self._snippets = {text: held for text, held in self._snippets.items() if text in texts}
 
     def forget(self) -> None:
         """Give everything a new attempt: FRR was restarted and may be another version, or an operator asks for it."""
@@ -113,9 +116,6 @@ class Refusals:
 
     def acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
         """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
-        texts = {section.text for section in rendered.sections}
-        self._cuts = {text: cut for text, cut in self._cuts.items() if text in texts}
-        self._snippets = {text: held for text, held in self._snippets.items() if text in texts}
         sections = (section for section in rendered.sections if not self._waits(section))
         return RenderedConfig(tuple(replace(one, text=self._cut(one)[0]) for one in sections))
 

@@ -160,11 +160,14 @@ class L3Passthrough(Selected):
 
 
 class RawFrrConfig(Selected):
-    """A verbatim piece of FRR configuration (experimental)."""
+    """A piece of FRR configuration (experimental). The right to write one is root's right over the node's traffic."""
 
     priority: int = Field(
         default=0, strict=True, ge=0, le=2147483647, description="Snippets with a lower priority come first."
     )
     raw_config: str = Field(
-        min_length=1, max_length=MAX_RAW_CONFIG, description="FRR configuration lines, added after the generated ones."
+        min_length=1,
+        max_length=MAX_RAW_CONFIG,
+        description="FRR configuration lines, added after the generated ones. Commands that leave configuration mode, "
+        "name a file or open FRR's shells are refused, and so are abbreviations of what opens or closes a context.",
     )

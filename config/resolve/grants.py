@@ -29,11 +29,15 @@ NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """``namespace`` is the program's own; ``most`` has the maximum of each kind, a kind without one is unlimited."""
+    """``namespace`` is the program's own; ``most`` has the maximum of each kind, a kind without one is unlimited.
+
+    ``raw_snippets``: whether objects of the API may be raw FRR snippets.
+    """
 
     namespace: str = "openperouter-system"
     underlay_namespaces: frozenset[str] = frozenset()
     external_bridges: tuple[str, ...] = ()
+    raw_snippets: bool = True
     most: Mapping[Kind, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
@@ -44,6 +48,7 @@ class Grants:
             settings.namespace,
             frozenset(settings.underlay_namespaces),
             settings.external_bridges,
+            settings.raw_snippets_from_api,
             MappingProxyType({kind: limits[plural] for kind, plural in PLURALS.items()}),
         )
 

@@ -20,8 +20,9 @@ from config.outcomes import NodeIdentity
 from config.precedence import NOTHING_IN_FORCE, Precedence, Standing
 from config.problems import Kind, Problem
 from config.resources import Resource
+from config.syntax.frr_snippets import SnippetError, canonical
 
-from .findings import Findings
+from .findings import Findings, RefusedError
 from .grants import Grants
 from .overlays import accept_overlays
 from .underlay import UnderlayUnusableError, resolve_underlay
@@ -60,7 +61,7 @@ def resolve(
         underlay = resolve_underlay(ordered, node, precedence, findings, grants)
     except UnderlayUnusableError:
         return Resolution(None, findings.sorted(), standing)
-    snippets = _raw_snippets(ordered)
+    snippets = _raw_snippets(ordered, findings)
     state = DesiredState(0, node.name, node.index, log_level=node.log_level, underlay=underlay, raw_frr=snippets)
     if underlay is None:
         _warn_of_idle(ordered, findings)
@@ -82,11 +83,16 @@ def _warn_of_idle(resources: Iterable[Resource], findings: Findings) -> None:
             findings.warn(resource, "not in force: no underlay is configured for this node")
 
 
-def _raw_snippets(resources: Iterable[Resource]) -> tuple[DesiredRawFRR, ...]:
+def _raw_snippets(resources: Iterable[Resource], findings: Findings) -> tuple[DesiredRawFRR, ...]:
     """Return the snippets by priority; equal ones in the order of their files, then by name."""
-    snippets = (
-        DesiredRawFRR(one.id, one.origin, one.spec.priority, one.spec.raw_config)
-        for one in resources
-        if one.kind is Kind.RAW_FRR_CONFIG and one.is_usable
-    )
+    snippets: list[DesiredRawFRR] = []
+    for one in resources:
+        if one.kind is not Kind.RAW_FRR_CONFIG or not one.is_usable:
+            continue
+        try:
+            canonical(one.spec.raw_config)
+        except SnippetError as error:
+            findings.refuse(one, RefusedError(str(error), "rawConfig"))
+            continue
+        snippets.append(DesiredRawFRR(one.id, one.origin, one.spec.priority, one.spec.raw_config))
     return tuple(sorted(snippets, key=lambda one: (one.priority, one.origin.path, one.origin.line, one.origin.column)))

@@ -35,16 +35,24 @@ _LEFT_OUT: Final = "this version does not support the field and ignores it; the 
 _MAX_ROUNDS: Final = 16
 _UNKNOWN: Final = "extra_forbidden"
 _SELECTOR: Final = "nodeSelector"
+_NO_SNIPPETS: Final = "raw FRR configuration is not accepted from the API on this node (setting rawSnippetsFromAPI)"
 
 
-def read_objects(snapshot: ApiSnapshot, namespace: str) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
+def read_objects(
+    snapshot: ApiSnapshot, namespace: str, *, raw_snippets: bool = True
+) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
     """Return a snapshot's objects as resources, unusable ones included, and their problems.
 
-    ``namespace`` is the program's own: raw snippets and Secrets of any other are refused. Raises nothing.
+    ``namespace`` is the program's own: raw snippets and Secrets of any other are refused, and
+    unless ``raw_snippets`` (the setting ``rawSnippetsFromAPI``) all snippets are. Raises nothing.
     """
     resources, problems = [], []
     for one in snapshot.objects:
-        spec, found = _read(one, snapshot, namespace)
+        if one.kind is Kind.RAW_FRR_CONFIG and not raw_snippets:
+            spec: Model | Unusable = Unusable()
+            found = [_problem(one, _NO_SNIPPETS)]
+        else:
+            spec, found = _read(one, snapshot, namespace)
         resources.append(Resource(one.kind, one.namespace, one.name, one.origin, spec))
         problems += found
     return tuple(resources), tuple(problems)

@@ -55,7 +55,7 @@ class RouterFile(Model):
     l3vnis: tuple[L3VniEntry, ...] = Field(default=(), description="Routed tenant networks.")
     l2vnis: tuple[L2VniEntry, ...] = Field(default=(), description="Stretched segments.")
     bgppassthrough: L3Passthrough | None = Field(default=None, description="Plain BGP between host and fabric.")
-    rawfrrconfigs: tuple[RawFrrConfig, ...] = Field(default=(), description="Verbatim pieces of FRR configuration.")
+    rawfrrconfigs: tuple[RawFrrConfig, ...] = Field(default=(), description="Pieces of FRR configuration.")
 
 
 @dataclass(frozen=True, slots=True)

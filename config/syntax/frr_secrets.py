@@ -12,14 +12,17 @@ from typing import Final
 
 HIDDEN: Final = "********"
 
+#: Characters of a line that are looked at. FRR reads none longer than 4 096 bytes (VTY_BUFSIZ); the rest is hidden.
+MAX_LINE: Final = 4096
+
 #: Words after which FRR's grammar has a secret, in any daemon: BGP and IS-IS passwords, OSPF and RIP keys, key chains,
 #: TCP-MD5 and TCP-AO, OSPFv3's hashes, NHRP, VRRP, SNMP and vty passwords. IS-IS domain and area passwords carry a
-#: hyphen.
+#: hyphen. Arguments on the way have a greatest length, so that the time is linear in the text's.
 _INTRODUCES_SECRET: Final = re.compile(
     r"(?P<before>(?:^|[\s\"'-])(?:password|passwd|secret|key-string|key-chain-secret|authentication-key"
-    r"|authentication[ \t]+string|message-digest-key \S+ md5|md5|hmac-\S+|clear"
-    r"|(?:nhrp|vrrp[ \t]+\S+)[ \t]+authentication|community"
-    r"|tcp-md5-auth|tcp-ao[ \t]+key|hash-algo[ \t]+\S+[ \t]+key)[ \t]+)"
+    r"|authentication[ \t]+string|message-digest-key \S{1,16} md5|md5|hmac-\S{1,32}|clear"
+    r"|(?:nhrp|vrrp[ \t]+\S{1,16})[ \t]+authentication|community"
+    r"|tcp-md5-auth|tcp-ao[ \t]+key|hash-algo[ \t]+\S{1,32}[ \t]+key)[ \t]+)"
     r"(?P<secret>\S[^\n]*)",
     re.IGNORECASE,
 )
@@ -36,6 +39,8 @@ def redact(text: str) -> str:
 
 
 def _redact_line(line: str) -> str:
+    if len(line) > MAX_LINE:
+        return f"{_redact_line(line[:MAX_LINE])}{HIDDEN}"
     if _HARMLESS.search(line) and "password" not in line.lower():
         return line
     return _INTRODUCES_SECRET.sub(lambda match: f"{match['before']}{HIDDEN}", line, count=1)

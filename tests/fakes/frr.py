@@ -303,7 +303,7 @@ class FakeFrr:
         refused = (
             one for one in commands(text) if not one.known or any(word in one.text for word in self.dry_refusals)
         )
-        return "\n".join(f"line {one.number}: {UNKNOWN}: {one.text}" for one in refused)
+        return "\n".join(f"line {one.number}: {UNKNOWN}" for one in refused)
 
     async def send(self, commands: str) -> str:
         self.calls.append("send")

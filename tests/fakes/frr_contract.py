@@ -162,7 +162,9 @@ class FrrContract:
     ) -> None:
         before = shown(await configured.running())
         refusal = await configured.refusal(f"hostname x\n{bad}\n")
-        assert bad.splitlines()[min(1, bad.count("\n"))].split()[0] in refusal
+        number = min(1, bad.count("\n"))
+        assert refusal.startswith(f"line {number + 2}: % Unknown command")
+        assert bad.splitlines()[number].split()[0] not in refusal
         assert await configured.refusal(VRF + VRF_INSTANCE + NEIGHBOR) == ""
         assert shown(await configured.running()) == before
 

@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[DesiredState, str, ResourceId]] = {
         CONFLICT.resource,
     ),
     "a snippet that vtysh does not know": (
-        replace(PLAIN, raw_frr=(raw("florp", "florp bgp\n florp inside\nexit"), GOOD), passthrough=None),
+        replace(PLAIN, raw_frr=(raw("florp", "florp bgp\n florp inside"), GOOD), passthrough=None),
         "florp bgp",
         raw("florp", "").resource,
     ),

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..grammar import Path, scan
+from config.syntax.frr_grammar import Path, scan
+
 from .difference import Difference, Entry, Intent, parse, subject
 
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")

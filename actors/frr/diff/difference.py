@@ -1,6 +1,6 @@
 """Compares the configuration that FRR should run with the one that it shows, line by line and context by context.
 
-Both texts are parsed by :mod:`actors.frr.grammar` and brought into the form in which FRR shows its running
+Both texts are parsed by :mod:`config.syntax.frr_grammar` and brought into the form in which FRR shows its running
 configuration, so that FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an
 :class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. An intent knows the section
 that each line comes from, for :mod:`actors.frr.refusals`.
@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from config.syntax.frr_grammar import Path, scan
 from config.syntax.frr_secrets import redact
 
-from ..grammar import Path, scan
 from ..render.render import RenderedConfig, Section
 
 #: A line after the context that it is in; an opening line is in its own context, so that empty contexts count.

@@ -7,7 +7,8 @@ same text.
 
 FRR's configuration is a language of lines: a value with a line break would be a new command. So each value that a
 template prints passes through :func:`token`, which lets only one printable word through, whatever earlier layers
-promise. Raw snippets are the only text that is more than words, and they never pass through a template.
+promise. Raw snippets are the only text that is more than words. They never pass through a template, and FRR is given
+the form of :mod:`config.syntax.frr_snippets`, not the user's text.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from config.desired import DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
 from config.syntax.frr_secrets import redact
+from config.syntax.frr_snippets import SnippetError, canonical
 from supervisor.runtime.faults import ConfigFault
 
-from ..grammar import open_depth
 from .template_context import bfd_profiles, passthrough_instance, underlay_instance, vrf_instance
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
@@ -33,6 +34,10 @@ SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "
 
 class UnsafeToken(ConfigFault):
     """A value that would not stay one word in FRR's text. The message does not contain it: it may be a secret."""
+
+
+class UnsafeSnippet(ConfigFault):
+    """A raw snippet that could leave configuration mode."""
 
 
 #: What a section comes from: it has the identity and origin of a resource.
@@ -66,6 +71,11 @@ class RenderedConfig:
         """The whole configuration with secrets: for FRR and its file only."""
         return "".join(section.text for section in self.sections)
 
+    def parts(self) -> Iterator[RenderedConfig]:
+        """Yield what is checked together: the generated sections, and each snippet, which may end FRR's reading."""
+        yield RenderedConfig(tuple(section for section in self.sections if not section.raw))
+        yield from (RenderedConfig((section,)) for section in self.sections if section.raw)
+
     @property
     def redacted(self) -> str:
         """The whole configuration without secrets, for display."""
@@ -79,7 +89,7 @@ def render(
 
     ``listen_limit`` bounds dynamic neighbours where a listen range exists; the VNIs of ``withdrawn`` are left out of
     their VRFs, whose BGP instances stay. Raises
-    :class:`UnsafeToken` for a value that is not one printable word.
+    :class:`UnsafeToken` for a value that is not one printable word, :class:`UnsafeSnippet`.
     """
     snippets = (Section(raw, _snippet_text(raw.text)) for raw in desired.raw_frr)
     return RenderedConfig((*_stanzas(desired, hostname, listen_limit, withdrawn), *snippets))
@@ -106,9 +116,14 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn:
 
 
 def _snippet_text(text: str) -> str:
-    """Return a snippet that starts at and returns to the top level, so that it cannot leak into the next one."""
-    lines = [line.rstrip() for line in text.splitlines()]
-    return "\n".join(["!", *lines, *["exit"] * open_depth(lines), "!"]) + "\n"
+    """Return a snippet in the form that starts at and returns to the top level, so that it cannot leak into the next.
+
+    Resolution has refused those that have no such form. Raises :class:`UnsafeSnippet`.
+    """
+    try:
+        return f"!\n{canonical(text)}!\n"
+    except SnippetError as error:
+        raise UnsafeSnippet(f"a raw snippet: {error}") from None
 
 
 def token(value: object) -> str:

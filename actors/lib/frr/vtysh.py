@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from config.settings import Settings
+from config.syntax.frr_secrets import redact
 from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.faults import DependencyFault
 
@@ -21,6 +22,8 @@ from .frr_lock import session_lock
 
 #: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
 SECONDS: Final = 20.0
+#: Longest quotation of vtysh's output in a message, in characters.
+MAX_QUOTATION: Final = 300
 
 #: What vtysh prints, on either stream, when the daemon of a command is absent or stops answering. Only whole lines
 #: count: a description in the running configuration may hold the same words.
@@ -110,12 +113,18 @@ def _checked(completed: Completed) -> str:
         raise FrrUnavailable(f"FRR does not answer: {absence[0].strip()}")
     complaint = next((line for line in completed.stdout.splitlines() if line.startswith("% ")), "")
     if completed.returncode != 0 or complaint:
-        raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {complaint or _last_line(output)}")
+        reason = _quotation(complaint) or _last_line(output)
+        raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {reason}")
     return completed.stdout
 
 
 def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
+    """Return the last line for a message. It may be any line of a configuration: vtysh may have been killed there."""
+    return next((_quotation(line) for line in reversed(text.splitlines()) if line.strip()), "no output")
+
+
+def _quotation(line: str) -> str:
+    return redact(line.strip()[:MAX_QUOTATION])
 
 
 def _split(echoed: str, commands: Sequence[str]) -> list[str]:

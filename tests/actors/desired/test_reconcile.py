@@ -225,3 +225,13 @@ def test_what_was_there_before_a_trial_is_there_after_it() -> None:
     assert (node.known.accepted, node.known.standing) == (before.accepted, before.standing)
     node.learn(files(underlay(), l3vni("red", 2)))
     assert node.vrfs() == ["red"]
+
+
+def test_raw_snippets_of_the_api_are_left_out_where_the_node_does_not_accept_them() -> None:
+    snippet = ApiObject(Kind.RAW_FRR_CONFIG, OWN, "r", "uid", "1", spec={"rawConfig": "ip route 192.0.2.0/24 reject"})
+    known = Known(files(underlay()), cluster(snippet), None, NOTHING_IN_FORCE)
+    assert (state := decide(known, None, GRANTS).state) is not None
+    assert len(state.raw_frr) == 1
+    assert (state := decide(known, None, replace(GRANTS, raw_snippets=False)).state) is not None
+    assert state.raw_frr == ()
+    assert [problem.resource for problem in errors(state.problems)] == [snippet.id]

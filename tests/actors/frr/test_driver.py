@@ -13,12 +13,12 @@ from trio.testing import MockClock
 from actors.frr import driver
 from actors.frr.apply import Applier
 from actors.frr.driver import VtyshDriver, daemons_for, parts
-from actors.frr.grammar import scan
 from actors.frr.render.render import render
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
+from config.syntax.frr_grammar import scan
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
 from tests.fakes.frr import FakeFrr
 

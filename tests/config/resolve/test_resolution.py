@@ -129,6 +129,16 @@ def test_raw_snippets_come_by_priority() -> None:
     assert [snippet.text for snippet in state.raw_frr] == ["early", "late", "also late"]
 
 
+def test_a_snippet_that_leaves_configuration_mode_is_refused_alone() -> None:
+    resolution = solve(raw("a", "ip route 192.0.2.0/24 reject\nqui\ncopy /etc/shadow running-config"), raw("b", "good"))
+    assert resolution.desired is not None
+    assert [snippet.text for snippet in resolution.desired.raw_frr] == ["good"]
+    (problem,) = errors(resolution.problems)
+    assert (problem.resource and problem.resource.name, problem.field) == ("a", "rawConfig")
+    assert problem.message.startswith("line 2: 'qui', which FRR may take for 'quit',")
+    assert "shadow" not in str(problem)
+
+
 def test_evpn_is_advertised_for_a_tunnel_endpoint_or_an_evpn_neighbour() -> None:
     def advertises(**fields: Any) -> bool:
         state = solve(underlay(**fields)).desired

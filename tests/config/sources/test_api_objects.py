@@ -152,3 +152,14 @@ def test_no_message_has_a_password() -> None:
     _, problems = read(api_object(Kind.UNDERLAY, "u", spec))
     assert problems
     assert PASSWORD not in "".join(map(str, problems))
+
+
+def test_raw_snippets_of_the_api_can_be_switched_off() -> None:
+    snippet = api_object(Kind.RAW_FRR_CONFIG, "r", {"rawConfig": "ip route 192.0.2.0/24 blackhole"})
+    snapshot = ApiSnapshot(objects=(snippet, red()))
+    assert not read_objects(snapshot, OWN)[1]
+    (refused, other), (problem,) = read_objects(snapshot, OWN, raw_snippets=False)
+    assert refused.spec == Unusable()
+    assert isinstance(other.spec, L3Vni)
+    assert (problem.severity, problem.resource) == (Severity.ERROR, snippet.id)
+    assert "rawSnippetsFromAPI" in problem.message

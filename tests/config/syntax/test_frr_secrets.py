@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from config.syntax.frr_secrets import redact
+from config.syntax.frr_secrets import HIDDEN, MAX_LINE, redact
 from tests.actors.frr.cases import raw, state
 
 
@@ -69,3 +71,26 @@ def test_other_lines_stay_as_they_are() -> None:
 def test_a_snippet_does_not_show_its_text_by_accident() -> None:
     desired = state(raw_frr=(raw("pw", "router bgp 1\n neighbor 10.0.0.1 password hush"),))
     assert "hush" not in repr(desired)
+
+
+@pytest.mark.parametrize("unit", ["hmac-", "-hmac-", "-message-digest-key x", " vrrp -", " hash-algo -", "set-", "-"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_time_grows_no_faster_than_the_text(unit: str, end: str) -> None:
+    """Of a quadratic search sixteen times the text takes 256 times as long."""
+
+    def seconds(characters: int) -> float:
+        text = (unit * (2048 // len(unit)) + end) * (characters // 2048)
+        times = []
+        for _ in range(5):
+            before = time.process_time()
+            redact(text)
+            times.append(time.process_time() - before)
+        return min(times)
+
+    assert seconds(1 << 19) < 64 * max(seconds(1 << 15), 1e-4)
+
+
+def test_what_is_longer_than_frr_reads_is_hidden() -> None:
+    assert redact("x" * MAX_LINE) == "x" * MAX_LINE
+    assert redact("x" * MAX_LINE + " password hush\ny") == "x" * MAX_LINE + f"{HIDDEN}\ny"
+    assert "hush" not in redact(" password " + "hush" * MAX_LINE)

@@ -58,7 +58,7 @@ def test_a_snippet_that_leaves_contexts_open_is_closed_before_the_next_one() -> 
             raw("next", "hostname x"),
         )
     )
-    assert "network 10.0.0.0/8\nexit\nexit\n!\n!\nhostname x\n" in render(desired, hostname=HOSTNAME).text
+    assert "network 10.0.0.0/8\n exit\nexit\n!\n!\nhostname x\n" in render(desired, hostname=HOSTNAME).text
 
 
 def test_the_redacted_text_differs_only_in_the_secrets() -> None:

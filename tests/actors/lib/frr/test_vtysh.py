@@ -120,3 +120,20 @@ async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, 
         assert trio.current_time() - began < 10
     assert "is being changed at this moment" in first
     assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in changes
+
+
+@pytest.mark.parametrize("end", ["kill -KILL $$", "exit 1"])
+async def test_the_last_line_of_a_vtysh_that_is_killed_or_fails_is_quoted_without_its_secret(
+    end: str, tmp_path: Path
+) -> None:
+    body = f"printf 'router bgp 1\\n neighbor 10.0.0.1 password hush{'h' * 500}'; {end}"
+    with pytest.raises(VtyshRefused) as refused:
+        await vtysh(tmp_path, body).text("show running-config")
+    assert "neighbor 10.0.0.1 password ********" in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+async def test_a_complaint_is_quoted_without_its_secret(tmp_path: Path) -> None:
+    with pytest.raises(VtyshRefused, match=r"\*\*\*") as refused:
+        await vtysh(tmp_path, "echo '% Unknown command: neighbor 10.0.0.1 password hush'").text("show a")
+    assert "hush" not in str(refused.value)

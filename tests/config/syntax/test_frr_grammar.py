@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.frr.grammar import open_depth, scan
+from config.syntax.frr_grammar import open_depth, scan
 
 
 def contexts(text: str) -> list[tuple[tuple[str, ...], str]]:

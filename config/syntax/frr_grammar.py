@@ -27,7 +27,7 @@ OPENERS: Final[Openers] = {
         "bmp targets ": _NONE,
         "segment-routing srv6": _NONE,
     },
-    "router ": {"segment-routing srv6": {"node-msd": _NONE}, "address-family ": _NONE},
+    "router ": {"segment-routing srv6": {"node-msd": _NONE}, "address-family ": _NONE, "flex-algo ": _NONE},
     "vrf ": {"rpki": _NONE},
     "interface ": {"link-params": _NONE},
     "bfd": {"profile ": _NONE, "peer ": _NONE},
@@ -48,6 +48,7 @@ OPENERS: Final[Openers] = {
     },
     "mpls ldp": {"address-family ": {"interface ": _NONE}},
     "l2vpn ": {"member pseudowire ": _NONE},
+    "pseudowire ": _NONE,
     "nexthop-group ": _NONE,
     "pbr-map ": _NONE,
     "rpki": _NONE,
@@ -55,7 +56,10 @@ OPENERS: Final[Openers] = {
 }  # fmt: skip
 
 #: Plain lines that begin like an opener. ``vni 100`` opens a context only inside an EVPN address family.
-_NOT_OPENERS: Final = ("route-map optimization", "route-map delay-timer", "bfd profile ", "vrf netns", "rpki ")
+_NOT_OPENERS: Final = (
+    "route-map optimization", "route-map delay-timer", "bfd profile ", "vrf netns", "rpki ", "segment-routing on",
+    "segment-routing off", "segment-routing global-block", "segment-routing node-msd", "segment-routing prefix ",
+)  # fmt: skip
 
 #: Lines of the top level that may follow a context without ``exit``: FRR looks for a command that a context does not
 #: have in the contexts around it.
@@ -64,7 +68,8 @@ _TOP_LEVEL: Final = (
     "bgp community-list ", "bgp extcommunity-list ", "bgp large-community-list ", "access-list ", "ipv6 access-list ",
 )  # fmt: skip
 
-_CLOSERS: Final = ("exit", "exit-vrf", "exit-address-family", "exit-vni", "exit-vrf-policy", "exit-vnc", "exit-ldp-if")
+#: What closes the innermost context.
+CLOSERS: Final = ("exit", "exit-vrf", "exit-address-family", "exit-vni", "exit-vrf-policy", "exit-vnc", "exit-ldp-if")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +88,15 @@ class Line:
 
 def scan(text: str | Iterable[str]) -> Iterator[Line]:
     """Yield each significant line with its context, without comments and closers."""
-    return (line for _, line in _walk(text) if line is not None)
+    return (line for _, line in walk(text) if line is not None)
 
 
 def open_depth(text: str | Iterable[str]) -> int:
     """Return how many contexts are still open at the end."""
-    return [0, *(depth for depth, _ in _walk(text))][-1]
+    return [0, *(depth for depth, _ in walk(text))][-1]
 
 
-def _walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
+def walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
     """Yield for each line how many contexts are open after it, and the line unless it only closes one."""
     path: list[str] = []
     #: What opens a context inside each open context, from the top level inwards.
@@ -100,7 +105,7 @@ def _walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
         line = " ".join(raw.split())
         if not line or line[0] in "!#":
             continue
-        if line == "end" or line in _CLOSERS:
+        if line == "end" or line in CLOSERS:
             depth = 0 if line == "end" else max(len(path) - 1, 0)
             del path[depth:], inside[depth + 1 :]
             yield depth, None
