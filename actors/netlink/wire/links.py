@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from ipaddress import ip_address
-from typing import Final
+from operator import itemgetter
+from typing import Final, Literal
 
 from ..planning.observed import OWNED_GROUP, Link, LinkKind, Vxlan
 from ..planning.steps import ChangeLink
 from ..planning.wanted import WantedLink
 from .message import (
+    ATTRIBUTE,
     CREATE,
     NESTED,
     NLM_F_REQUEST,
+    NUMBER,
     REQUEST,
     Request,
     address,
@@ -71,6 +75,25 @@ IFLA_INET6_ADDR_GEN_MODE = 8
 #: linux/if_link.h IN6_ADDR_GEN_MODE_NONE
 ADDR_GEN_NONE = 1
 
+_Volatile = Literal[True] | dict[int, "_Volatile"]
+#: Attributes that change without anybody's doing, with the nests that they are in: IFLA_STATS and IFLA_STATS64; a
+#: bridge port's timers; of IFLA_AF_SPEC IPv6's flags.
+VOLATILE: Final[dict[int, _Volatile]] = {
+    7: True,
+    23: True,
+    IFLA_LINKINFO: {IFLA_INFO_SLAVE_DATA: {21: True, 22: True, 23: True}},
+    IFLA_AF_SPEC: {AF_INET6: {1: True}},
+}
+#: The same for a bridge, which has timers and a number of learned MACs of its own. Other kinds have their
+#: configuration at these numbers.
+VOLATILE_OF_BRIDGE: Final[dict[int, _Volatile]] = {
+    **VOLATILE,
+    IFLA_LINKINFO: {
+        IFLA_INFO_DATA: {16: True, 17: True, 18: True, 19: True, 48: True},
+        IFLA_INFO_SLAVE_DATA: {21: True, 22: True, 23: True},
+    },
+}
+
 IFF_UP = 1
 #: linux/rtnetlink.h RTEXT_FILTER_SKIP_STATS: half of a link message is counters.
 SKIP_STATS = 1 << 3
@@ -83,44 +106,73 @@ def _body(*parts: bytes, index: int = 0, flags: int = 0, change: int = 0) -> byt
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded:
-    """A link with the indices of what it names."""
+class _Known:
+    """A link as it was decoded, with the indices of what it names.
+
+    ``select`` picks the parts of a message that are not volatile, which were ``parts``.
+    """
 
     link: Link
     master: int
     lower: int
+    select: Callable[[bytes], tuple[bytes, ...]]
+    parts: tuple[bytes, ...]
 
-    def named(self, names: Mapping[int, str]) -> Link:
-        """Return the link with the present names of its master and lower device."""
-        link, master = self.link, names.get(self.master, "")
-        lower = names.get(self.lower, "")
+    def named(self, names: Mapping[int, str]) -> _Known:
+        """Return the same with the present names of its master and lower device."""
+        link, master, lower = self.link, names.get(self.master, ""), names.get(self.lower, "")
         if link.master == master and (link.vxlan is None or link.vxlan.lower == lower):
-            return link
+            return self
         vxlan = None if link.vxlan is None else replace(link.vxlan, lower=lower)
-        return replace(link, master=master, vxlan=vxlan)
+        return replace(self, link=replace(link, master=master, vxlan=vxlan))
 
 
 class LinkDump:
-    """Dumps the links of a namespace. A message that was in the dump before as well is not decoded again."""
+    """Dumps the links of a namespace.
+
+    A message is decoded only if it is new, or differs from the one that the link had in the last dump elsewhere than in
+    counters and timers. As all lengths are compared, what is left out is at the same place in both.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Decoded] = {}
+        self._known: dict[int, _Known] = {}
 
     def read(self, socket: RouteSocket) -> list[Link]:
         """Return every link of the namespace."""
         messages = socket.dump(RTM_GETLINK, _body(u32(IFLA_EXT_MASK, SKIP_STATS)))
-        known = self._known
-        found = {message: known.get(message) or _decode(message) for message in messages}
-        names = {decoded.link.index: decoded.link.name for decoded in found.values()}
-        links = [decoded.named(names) for decoded in found.values()]
-        self._known = {
-            message: decoded if decoded.link is link else replace(decoded, link=link)
-            for (message, decoded), link in zip(found.items(), links, strict=True)
-        }
-        return links
+        found: dict[int, _Known] = {}
+        for message in messages:
+            index = index_in(message)
+            known = self._known.get(index)
+            found[index] = known if known and known.select(message) == known.parts else _decode(message)
+        names = {index: known.link.name for index, known in found.items()}
+        self._known = {index: known.named(names) for index, known in found.items()}
+        return [known.link for known in self._known.values()]
 
 
-def _decode(message: bytes) -> _Decoded:
+@cache
+def _selection(volatile: tuple[tuple[int, int], ...], length: int) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Return what picks everything but these ranges of a message of that length."""
+    starts, ends = (0, *(end for _, end in volatile)), (*(start for start, _ in volatile), None)
+    # The first item makes sure of the length, and that there are two, so that the result is a tuple.
+    return itemgetter(slice(length - 1, None), *(slice(*ends_of) for ends_of in zip(starts, ends, strict=True)))
+
+
+def _volatile(message: bytes, at: int, end: int, below: Mapping[int, _Volatile]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of volatile payloads in a nest, in order."""
+    while at + 4 <= end:
+        length, kind = ATTRIBUTE.unpack_from(message, at)
+        if not 4 <= length <= end - at:
+            return
+        inside = below.get(kind & NUMBER)
+        if inside is True:
+            yield at + 4, at + length
+        elif inside:
+            yield from _volatile(message, at + 4, at + length, inside)
+        at += (length + 3) & ~3
+
+
+def _decode(message: bytes) -> _Known:
     _, _, index, flags, _ = _INFO.unpack_from(message)
     found = attributes(message, _INFO.size)
     info = attributes(found.get(IFLA_LINKINFO))
@@ -145,7 +197,9 @@ def _decode(message: bytes) -> _Decoded:
         altnames=tuple(as_text(value) for key, value in names if key == IFLA_ALT_IFNAME),
         alias=as_text(found.get(IFLA_IFALIAS)),
     )
-    return _Decoded(link, as_int(found.get(IFLA_MASTER)), lower)
+    below = VOLATILE_OF_BRIDGE if kind == LinkKind.BRIDGE else VOLATILE
+    select = _selection(tuple(_volatile(message, _INFO.size, len(message), below)), len(message))
+    return _Known(link, as_int(found.get(IFLA_MASTER)), lower, select, select(message))
 
 
 def _vxlan(data: bytes) -> tuple[int, Vxlan]:

@@ -23,12 +23,12 @@ NLM_F_CREATE = 0x400
 #: Bits of an attribute's type beside its number: NLA_F_NESTED, which newer kinds of nests must have, and
 #: NLA_F_NET_BYTEORDER.
 NESTED = 0x8000
-_NUMBER = 0x3FFF
+NUMBER = 0x3FFF
 
 REQUEST = NLM_F_REQUEST | NLM_F_ACK
 CREATE = REQUEST | NLM_F_CREATE | NLM_F_EXCL
 
-_ATTRIBUTE: Final = struct.Struct("=HH")
+ATTRIBUTE: Final = struct.Struct("=HH")
 _U32: Final = struct.Struct("=I")
 
 Attributes = dict[int, bytes]
@@ -47,7 +47,7 @@ class Request:
 def attribute(kind: int, *parts: bytes) -> bytes:
     """Return an attribute with its padding; several parts are a nest's attributes, or a structure and attributes."""
     payload = b"".join(parts)
-    return _ATTRIBUTE.pack(4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
+    return ATTRIBUTE.pack(4 + len(payload), kind) + payload + bytes(-len(payload) % 4)
 
 
 def u8(kind: int, value: int) -> bytes:
@@ -74,10 +74,10 @@ def pairs(data: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield the number and payload of each attribute from an offset on; what is cut off ends them."""
     end = len(data)
     while at + 4 <= end:
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        length, kind = ATTRIBUTE.unpack_from(data, at)
         if not 4 <= length <= end - at:
             return
-        yield kind & _NUMBER, data[at + 4 : at + length]
+        yield kind & NUMBER, data[at + 4 : at + length]
         at += (length + 3) & ~3
 
 
