@@ -55,6 +55,10 @@ COALESCE_SECONDS = 0.2
 NAMESPACE_SECONDS = 2.0
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
+#: A pass that only a notification calls for leaves this many times as long alone as the last one took, within limits:
+#: somebody who changes links all the time takes no more than a part of a core.
+DISTANCE = 4
+LONGEST_DISTANCE = 2.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
 PASS_SECONDS = 300.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
@@ -137,6 +141,10 @@ class _ControlLoop:
     in_force: FrrOutcome | None = None
     done_generation: int | None = None
     wake: trio.Event = field(default_factory=trio.Event)
+    news: trio.Event = field(default_factory=trio.Event)
+    #: Held during a pass, whose own notifications nobody has to read.
+    passing: trio.Lock = field(default_factory=trio.Lock)
+    earliest: float = -math.inf
     interest: Interest = field(default_factory=lambda: Interest.of_host((), ()))
     monitors: dict[str, socket.socket] = field(default_factory=dict)
     router_watch: trio.CancelScope | None = None
@@ -153,6 +161,7 @@ class _ControlLoop:
                 self.in_force = outcome
                 self.retry_seconds = FIRST_RETRY_SECONDS
                 self.wake.set()
+                self.news.set()
             else:
                 error = f"not started: FRR has not applied generation {outcome.desired.generation}: {outcome.error}"
                 self.out.set(KernelOutcome(outcome.desired, applied=False, error=error, withdraw=outcome.withdrawn))
@@ -162,12 +171,12 @@ class _ControlLoop:
         """Wake the loop upon changes of the host's devices that concern us."""
         self.monitors["host"] = monitor = await self._in_thread(open_monitor)
         with monitor:
-            await watch(monitor, lambda: self.interest, self.wake_up)
+            await watch(monitor, lambda: self.interest, self.wake_up, self.passing)
 
     async def watch_router(self, monitor: socket.socket, scope: trio.CancelScope) -> None:
         """Wake the loop upon any change in one namespace of the router, until the scope is cancelled."""
         with scope, monitor:
-            await watch(monitor, lambda: None, self.wake_up)
+            await watch(monitor, lambda: None, self.wake_up, self.passing)
 
     def wake_up(self) -> None:
         """Request a pass."""
@@ -182,7 +191,10 @@ class _ControlLoop:
             try:
                 # An outcome that came meanwhile has not been received yet, and wakes this loop when it is.
                 if self.in_force is not None and not self.frr.pending:
-                    await self._pass(self.in_force)
+                    async with self.passing:
+                        # The pass sees all that was a reason for it until now.
+                        self.wake, self.news = trio.Event(), trio.Event()
+                        await self._pass(self.in_force)
             finally:
                 self.changing.release()
 
@@ -195,9 +207,10 @@ class _ControlLoop:
                     await self.wake.wait()
                 if not self.kernel.router_is_current():
                     break
-            if self.wake.is_set():
-                generation = None if self.in_force is None else self.in_force.desired.generation
-                await trio.sleep(COALESCE_SECONDS if self.done_generation == generation else 0)
+            generation = None if self.in_force is None else self.in_force.desired.generation
+            if self.wake.is_set() and self.done_generation == generation:
+                with trio.move_on_at(max(trio.current_time() + COALESCE_SECONDS, self.earliest)):
+                    await self.news.wait()
         self.wake = trio.Event()
 
     async def _pass(self, frr: FrrOutcome) -> None:
@@ -215,6 +228,8 @@ class _ControlLoop:
             self._leave_router()
             self._report_fault(desired, str(fault))
             return
+        ended = trio.current_time()
+        self.earliest = ended + min(DISTANCE * (ended - started), LONGEST_DISTANCE)
         self.interest = _interest(desired, result)
         if result.interrupted:
             log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)

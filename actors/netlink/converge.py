@@ -5,14 +5,22 @@ and what depends on it, and nothing else; the rest of its unit is skipped if the
 carried out. A refused removal belongs to no resource: it is an error of the pass, which is then incomplete. What was
 refused is left to the next pass, after a pause; the observation after it is for the report only.
 
+Steps of different units do not depend on one another, but for a resource inside another's VRF. So neighbouring units
+are carried out side by side (:func:`groups`): the first step of each, then the second of each, in one batch per turn.
+A unit's steps keep their order, and a step that is refused stops its unit before the next one, as it does one by one.
+A unit with a step that has to be alone (``BATCHED`` has those that need not be) is carried out by itself: the journal
+before a move, deletions, the wait for zebra.
+
 Out comes a :class:`Pass`. Its last observation is the verification: a pass that reports success has seen an empty
 plan. Everything blocks, so it is called in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from config.desired import DesiredState, ResourceFailure
 from config.problems import Kind, Reason, ResourceId
@@ -20,11 +28,25 @@ from config.problems import Kind, Reason, ResourceId
 from .kernel import Kernel
 from .planning.observed import Observed
 from .planning.plan import Failures, plan
-from .planning.steps import Plan, Step
-from .wire.socket import KernelRefusal
+from .planning.steps import (
+    AddAddress,
+    AddUnreachable,
+    ChangeLink,
+    CreateLink,
+    Plan,
+    RemoveAddress,
+    RemoveUnreachable,
+    SetSysctl,
+    Step,
+)
 
 #: Rounds of observe, plan and execute in one pass. Two are normal: the second only verifies.
 ROUNDS = 4
+#: Steps that may go together with those of other units.
+BATCHED = (AddAddress, AddUnreachable, ChangeLink, CreateLink, RemoveAddress, RemoveUnreachable, SetSysctl)
+#: Units that are carried out side by side. FRR waits for no more than these when it has something to change, and their
+#: requests fit into a socket's buffers with the default sizes.
+UNITS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +136,11 @@ class _Progress:
     partial: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
+    @property
+    def refused(self) -> bool:
+        """Whether anything was refused."""
+        return bool(self.broken or self.partial)
+
     def skips(self, step: Step) -> bool:
         """Return whether a step is pointless now: its own unit broke, or the resource that it depends on failed."""
         parent = None if step.resource is None else self.plan.model.parents.get(step.resource)
@@ -133,23 +160,70 @@ class _Progress:
         self.failures.add(step.resource, reason, message)
 
 
+def groups(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Yield a plan's steps in parts, in order: units that go side by side, or one unit with a step that is alone."""
+    together: list[Step] = []
+    units: set[str] = set()
+    for unit, found in groupby(steps, lambda step: step.unit):
+        part = tuple(found)
+        alone = not unit or not all(isinstance(step, BATCHED) for step in part)
+        if together and (alone or len(units) == UNITS):
+            yield tuple(together)
+            together, units = [], set()
+        if alone:
+            yield part
+        else:
+            together += part
+            units.add(unit)
+    if together:
+        yield tuple(together)
+
+
 def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: False) -> Applied:
-    """Carry out every step that still makes sense, in order; between two units ``stop`` may end that."""
+    """Carry out every step that still makes sense, in order; between two groups of units ``stop`` may end that."""
     progress = _Progress(plan, Failures(plan.model, plan.failures))
-    writes, unit, interrupted = 0, "", False
-    for step in plan.steps:
-        if step.unit != unit and stop():
+    writes, interrupted = 0, False
+    for group in groups(plan.steps):
+        if stop():
             interrupted = True
             break
-        unit = step.unit
-        if progress.skips(step):
-            continue
-        try:
-            kernel.apply(step)
-        except (KernelRefusal, OSError) as error:
-            progress.fail(step, f"{step}: {error}")
-        else:
-            writes += step.writes_kernel
+        turns = _Turns(group, progress)
+        while batch := turns.batch():
+            for step, refusal in zip(batch, kernel.apply_all(batch), strict=True):
+                if refusal is None:
+                    writes += step.writes_kernel
+                else:
+                    progress.fail(step, f"{step}: {refusal}")
     progress.failures.spread()
     found = tuple(failure for failure in progress.failures.values() if failure not in plan.failures)
-    return Applied(writes, found, tuple(progress.errors), bool(progress.broken or progress.partial), interrupted)
+    return Applied(writes, found, tuple(progress.errors), progress.refused, interrupted)
+
+
+class _Turns:
+    """The batches of one group of steps: each has the next step of every unit that does not have to wait."""
+
+    def __init__(self, steps: Sequence[Step], progress: _Progress) -> None:
+        self._progress = progress
+        self._parents = progress.plan.model.parents
+        self._left: dict[str, deque[Step]] = {}
+        for step in steps:
+            self._left.setdefault(step.unit, deque()).append(step)
+
+    def batch(self) -> list[Step]:
+        """Return the next batch, whose steps do not depend on one another; empty when nothing is left.
+
+        A resource inside another's VRF waits for all of the other's steps.
+        """
+        found: list[Step] = []
+        while self._left and not found:
+            busy = {left[0].resource for left in self._left.values()}
+            for unit, left in list(self._left.items()):
+                resource = left[0].resource
+                if resource is not None and self._parents.get(resource) in busy:
+                    continue
+                step = left.popleft()
+                if not self._progress.skips(step):
+                    found.append(step)
+                if not left:
+                    del self._left[unit]
+        return found

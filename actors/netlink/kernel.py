@@ -1,16 +1,18 @@
-"""The kernel behind one small interface: observe everything, carry out one step.
+"""The kernel behind one small interface: observe everything, carry out steps.
 
 :class:`LinuxKernel` reads both namespaces and our state files into an :class:`Observed` and turns each step of a plan
-into netlink requests, sysctl writes or a write to a state file. Passes depend on the protocol :class:`Kernel` only; the
-tests' fake passes the same contract tests. Everything blocks, so the actor calls it in a thread, one call at a time.
+into netlink requests, sysctl writes or a write to a state file. What independent steps need in one namespace goes there
+in one go. Passes depend on the protocol :class:`Kernel` only; the tests' fake passes the same contract tests.
+Everything blocks, so the actor calls it in a thread, one call at a time.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,15 +22,19 @@ from config.desired import DesiredState
 from .planning import steps
 from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
 from .planning.vrf_tables import candidate_tables
-from .planning.wanted import ROUTER_SYSCTLS, WantedLink
+from .planning.wanted import ROUTER_SYSCTLS
 from .state_files import StateFiles
 from .wire import addresses, links, routes
-from .wire.namespace import NamespaceHandle, NamespaceMissing
+from .wire.namespace import NamespaceHandle, NamespaceMissing, SysctlWrite, Work
 from .wire.nic_sysctls import path_of
 from .wire.socket import KernelRefusal
 
 #: The process's own namespace, as a file for the kernel: that of the thread group's leader, which never leaves it.
 OWN_NAMESPACE = Path("/proc/self/ns/net")
+
+
+#: Why a step was not carried out: the kernel refused it, or the disk did.
+Refusal = KernelRefusal | OSError
 
 
 class Kernel(Protocol):
@@ -43,15 +49,8 @@ class Kernel(Protocol):
     def apply(self, step: steps.Step) -> None:
         """Carry one step out; KernelRefusal when the kernel refuses it. Repeating a step is harmless."""
 
-
-@contextmanager
-def tolerating(*numbers: int) -> Iterator[None]:
-    """Treat these errors as success: the kernel already is as the step wants it."""
-    try:
-        yield
-    except KernelRefusal as refusal:
-        if refusal.errno not in numbers:
-            raise
+    def apply_all(self, batch: Sequence[steps.Step]) -> list[Refusal | None]:
+        """Carry out steps that do not depend on one another; return what was refused of each, None for success."""
 
 
 class LinuxKernel:
@@ -66,20 +65,21 @@ class LinuxKernel:
         self._state = state
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
-        self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
-            steps.CreateLink: self._create,
+        self._encoders: dict[type[steps.Step], Callable[[Any], Work]] = {
             steps.ChangeLink: self._change,
-            steps.DeleteLinks: self._delete,
-            steps.SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
+            steps.SetSysctl: lambda step: [SysctlWrite(step.key.replace(".", "/"), step.value)],
             steps.AddAddress: self._add_address,
             steps.RemoveAddress: self._remove_address,
+            steps.AddUnreachable: lambda step: [routes.add_unreachable(step.family, step.table)],
+            steps.RemoveUnreachable: lambda step: [routes.remove_unreachable(step.family, step.table)],
+        }
+        self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
+            steps.DeleteLinks: self._delete,
             steps.AwaitZebra: self._await_zebra,
-            steps.AddUnreachable: self._add_unreachable,
-            steps.RemoveUnreachable: self._remove_unreachable,
             steps.MoveLink: self._move,
             steps.SetNicSysctls: self._set_nic_sysctls,
             steps.AddRoute: self._add_route,
-            steps.AddAltname: self._add_altname,
+            steps.AddAltname: lambda step: self._host.request(links.add_altname(step.link, step.altname)),
             steps.SaveNic: lambda step: state.save_nic(step.record),
             steps.ForgetNic: lambda step: state.forget_nic(step.name),
             steps.SaveTables: lambda step: state.save_tables(step.tables),
@@ -132,15 +132,15 @@ class LinuxKernel:
         nic_routes: dict[str, tuple[SavedRoute, ...]] = {
             name: self._host.call(partial(routes.routes_via, index=host.links[name].index)) for name in coming
         }
-        candidates = set(() if desired is None else candidate_tables(desired, tables))
+        existing = {name for name, link in router.links.items() if link.kind == LinkKind.VRF and link.ours}
+        candidates = set(() if desired is None else candidate_tables(desired, tables, existing))
         probed = candidates - {link.table for link in router.links.values()}
-        busy = [table for table in probed if router_handle.call(partial(routes.is_busy, table=table))]
         return Observed(
             host=host,
             router=router,
-            sysctls={key: router_handle.read_sysctl(key) for key, _, _ in ROUTER_SYSCTLS},
+            sysctls=router_handle.read_sysctls(key for key, _, _ in ROUTER_SYSCTLS),
             unreachable=router_handle.call(routes.unreachable_tables),
-            busy_tables=frozenset(busy),
+            busy_tables=router_handle.call(partial(routes.busy_tables, tables=probed)) if probed else frozenset(),
             tables=tables,
             journal=self._state.journal(),
             nic_routes=nic_routes,
@@ -149,24 +149,59 @@ class LinuxKernel:
 
     def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
-        self._handlers[type(step)](step)
+        [refusal] = self.apply_all((step,))
+        if refusal is not None:
+            raise refusal
 
-    def _create(self, step: steps.CreateLink) -> None:
+    def apply_all(self, batch: Sequence[steps.Step]) -> list[Refusal | None]:
+        """Carry out steps that do not depend on one another; return what was refused of each."""
+        results: list[Refusal | None] = [None] * len(batch)
+        works: dict[Namespace, dict[int, Work]] = {namespace: {} for namespace in Namespace}
+        self._look_up(batch)
+        with self._peers(batch) as peers:
+            for number, step in enumerate(batch):
+                try:
+                    if isinstance(step, steps.CreateLink):
+                        works[step.wanted.namespace][number] = self._create(step, peers)
+                    elif type(step) in self._encoders:
+                        works[_namespace_of(step)][number] = self._encoders[type(step)](step)
+                    else:
+                        self._handlers[type(step)](step)
+                except (KernelRefusal, OSError) as refusal:
+                    results[number] = refusal
+            for namespace, wanted in works.items():
+                refusals = self._handle(namespace).carry_out(tuple(wanted.values())) if wanted else ()
+                for number, found in zip(wanted, refusals, strict=True):
+                    results[number] = found
+        return results
+
+    def _look_up(self, batch: Sequence[steps.Step]) -> None:
+        """Ask for the indices of the devices that the steps need them of, in one go for each namespace."""
+        names: dict[Namespace, list[str]] = {namespace: [] for namespace in Namespace}
+        for step in batch:
+            if isinstance(step, steps.ChangeLink) and step.master:
+                names[step.namespace].append(step.master)
+            elif isinstance(step, steps.AddAddress | steps.RemoveAddress):
+                names[step.namespace].append(step.link)
+        for namespace, wanted in names.items():
+            if wanted:
+                self._handle(namespace).indices(wanted)
+
+    def _peers(self, batch: Sequence[steps.Step]) -> AbstractContextManager[int]:
+        """Give a descriptor of the namespace of new veths' other ends, if there are any."""
+        needed = any(isinstance(step, steps.CreateLink) and step.wanted.peer is not None for step in batch)
+        return self._descriptor(Namespace.ROUTER) if needed else nullcontext(-1)
+
+    def _create(self, step: steps.CreateLink, peers: int) -> Work:
         wanted = step.wanted
         handle = self._handle(wanted.namespace)
         handle.forget(wanted.name)
-        if wanted.kind is LinkKind.VETH:
-            self._create_veth(wanted)
-            return
-        lower = 0 if wanted.vxlan is None else handle.index(wanted.vxlan.lower)
-        handle.call(partial(links.create_link, wanted=wanted, lower=lower))
-
-    def _create_veth(self, wanted: WantedLink) -> None:
-        if wanted.peer is None:
+        if wanted.peer is not None:
+            self.router.forget(wanted.peer)
+        elif wanted.kind is LinkKind.VETH:
             raise KernelRefusal(errno.EINVAL, f"{wanted.name}: a veth is created from its host end")
-        self.router.forget(wanted.peer)
-        with self._descriptor(Namespace.ROUTER) as descriptor:
-            self._host.call(partial(links.create_link, wanted=wanted, peer_namespace=descriptor))
+        lower = 0 if wanted.vxlan is None else handle.index(wanted.vxlan.lower)
+        return [links.create_link(wanted, lower=lower, peer_namespace=peers)]
 
     @contextmanager
     def _descriptor(self, namespace: Namespace) -> Iterator[int]:
@@ -181,74 +216,52 @@ class LinuxKernel:
         finally:
             os.close(descriptor)
 
-    def _change(self, step: steps.ChangeLink) -> None:
-        handle = self._handle(step.namespace)
-        master = None if step.master is None else (handle.index(step.master) if step.master else 0)
-        handle.call(partial(links.change_link, change=step, master=master))
+    def _change(self, step: steps.ChangeLink) -> Work:
+        if not step.master:
+            return links.change_link(step, None if step.master is None else 0)
+        return links.change_link(step, self._handle(step.namespace).index(step.master))
+
+    def _add_address(self, step: steps.AddAddress) -> Work:
+        return [addresses.add_address(self._handle(step.namespace).index(step.link), step.address)]
+
+    def _remove_address(self, step: steps.RemoveAddress) -> Work:
+        return [addresses.remove_address(self._handle(step.namespace).index(step.link), step.interface)]
 
     def _delete(self, step: steps.DeleteLinks) -> None:
         handle = self._handle(step.namespace)
         for name in step.names:
             handle.forget(name)
-            condemned = steps.ChangeLink(step.namespace, name, group=CONDEMNED_GROUP)
-            with tolerating(errno.ENODEV):
-                if step.batch:
-                    handle.call(partial(links.change_link, change=condemned))
-                else:
-                    handle.call(partial(links.delete_link, name=name))
-        if step.batch:
-            with tolerating(errno.ENODEV):
-                handle.call(partial(links.delete_group, group=CONDEMNED_GROUP))
-
-    def _add_address(self, step: steps.AddAddress) -> None:
-        handle = self._handle(step.namespace)
-        index = handle.index(step.link)
-        with tolerating(errno.EEXIST):
-            handle.call(partial(addresses.add_address, index=index, address=step.address))
-
-    def _remove_address(self, step: steps.RemoveAddress) -> None:
-        handle = self._handle(step.namespace)
-        index = handle.index(step.link)
-        with tolerating(errno.EADDRNOTAVAIL):
-            handle.call(partial(addresses.remove_address, index=index, interface=step.interface))
+        if not step.batch:
+            handle.request(*(links.delete_link(name) for name in step.names))
+            return
+        condemned = (steps.ChangeLink(step.namespace, name, group=CONDEMNED_GROUP) for name in step.names)
+        marks = (request for change in condemned for request in links.change_link(change))
+        handle.request(*(replace(request, tolerated=(errno.ENODEV,)) for request in marks))
+        handle.request(links.delete_group(CONDEMNED_GROUP))
 
     def _await_zebra(self, step: steps.AwaitZebra) -> None:
-        indices = {}
-        for vrf in step.vrfs:
-            with tolerating(errno.ENODEV):
-                indices[vrf] = self.router.index(vrf)
-        self._await_vrfs(indices)
-
-    def _add_unreachable(self, step: steps.AddUnreachable) -> None:
-        with tolerating(errno.EEXIST):
-            self.router.call(partial(routes.add_unreachable, family=step.family, table=step.table))
-
-    def _remove_unreachable(self, step: steps.RemoveUnreachable) -> None:
-        with tolerating(errno.ESRCH, errno.ENOENT):
-            self.router.call(partial(routes.remove_unreachable, family=step.family, table=step.table))
+        known = self.router.indices(step.vrfs)
+        self._await_vrfs({vrf: known[vrf] for vrf in step.vrfs if vrf in known})
 
     def _move(self, step: steps.MoveLink) -> None:
         handle = self._handle(step.source)
         self.router.forget(step.name)
         self._host.forget(step.name)
         with self._descriptor(step.target) as descriptor:
-            handle.call(partial(links.move_link, name=step.name, namespace=descriptor))
+            handle.request(links.move_link(step.name, descriptor))
 
     def _set_nic_sysctls(self, step: steps.SetNicSysctls) -> None:
-        refusals: list[KernelRefusal] = []
-        for key, value in step.sysctls:
-            try:
-                self._host.write_sysctl(f"net/{path_of(step.link, key)}", value)
-            except KernelRefusal as refusal:
-                refusals.append(refusal)
+        writes = [[SysctlWrite(f"net/{path_of(step.link, key)}", value)] for key, value in step.sysctls]
+        refusals = [refusal for refusal in self._host.carry_out(writes) if refusal is not None]
         if refusals:
             raise KernelRefusal(refusals[0].errno, ", ".join(str(refusal) for refusal in refusals))
 
     def _add_route(self, step: steps.AddRoute) -> None:
-        index = self._host.index(step.link)
-        with tolerating(errno.EEXIST):
-            self._host.call(partial(routes.add_route, index=index, route=step.route))
+        self._host.request(routes.add_route(self._host.index(step.link), step.route))
 
-    def _add_altname(self, step: steps.AddAltname) -> None:
-        with tolerating(errno.EEXIST):
-            self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))
+
+def _namespace_of(step: steps.Step) -> Namespace:
+    """Return where a step works; sysctls and unreachable defaults are the router's."""
+    if isinstance(step, steps.ChangeLink | steps.AddAddress | steps.RemoveAddress):
+        return step.namespace
+    return Namespace.ROUTER

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.netlink.converge import converge
-from actors.netlink.kernel import Kernel, LinuxKernel
+from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Step
 from actors.netlink.state_files import StateFiles
@@ -110,6 +110,17 @@ class _ReportingKernel:
     def apply(self, step: Step) -> None:
         """Carry out one step and print it."""
         self._kernel.apply(step)
+        self._done(step)
+
+    def apply_all(self, batch: Sequence[Step]) -> list[Refusal | None]:
+        """Carry out independent steps and print those that were not refused."""
+        results = self._kernel.apply_all(batch)
+        for step, refusal in zip(batch, results, strict=True):
+            if refusal is None:
+                self._done(step)
+        return results
+
+    def _done(self, step: Step) -> None:
         self.steps += 1
         self._report(f"kernel: {step}")
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
+from typing import Self
 
+from actors.netlink.kernel import Kernel, Refusal
 from actors.netlink.planning.observed import (
     CONDEMNED_GROUP,
     IFA_F_PERMANENT,
@@ -59,6 +62,19 @@ SYSCTLS = (
 )
 
 
+def one_by_one(kernel: Kernel, batch: Sequence[Step]) -> list[Refusal | None]:
+    """Apply a batch's steps one after the other, as a kernel does that goes on after a refusal."""
+    results: list[Refusal | None] = []
+    for step in batch:
+        try:
+            kernel.apply(step)
+        except (KernelRefusal, OSError) as refusal:
+            results.append(refusal)
+        else:
+            results.append(None)
+    return results
+
+
 class FakeKernel:
     """Applies steps to plain dictionaries. ``fail`` has the text of each step that is refused with EIO."""
 
@@ -85,7 +101,7 @@ class FakeKernel:
         self.links[namespace, link.name] = replace(link, index=self._index)
         self.addresses[namespace, link.name] = list(addresses)
 
-    def copy(self) -> FakeKernel:
+    def copy(self) -> Self:
         return deepcopy(self)
 
     def observe(self, desired: DesiredState | None = None) -> Observed:
@@ -107,6 +123,9 @@ class FakeKernel:
             {name: link for (where, name), link in self.links.items() if where is namespace},
             {name: tuple(found) for (where, name), found in self.addresses.items() if where is namespace and found},
         )
+
+    def apply_all(self, batch: Sequence[Step]) -> list[Refusal | None]:
+        return one_by_one(self, batch)
 
     def apply(self, step: Step) -> None:
         if str(step) in self.fail:

@@ -263,6 +263,54 @@ def state_is_kept(kernel: Kernel) -> None:
     assert see(kernel).journal == {}
 
 
+def each_step_of_a_batch_has_its_own_result(kernel: Kernel) -> None:
+    batch = (
+        wanted("red", LinkKind.VRF, table=10_000_100),
+        ChangeLink(ROUTER, "missing", up=True),
+        SetSysctl("net.ipv4.conf.all.forwarding", "1"),
+        CreateLink(WantedLink(HOST, "host-e-100", LinkKind.VETH, UNDERLAY, peer="pe-e-100")),
+        AddAddress(ROUTER, "missing", owned_address(ip_interface("192.0.2.1/24"))),
+        AddAddress(ROUTER, "lo", owned_address(ip_interface("100.65.0.0/32"))),
+        wanted("br-pe-100", LinkKind.BRIDGE),
+    )
+    results = [refusal and refusal.errno for refusal in kernel.apply_all(batch)]
+    assert results == [None, errno.ENODEV, None, None, errno.ENODEV, None, None]
+    seen = see(kernel)
+    assert {"red", "pe-e-100", "br-pe-100"} <= set(seen.router.links)
+    assert "host-e-100" in seen.host.links
+    assert seen.sysctls["net.ipv4.conf.all.forwarding"] == "1"
+    assert ip_interface("100.65.0.0/32") in seen.router.interfaces("lo")
+    assert kernel.apply_all(()) == []
+
+
+def a_batch_may_be_larger_than_a_datagram(kernel: Kernel) -> None:
+    names = [f"br-pe-{number}" for number in range(1, 151)]
+    kernel.apply_all([wanted(name, LinkKind.BRIDGE) for name in names[::2]])
+    results = kernel.apply_all([wanted(name, LinkKind.BRIDGE) for name in names])
+    assert [refusal and refusal.errno for refusal in results] == [errno.EEXIST, None] * 75
+    alias = "openperouter: " + "a" * 200
+    assert kernel.apply_all([ChangeLink(ROUTER, name, alias=alias, up=True) for name in names]) == [None] * 150
+    links = see(kernel).router.links
+    assert all((links[name].alias, links[name].up) == (alias, True) for name in names)
+    kernel.apply(DeleteLinks(ROUTER, tuple(names)))
+    assert not set(names) & set(see(kernel).router.links)
+
+
+def an_observation_has_what_changed_since_the_last(kernel: Kernel) -> None:
+    kernel.apply_all([wanted("red", LinkKind.VRF, table=10_000_100), wanted("blue", LinkKind.VRF, table=10_000_101)])
+    kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
+    kernel.apply(ChangeLink(ROUTER, "br-pe-100", master="red", up=True))
+    kernel.apply(AddAddress(ROUTER, "br-pe-100", owned_address(ip_interface("192.0.2.1/24"))))
+    before = see(kernel).router
+    assert see(kernel).router.links["red"] == before.links["red"]
+    kernel.apply(ChangeLink(ROUTER, "br-pe-100", master="blue"))
+    kernel.apply(RemoveAddress(ROUTER, "br-pe-100", ip_interface("192.0.2.1/24")))
+    assert see(kernel).router.links["br-pe-100"].master == "blue"
+    assert not see(kernel).router.interfaces("br-pe-100") & {ip_interface("192.0.2.1/24")}
+    kernel.apply(DeleteLinks(ROUTER, ("blue",)))
+    assert see(kernel).router.links["br-pe-100"].master == ""
+
+
 CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     created_devices_have_their_attributes_and_our_mark,
     a_veth_is_created_with_an_end_in_each_namespace,
@@ -280,4 +328,7 @@ CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     a_route_needs_its_nic_up,
     a_gateway_must_be_reachable_first,
     state_is_kept,
+    each_step_of_a_batch_has_its_own_result,
+    a_batch_may_be_larger_than_a_datagram,
+    an_observation_has_what_changed_since_the_last,
 )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
-from actors.netlink.kernel import LinuxKernel
+from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
-from actors.netlink.planning.steps import Plan
+from actors.netlink.planning.steps import Plan, Step
 from actors.netlink.state_files import StateFiles
 from config.desired import DesiredState
 
@@ -107,3 +109,33 @@ class Node:
         """Carry out a plan's first steps only."""
         _, plan = self.plan(desired)
         return apply_plan(replace(plan, steps=plan.steps[:count]), self.kernel)
+
+    def die_after(self, desired: DesiredState, count: int) -> None:
+        """Converge as a process does that is killed after so many steps, in the order in which batches have them."""
+        with suppress(_Killed):
+            converge(desired, _MortalKernel(self.kernel, count))
+        self.crash()
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+class _MortalKernel:
+    """A kernel that ends the process after some steps."""
+
+    def __init__(self, kernel: Kernel, left: int) -> None:
+        self._kernel, self._left = kernel, left
+
+    def observe(self, desired: DesiredState | None = None) -> Observed:
+        return self._kernel.observe(desired)
+
+    def apply(self, step: Step) -> None:
+        self.apply_all((step,))
+
+    def apply_all(self, batch: Sequence[Step]) -> list[Refusal | None]:
+        results = self._kernel.apply_all(batch[: self._left])
+        self._left -= len(results)
+        if len(results) < len(batch):
+            raise _Killed
+        return results

@@ -97,8 +97,7 @@ def test_a_change_leads_to_what_a_new_node_has(old: DesiredState, new: DesiredSt
         try:
             build(changed)
             reached(changed, old)
-            changed.apply_prefix(new, round(share * len(changed.plan(new)[1].steps)))
-            changed.crash()
+            changed.die_after(new, round(share * len(changed.plan(new)[1].steps)))
             found = reached(changed, new)
             changed.crash()
             build(fresh)

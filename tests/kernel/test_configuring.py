@@ -81,9 +81,8 @@ def test_the_underlay_is_inside_with_vtep_and_sysctls(node: Node) -> None:
     assert "UP" in nic["flags"]
     assert node.addresses("toswitch1") == {"192.168.11.3/24"}
     assert "100.65.0.0/32" in node.addresses("lo")
-    values = node.kernel.router.read_sysctl
-    for key in ("net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.default.arp_accept"):
-        assert values(key) == "1"
+    keys = ("net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.default.arp_accept")
+    assert node.kernel.router.read_sysctls(keys) == dict.fromkeys(keys, "1")
 
 
 def test_sysctls_of_the_host_are_never_touched(node: Node) -> None:

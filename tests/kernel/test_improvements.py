@@ -267,3 +267,21 @@ def test_a_missing_nic_fails_the_underlay_alone_and_is_taken_when_it_appears(nod
     assert node.converge(desired).clean
     assert "toswitch9" in node.names()
     assert node.link("pe-e-100")["mtu"] == 1450
+
+
+def test_a_refusal_in_the_middle_of_a_batch_fails_its_resource_only(node: Node) -> None:
+    """The kernel goes on with a batch after a refusal; nothing of the refused resource may follow all the same."""
+    node.router("link", "add", "other", "type", "vxlan", "id", "1003", "dstport", "4789", "dev", "lo")
+    l3vnis = tuple(
+        l3vni(f"t{number}", 1000 + number, pairs=((f"10.0.{number}.1/24", f"10.0.{number}.2/24"),))
+        for number in range(8)
+    )
+    result = node.converge(state(l3vnis=l3vnis))
+    [failure] = result.failures
+    assert failure.resource == l3vnis[3].resource
+    assert "create vxlan vni1003" in failure.message
+    assert {f"pe-e-{1000 + number}" for number in (0, 1, 2, 4, 5, 6, 7)} <= node.names()
+    assert not {"pe-e-1003", "vni1003"} & node.names()
+    node.router("link", "del", "other")
+    assert node.converge(state(l3vnis=l3vnis)).clean
+    assert node.addresses("pe-e-1003") == {"10.0.3.1/24"}

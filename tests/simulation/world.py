@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_interface
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, Final
 import trio
 
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
+from actors.netlink.kernel import Refusal
 from actors.netlink.planning import steps
 from actors.netlink.planning.observed import Address, Link, LinkKind, Namespace, Observed, SavedRoute
 from actors.netlink.state_files import StateFiles
@@ -32,7 +33,7 @@ from supervisor.process.sd_notify import Notifier
 from supervisor.runtime.faults import DependencyFault
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.frr import FakeFrr
-from tests.fakes.kernel import FakeKernel
+from tests.fakes.kernel import FakeKernel, one_by_one
 
 from .episode import NICS, NODE, NONSENSE
 
@@ -317,6 +318,10 @@ class SimulatedKernel:
     def observe(self, desired: DesiredState | None = None) -> Observed:
         seen = self._world.kernel.observe(desired)
         return replace(seen, journal=self._state.journal(), tables=self._state.tables())
+
+    def apply_all(self, batch: Sequence[steps.Step]) -> list[Refusal | None]:
+        """Apply a batch; the process can be killed at any step of it."""
+        return one_by_one(self, batch)
 
     def apply(self, step: steps.Step) -> None:
         world = self._world

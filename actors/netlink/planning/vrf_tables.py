@@ -6,7 +6,7 @@ million plus the VNI, far above tables that are configured manually and above lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from config.desired import DesiredState
 
@@ -25,11 +25,17 @@ def _tables(vni: int) -> range:
     return range(TABLE_BASE + vni, 1 << 32, TABLE_STRIDE)
 
 
-def candidate_tables(desired: DesiredState, persisted: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the tables whose foreign use must be known before a VRF of this state can be created."""
+def candidate_tables(
+    desired: DesiredState, persisted: Mapping[str, int], existing: Collection[str] = ()
+) -> tuple[int, ...]:
+    """Return the tables whose foreign use must be known before a VRF of this state can be created.
+
+    VRFs of ours that are ``existing`` keep their tables.
+    """
     candidates: list[int] = []
     for vrf, vni in _first_vnis(desired).items():
-        candidates += [persisted.get(vrf, 0) or _tables(vni)[0], _tables(vni)[1]]
+        if vrf not in existing:
+            candidates += [persisted.get(vrf, 0) or _tables(vni)[0], _tables(vni)[1]]
     return tuple(dict.fromkeys(candidates))
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -19,8 +20,9 @@ from typing import TypeVar
 from supervisor.runtime.faults import DependencyFault
 
 from ..planning.observed import NamespaceView
-from .addresses import dump_addresses
-from .links import dump_links, index_of
+from .addresses import AddressDump
+from .links import LinkDump, get_index, index_in
+from .message import Request
 from .nic_sysctls import Sysctls, own_sysctls
 from .socket import KernelRefusal, RouteSocket
 
@@ -51,6 +53,18 @@ def enter(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+@dataclass(frozen=True, slots=True)
+class SysctlWrite:
+    """One sysctl to write, by its path below /proc/sys."""
+
+    path: str
+    value: str
+
+
+#: What one step takes: sysctls, or requests that are sent together and in order.
+Work = Sequence[SysctlWrite] | Sequence[Request]
+
+
 class NamespaceHandle:
     """An open namespace: that of ``path``, or the process's own for None. NamespaceMissing when there is none.
 
@@ -68,6 +82,7 @@ class NamespaceHandle:
             self._thread.shutdown()
             raise
         self._indices: dict[str, int] = {}
+        self._links, self._addresses = LinkDump(), AddressDump()
 
     def close(self) -> None:
         """Close the socket, which alone would keep the namespace alive, and end the thread."""
@@ -83,40 +98,85 @@ class NamespaceHandle:
 
     def view(self) -> NamespaceView:
         """Return all links and addresses."""
-        links = self.call(dump_links)
-        addresses = self.call(partial(dump_addresses, names={link.index: link.name for link in links}))
+        return self._run(self._view)
+
+    def _view(self) -> NamespaceView:
+        links = self._links.read(self._socket)
+        addresses = self._addresses.read(self._socket, {link.index: link.name for link in links})
         self._indices = {link.name: link.index for link in links}
         return NamespaceView(
             {link.name: link for link in links},
             {link.name: addresses[link.index] for link in links if link.index in addresses},
         )
 
+    def indices(self, names: Iterable[str]) -> Mapping[str, int]:
+        """Return links' indices, from the last dump for those that were in it; without those that do not exist."""
+        unknown = tuple(dict.fromkeys(name for name in names if name not in self._indices))
+        if unknown:
+            answers = self._run(lambda: self._socket.send([get_index(name) for name in unknown]))
+            for name, answer in zip(unknown, answers, strict=True):
+                if not isinstance(answer, KernelRefusal):
+                    self._indices[name] = index_in(answer[0])
+                elif answer.errno != errno.ENODEV:
+                    raise answer
+        return self._indices
+
     def index(self, name: str) -> int:
-        """Return a link's index, from the last dump if the link was in it, else from the kernel."""
-        if name not in self._indices:
-            self._indices[name] = self.call(lambda socket: index_of(socket, name))
-        return self._indices[name]
+        """Return a link's index; KernelRefusal (ENODEV) when there is no such link."""
+        try:
+            return self.indices((name,))[name]
+        except KeyError:
+            raise KernelRefusal(errno.ENODEV) from None
 
     def forget(self, name: str) -> None:
         """Drop the index of a link that was created, moved or deleted."""
         self._indices.pop(name, None)
 
-    def read_sysctl(self, key: str) -> str | None:
-        """Return a sysctl's text, or None when this kernel does not have it."""
-        path = SYSCTLS / key.replace(".", "/")
-        try:
-            return self._run(path.read_text).strip()
-        except FileNotFoundError:
-            return None
+    def request(self, *requests: Request) -> None:
+        """Carry out requests together, in order; KernelRefusal for the first that the kernel refuses."""
+        [refusal] = self.carry_out([requests])
+        if refusal is not None:
+            raise refusal
+
+    def carry_out(self, works: Sequence[Work]) -> list[KernelRefusal | None]:
+        """Carry out independent works in one go, sysctls first; return what was refused of each, its first refusal."""
+        return self._run(lambda: self._carry_out(works))
+
+    def _carry_out(self, works: Sequence[Work]) -> list[KernelRefusal | None]:
+        results: list[KernelRefusal | None] = [None] * len(works)
+        requests: list[Request] = []
+        owners: list[int] = []
+        for number, work in enumerate(works):
+            for item in work:
+                if isinstance(item, Request):
+                    requests.append(item)
+                    owners.append(number)
+                else:
+                    results[number] = results[number] or _write(item)
+        for number, answer in zip(owners, self._socket.send(requests), strict=True):
+            if isinstance(answer, KernelRefusal):
+                results[number] = results[number] or answer
+        return results
+
+    def read_sysctls(self, keys: Iterable[str]) -> dict[str, str | None]:
+        """Return each sysctl's text, or None when this kernel does not have it."""
+        return self._run(lambda: {key: _read(key) for key in keys})
 
     def own_sysctls(self, nic: str) -> Sysctls:
         """Return the sysctls that are set for a NIC alone."""
         return self._run(partial(own_sysctls, nic))
 
-    def write_sysctl(self, path: str, value: str) -> None:
-        """Write a sysctl by its path below /proc/sys; KernelRefusal when the kernel refuses."""
-        file = SYSCTLS / path
-        try:
-            self._run(lambda: file.write_text(value))
-        except OSError as error:
-            raise KernelRefusal(error.errno or errno.EIO, f"{path}: {error.strerror}") from error
+
+def _read(key: str) -> str | None:
+    try:
+        return (SYSCTLS / key.replace(".", "/")).read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def _write(sysctl: SysctlWrite) -> KernelRefusal | None:
+    try:
+        (SYSCTLS / sysctl.path).write_text(sysctl.value)
+    except OSError as error:
+        return KernelRefusal(error.errno or errno.EIO, f"{sysctl.path}: {error.strerror}")
+    return None

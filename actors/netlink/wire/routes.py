@@ -1,4 +1,4 @@
-"""Routes over rtnetlink: our unreachable defaults, whether a table is in use, and the routes through a NIC.
+"""Routes over rtnetlink: our unreachable defaults, whether tables are in use, and the routes through a NIC.
 
 All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole table is never read.
 """
@@ -6,18 +6,41 @@ All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole 
 from __future__ import annotations
 
 import errno
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from socket import AF_INET, AF_INET6
-from typing import Any
-
-from pyroute2.netlink.rtnl import RTM_DELROUTE, RTM_GETROUTE, RTM_NEWROUTE
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
+from typing import Final
 
 from config.desired import Family
 
 from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
-from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
+from .message import (
+    CREATE,
+    REQUEST,
+    Attributes,
+    Request,
+    address,
+    as_address,
+    as_int,
+    attribute,
+    attributes,
+    u32,
+)
+from .socket import KernelRefusal, RouteSocket
 
 #: linux/rtnetlink.h
+RTM_NEWROUTE = 24
+RTM_DELROUTE = 25
+RTM_GETROUTE = 26
+RTA_DST = 1
+RTA_OIF = 4
+RTA_GATEWAY = 5
+RTA_PRIORITY = 6
+RTA_PREFSRC = 7
+RTA_METRICS = 8
+RTA_TABLE = 15
+RTAX_MTU = 2
 RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
@@ -27,110 +50,124 @@ RTM_F_CLONED = 0x200
 #: RTNH_F_ONLINK: the only next-hop flag that a user sets.
 RTNH_F_ONLINK = 4
 SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
+#: rtmsg: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
+_INFO: Final = struct.Struct("=BBBBBBBBI")
 
 
-def _message(family: Family, *attributes: tuple[str, Any], protocol: int = 0, kind: int = 0) -> Any:
-    message = rtmsg()
-    message["family"] = SOCKET_FAMILIES[family]
-    message["proto"] = protocol
-    message["type"] = kind
-    message["attrs"] = [list(attribute) for attribute in attributes]
-    return message
+def _body(
+    family: Family, *parts: bytes, length: int = 0, protocol: int = 0, scope: int = 0, kind: int = 0, flags: int = 0
+) -> bytes:
+    return _INFO.pack(SOCKET_FAMILIES[family], length, 0, 0, 0, protocol, scope, kind, flags) + b"".join(parts)
 
 
-def _table_of(message: Any) -> int:
-    return int(message.get_attr("RTA_TABLE") or message["table"])
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A decoded message: the header's fields and the attributes."""
+
+    family: Family
+    length: int
+    table: int
+    protocol: int
+    scope: int
+    kind: int
+    flags: int
+    found: Attributes
+
+
+def _dump(socket: RouteSocket, family: Family, *parts: bytes, protocol: int = 0, kind: int = 0) -> Iterator[_Route]:
+    """Yield a filtered dump; a table that does not exist is an empty one."""
+    try:
+        messages = socket.dump(RTM_GETROUTE, _body(family, *parts, protocol=protocol, kind=kind))
+    except KernelRefusal as refusal:
+        if refusal.errno != errno.ENOENT:
+            raise
+        return
+    for message in messages:
+        _, length, _, _, table, made_by, scope, found_kind, flags = _INFO.unpack_from(message)
+        found = attributes(message, _INFO.size)
+        yield _Route(family, length, as_int(found.get(RTA_TABLE)) or table, made_by, scope, found_kind, flags, found)
 
 
 def unreachable_tables(socket: RouteSocket) -> frozenset[tuple[Family, int]]:
     """Return the tables that have our unreachable default."""
     return frozenset(
-        (family, _table_of(message))
+        (family, route.table)
         for family in Family
-        for message in _dump(socket, family, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
-        if message["dst_len"] == 0 and message.get_attr("RTA_PRIORITY") == UNREACHABLE_METRIC
+        for route in _dump(socket, family, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
+        if route.length == 0 and as_int(route.found.get(RTA_PRIORITY)) == UNREACHABLE_METRIC
     )
 
 
-def is_busy(socket: RouteSocket, table: int) -> bool:
-    """Return whether a table holds a foreign route."""
+def busy_tables(socket: RouteSocket, tables: Iterable[int]) -> frozenset[int]:
+    """Return which of these tables hold a foreign route."""
+    return frozenset(table for table in tables if _is_busy(socket, table))
+
+
+def _is_busy(socket: RouteSocket, table: int) -> bool:
     return any(
-        message["proto"] != ROUTE_PROTOCOL
-        for family in Family
-        for message in _dump(socket, family, ("RTA_TABLE", table))
+        route.protocol != ROUTE_PROTOCOL for family in Family for route in _dump(socket, family, u32(RTA_TABLE, table))
     )
 
 
 def routes_via(socket: RouteSocket, index: int) -> tuple[SavedRoute, ...]:
     """Return the configured routes through a link, without multipath routes, which belong to more than one NIC."""
     return tuple(
-        _saved(family, message)
+        _saved(route)
         for family in Family
-        for message in _dump(socket, family, ("RTA_OIF", index))
-        if message.get_attr("RTA_OIF") == index
-        and message["proto"] not in REMADE_PROTOCOLS
-        and message["type"] == RTN_UNICAST
-        and not message["flags"] & RTM_F_CLONED
+        for route in _dump(socket, family, u32(RTA_OIF, index))
+        if as_int(route.found.get(RTA_OIF)) == index
+        and route.protocol not in REMADE_PROTOCOLS
+        and route.kind == RTN_UNICAST
+        and not route.flags & RTM_F_CLONED
     )
 
 
-def _saved(family: Family, message: Any) -> SavedRoute:
-    destination = message.get_attr("RTA_DST")
-    default = "0.0.0.0" if family is Family.IPV4 else "::"  # noqa: S104 - a destination, not a listener
-    metrics = message.get_attr("RTA_METRICS")
+def _saved(route: _Route) -> SavedRoute:
+    found = route.found
+    default = "0.0.0.0" if route.family is Family.IPV4 else "::"  # noqa: S104 - a destination, not a listener
     return SavedRoute(
-        family=family,
-        destination=f"{destination or default}/{message['dst_len']}",
-        table=_table_of(message),
-        gateway=message.get_attr("RTA_GATEWAY") or "",
-        source=message.get_attr("RTA_PREFSRC") or "",
-        priority=message.get_attr("RTA_PRIORITY") or 0,
-        protocol=message["proto"],
-        scope=message["scope"],
-        type=message["type"],
-        flags=message["flags"] & RTNH_F_ONLINK,
-        mtu=(metrics.get_attr("RTAX_MTU") or 0) if metrics else 0,
+        family=route.family,
+        destination=f"{as_address(found.get(RTA_DST)) or default}/{route.length}",
+        table=route.table,
+        gateway=as_address(found.get(RTA_GATEWAY)),
+        source=as_address(found.get(RTA_PREFSRC)),
+        priority=as_int(found.get(RTA_PRIORITY)),
+        protocol=route.protocol,
+        scope=route.scope,
+        type=route.kind,
+        flags=route.flags & RTNH_F_ONLINK,
+        mtu=as_int(attributes(found.get(RTA_METRICS)).get(RTAX_MTU)),
     )
 
 
-def _dump(
-    socket: RouteSocket, family: Family, *attributes: tuple[str, Any], protocol: int = 0, kind: int = 0
-) -> list[Any]:
-    """Return a filtered dump; a table that does not exist is an empty one."""
-    try:
-        return socket.dump(lambda: _message(family, *attributes, protocol=protocol, kind=kind), RTM_GETROUTE)
-    except KernelRefusal as refusal:
-        if refusal.errno != errno.ENOENT:
-            raise
-        return []
+def _unreachable(family: Family, table: int) -> bytes:
+    parts = (u32(RTA_TABLE, table), u32(RTA_PRIORITY, UNREACHABLE_METRIC))
+    return _body(family, *parts, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
 
 
-def _unreachable(family: Family, table: int) -> Any:
-    attributes = (("RTA_TABLE", table), ("RTA_PRIORITY", UNREACHABLE_METRIC))
-    return _message(family, *attributes, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
-
-
-def add_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
+def add_unreachable(family: Family, table: int) -> Request:
     """Add the unreachable default to a table."""
-    socket.request(_unreachable(family, table), RTM_NEWROUTE, CREATE)
+    return Request(RTM_NEWROUTE, CREATE, _unreachable(family, table), (errno.EEXIST,))
 
 
-def remove_unreachable(socket: RouteSocket, family: Family, table: int) -> None:
+def remove_unreachable(family: Family, table: int) -> Request:
     """Remove the unreachable default from a table."""
-    socket.request(_unreachable(family, table), RTM_DELROUTE, REQUEST)
+    return Request(RTM_DELROUTE, REQUEST, _unreachable(family, table), (errno.ESRCH, errno.ENOENT))
 
 
-def add_route(socket: RouteSocket, index: int, route: SavedRoute) -> None:
+def add_route(index: int, route: SavedRoute) -> Request:
     """Add a route as it was saved."""
-    destination, length = route.destination.split("/")
-    pairs = (
-        ("RTA_DST", destination if int(length) else ""),
-        ("RTA_GATEWAY", route.gateway),
-        ("RTA_PREFSRC", route.source),
-        ("RTA_PRIORITY", route.priority),
-        ("RTA_METRICS", {"attrs": [["RTAX_MTU", route.mtu]]} if route.mtu else None),
-    )
-    attributes = (("RTA_TABLE", route.table), ("RTA_OIF", index), *((key, value) for key, value in pairs if value))
-    message = _message(route.family, *attributes, protocol=route.protocol, kind=route.type)
-    message["dst_len"], message["scope"], message["flags"] = int(length), route.scope, route.flags
-    socket.request(message, RTM_NEWROUTE, CREATE)
+    destination, _, prefix = route.destination.partition("/")
+    length = int(prefix)
+    parts = [u32(RTA_TABLE, route.table), u32(RTA_OIF, index)]
+    known = ((RTA_DST, destination if length else ""), (RTA_GATEWAY, route.gateway), (RTA_PREFSRC, route.source))
+    parts += [address(kind, value) for kind, value in known if value]
+    if route.priority:
+        parts.append(u32(RTA_PRIORITY, route.priority))
+    if route.mtu:
+        parts.append(attribute(RTA_METRICS, u32(RTAX_MTU, route.mtu)))
+    body = _body(
+        route.family, *parts, length=length, protocol=route.protocol, scope=route.scope, kind=route.type,
+        flags=route.flags,
+    )  # fmt: skip
+    return Request(RTM_NEWROUTE, CREATE, body, (errno.EEXIST,))

@@ -1,32 +1,52 @@
-"""One rtnetlink socket of one namespace: requests that raise typed errors, and complete dumps.
+"""One rtnetlink socket of one namespace: requests in bulk that return typed errors, and complete dumps.
 
 A socket belongs to the namespace in which it was opened, and to the thread that opened it (:mod:`.namespace`).
+
+The kernel handles rtnetlink requests in the thread that sends them: when ``send`` returns, every answer is in the
+receive buffer. So many requests go out in one datagram, and their answers are collected without waiting; each has its
+request's sequence number. The kernel goes on after a refused request, so requests of one datagram must not depend on
+one another, unless a later one cannot do harm after an earlier one was refused.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from socket import SO_RCVBUF, SOL_SOCKET
-from typing import Any
-
-from pyroute2 import IPRoute
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST
-from pyroute2.netlink.exceptions import NetlinkDumpInterrupted, NetlinkError
-from pyroute2.netlink.rtnl import RTM_NEWADDR
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from supervisor.runtime.faults import KernelFault
+
+from .message import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, Request, as_text, attributes
 
 #: socket(7): like SO_RCVBUF, beyond rmem_max, with CAP_NET_ADMIN.
 SO_RCVBUFFORCE = 33
 #: One VXLAN and bridge pair emits 17.5 KiB of notifications; this holds those of several hundred.
 RECEIVE_BUFFER = 16 << 20
+#: linux/netlink.h
+SOL_NETLINK = 270
+NETLINK_CAP_ACK = 10
+NETLINK_EXT_ACK = 11
+NETLINK_GET_STRICT_CHK = 12
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
+NLM_F_DUMP_INTR = 0x10
+NLM_F_CAPPED = 0x100
+NLM_F_ACK_TLVS = 0x200
+NLMSGERR_ATTR_MSG = 1
 #: A dump that the kernel marks as inconsistent is repeated: under constant change there is no perfect one.
 DUMP_ATTEMPTS = 8
+#: The most that goes out in one datagram, bytes: a small part of a send buffer, whose default is 208 KiB.
+DATAGRAM = 1 << 15
+#: The kernel fills at most 32 KiB of a dump at a time.
+READ_SIZE = 1 << 16
+#: Answers per datagram that a receive buffer of the default size holds, too: an answer with a link takes 4 KiB of it.
+MOST_REQUESTS = 48
 
-REQUEST = NLM_F_REQUEST | NLM_F_ACK
-CREATE = REQUEST | NLM_F_CREATE | NLM_F_EXCL
+_HEADER: Final = struct.Struct("=IHHII")
+_ERROR: Final = struct.Struct("=i")
 
 
 class KernelRefusal(KernelFault):
@@ -37,72 +57,150 @@ class KernelRefusal(KernelFault):
         self.errno = number
 
 
-class MarkedAddress(ifaddrmsg):  # type: ignore[misc]
-    """An address message with the attributes that pyroute2 0.7.7 lacks (linux/if_addr.h)."""
-
-    nla_map = (
-        ("IFA_UNSPEC", "hex"),
-        ("IFA_ADDRESS", "ipaddr"),
-        ("IFA_LOCAL", "ipaddr"),
-        ("IFA_LABEL", "asciiz"),
-        ("IFA_BROADCAST", "ipaddr"),
-        ("IFA_ANYCAST", "ipaddr"),
-        ("IFA_CACHEINFO", "cacheinfo"),
-        ("IFA_MULTICAST", "ipaddr"),
-        ("IFA_FLAGS", "uint32"),
-        ("IFA_RT_PRIORITY", "uint32"),
-        ("IFA_TARGET_NETNSID", "int32"),
-        ("IFA_PROTO", "uint8"),
-    )
+#: What a request came to: the messages that answer it (none for one that is only acknowledged), or the refusal.
+Answer = list[bytes] | KernelRefusal
 
 
-def enlarge_buffer(socket: Any) -> None:
+def enlarge_buffer(endpoint: Any) -> None:
     """Give a socket a large receive buffer, as large as allowed for a process without CAP_NET_ADMIN."""
     try:
-        socket.setsockopt(SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+        endpoint.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except PermissionError:
-        socket.setsockopt(SOL_SOCKET, SO_RCVBUF, RECEIVE_BUFFER)
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
 
 
 class RouteSocket:
     """A socket for requests and dumps, without subscriptions, so its buffer holds answers only."""
 
     def __init__(self) -> None:
-        self._route = IPRoute(strict_check=True, ext_ack=True)
-        # pyroute2 0.9 reads this in nlm_request, but its IPRoute does not set it; 0.7 has no such attribute.
-        status = getattr(self._route, "status", None)
-        if status is not None:
-            status.setdefault("nlm_generator", True)
-        self._route.register_policy({RTM_NEWADDR: MarkedAddress})
-        enlarge_buffer(self._route)
-
-    def request(self, message: Any, kind: int, flags: int = REQUEST) -> list[Any]:
-        """Send one request and return the answers; KernelRefusal when the kernel answers with an error."""
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
         try:
-            return list(self._route.nlm_request(message, msg_type=kind, msg_flags=flags))
-        except NetlinkError as error:
-            raise KernelRefusal(error.code, _message_of(error)) from error
-
-    def dump(self, build: Any, kind: int) -> list[Any]:
-        """Return all objects of a kind; ``build`` makes a new request message for each attempt."""
-        for _ in range(DUMP_ATTEMPTS):
-            try:
-                return list(self._route.nlm_request(build(), msg_type=kind, msg_flags=NLM_F_REQUEST | NLM_F_DUMP))
-            except NetlinkDumpInterrupted:
-                continue
-            except NetlinkError as error:
-                raise KernelRefusal(error.code, _message_of(error)) from error
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise
-        raise KernelRefusal(errno.EINTR, f"{DUMP_ATTEMPTS} dumps in a row were interrupted by changes")
+            for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK):
+                self._socket.setsockopt(SOL_NETLINK, option, 1)
+            enlarge_buffer(self._socket)
+            self._socket.bind((0, 0))
+        except BaseException:
+            self._socket.close()
+            raise
+        self._sequence = 0
 
     def close(self) -> None:
         """Close the socket."""
-        self._route.close()
+        self._socket.close()
+
+    def send(self, requests: Sequence[Request]) -> list[Answer]:
+        """Carry out requests in order; return each one's answer. A tolerated error is an empty answer."""
+        answers: list[Answer] = []
+        for part in _datagrams(requests):
+            answers += self._exchange(part)
+        return answers
+
+    def request(self, request: Request) -> list[bytes]:
+        """Carry out one request and return the messages that answer it; KernelRefusal when the kernel refuses it."""
+        [answer] = self.send((request,))
+        if isinstance(answer, KernelRefusal):
+            raise answer
+        return answer
+
+    def _exchange(self, requests: Sequence[Request]) -> list[Answer]:
+        first = self._sequence + 1
+        self._sequence += len(requests)
+        pieces: list[bytes] = []
+        for number, request in enumerate(requests, start=first):
+            length = _HEADER.size + len(request.body)
+            pieces += (_HEADER.pack(length, request.kind, request.flags, number, 0), request.body)
+        self._socket.send(b"".join(pieces))
+        found: dict[int, list[bytes]] = {number: [] for number in range(first, first + len(requests))}
+        open_ones, refused = set(found), dict[int, KernelRefusal]()
+        while open_ones:
+            try:
+                messages = list(self._read())
+            except KernelRefusal as lost:
+                refused |= dict.fromkeys(open_ones, lost)
+                break
+            for kind, flags, number, body in messages:
+                if number not in open_ones:
+                    continue
+                if kind == NLMSG_ERROR:
+                    refusal = _refusal(flags, body)
+                    if refusal is not None and refusal.errno not in requests[number - first].tolerated:
+                        refused[number] = refusal
+                    open_ones.discard(number)
+                else:
+                    found[number].append(body)
+                    if not requests[number - first].flags & NLM_F_ACK:
+                        open_ones.discard(number)
+        return [refused.get(number, answer) for number, answer in found.items()]
+
+    def dump(self, kind: int, body: bytes) -> list[bytes]:
+        """Return all objects of a kind, each as its message without the header; ``body`` is what to ask for."""
+        for _ in range(DUMP_ATTEMPTS):
+            found = self._dump(kind, body)
+            if found is not None:
+                return found
+        raise KernelRefusal(errno.EINTR, f"{DUMP_ATTEMPTS} dumps in a row were interrupted by changes")
+
+    def _dump(self, kind: int, body: bytes) -> list[bytes] | None:
+        """Return None when the dump was interrupted by a change. It is read to its end all the same."""
+        self._sequence += 1
+        wanted, found, consistent = self._sequence, list[bytes](), True
+        header = _HEADER.pack(_HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_DUMP, wanted, 0)
+        self._socket.send(header + body)
+        while True:
+            for answer, flags, number, message in self._read():
+                if number != wanted:
+                    continue
+                consistent = consistent and not flags & NLM_F_DUMP_INTR
+                if answer in (NLMSG_ERROR, NLMSG_DONE):
+                    refusal = _refusal(flags, message)
+                    if refusal is not None:
+                        raise refusal
+                    return found if consistent else None
+                found.append(message)
+
+    def _read(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Yield the type, flags, sequence number and body of each message of one datagram.
+
+        Nothing is waited for: an answer that is not there was lost, and what the request did is unknown.
+        """
+        data = b""
+        while not data:
+            try:
+                data = self._socket.recv(READ_SIZE, socket.MSG_DONTWAIT)
+            except BlockingIOError as error:
+                raise KernelRefusal(errno.ENOBUFS, "the kernel's answer was lost: no buffer space") from error
+            except OSError as error:
+                # Some answers were lost; those that were not are still there.
+                if error.errno != errno.ENOBUFS:
+                    raise
+        at, end = 0, len(data)
+        while at + _HEADER.size <= end:
+            length, kind, flags, number, _ = _HEADER.unpack_from(data, at)
+            if not _HEADER.size <= length <= end - at:
+                return
+            yield kind, flags, number, data[at + _HEADER.size : at + length]
+            at += (length + 3) & ~3
 
 
-def _message_of(error: NetlinkError) -> str:
-    """Return the kernel's extended error message if it sent one, else the error's name."""
-    text = str(error.args[1]) if len(error.args) > 1 else ""
-    return text or (os.strerror(error.code) if error.code > 0 else str(error))
+def _datagrams(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+    """Yield the requests in parts that fit into one datagram each."""
+    start, size = 0, 0
+    for at, request in enumerate(requests):
+        length = _HEADER.size + len(request.body)
+        if at > start and (size + length > DATAGRAM or at - start == MOST_REQUESTS):
+            yield requests[start:at]
+            start, size = at, 0
+        size += length
+    if requests:
+        yield requests[start:]
+
+
+def _refusal(flags: int, body: bytes) -> KernelRefusal | None:
+    """Return the error of an acknowledgement or of a dump's end, with the kernel's own words if it sent some."""
+    number = -_ERROR.unpack_from(body)[0] if len(body) >= _ERROR.size else 0
+    if number <= 0:
+        return None
+    words = ""
+    if flags & NLM_F_ACK_TLVS and flags & NLM_F_CAPPED:
+        words = as_text(attributes(body, _ERROR.size + _HEADER.size).get(NLMSGERR_ATTR_MSG))
+    return KernelRefusal(number, words)

@@ -91,7 +91,7 @@ def read_network(settings: Settings) -> Network:
         keys = [key for key, _, _ in ROUTER_SYSCTLS]
         keys += [f"net.ipv4.conf.{name}.forwarding" for name in _routed(router)]
         # Dots in a device's name would count as separators, and no device of ours has any.
-        sysctls = {key: router_end.read_sysctl(key) for key in keys}
+        sysctls = router_end.read_sysctls(keys)
     finally:
         router_end.close()
     return Network(host, router, "", sysctls, rp_filter, journal)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
+import trio
+import trio.testing
 
-from actors.netlink.link_monitor import Interest, drain
+from actors.netlink.link_monitor import PAUSE_SECONDS, Interest, drain, watch
 
 
 def link_message(index: int, name: str) -> bytes:
@@ -58,3 +63,69 @@ def test_a_monitor_that_was_closed_during_a_pass_has_nothing_to_drop() -> None:
     with one, other:
         pass
     drain(one)
+
+
+@dataclass
+class Watched:
+    """A monitor's writing end, how often the watcher called, and the lock of passes."""
+
+    sender: socket.socket
+    monitor: socket.socket
+    passing: trio.Lock
+    calls: int = 0
+
+    def changed(self) -> None:
+        self.calls += 1
+
+    def send(self, count: int, datagram: bytes = link_message(7, "vni100")) -> None:
+        for _ in range(count):
+            self.sender.send(datagram)
+
+
+@asynccontextmanager
+async def watched(interest: Interest | None = None) -> AsyncIterator[Watched]:
+    monitor, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    monitor.setblocking(False)
+    with monitor, sender:
+        async with trio.open_nursery() as nursery:
+            found = Watched(sender, monitor, trio.Lock())
+            nursery.start_soon(watch, monitor, lambda: interest, found.changed, found.passing)
+            yield found
+            nursery.cancel_scope.cancel()
+
+
+async def test_many_notifications_are_one_reason(autojump_clock: trio.testing.MockClock) -> None:
+    async with watched(INTEREST) as found:
+        found.send(50)
+        await trio.sleep(10 * PAUSE_SECONDS)
+        assert found.calls == 1
+        found.send(1)
+        await trio.sleep(10 * PAUSE_SECONDS)
+        assert found.calls == 2
+
+
+async def test_notifications_that_do_not_count_are_read_together(autojump_clock: trio.testing.MockClock) -> None:
+    async with watched(INTEREST) as found:
+        found.send(50, link_message(99, "vethabcdef"))
+        await trio.sleep(PAUSE_SECONDS / 2)
+        with pytest.raises(BlockingIOError):
+            found.monitor.recv(1)
+        assert found.calls == 0
+        found.send(1)
+        await trio.sleep(2 * PAUSE_SECONDS)
+        assert found.calls == 1
+
+
+async def test_nothing_is_read_during_a_pass_and_nothing_is_missed_after_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with watched() as found:
+        async with found.passing:
+            found.send(20)
+            await trio.sleep(1)
+            assert found.calls == 0
+            drain(found.monitor)
+            # This one came after the pass's observation began.
+            found.send(1)
+        await trio.sleep(2 * PAUSE_SECONDS)
+        assert found.calls == 1
