@@ -95,9 +95,7 @@ def merge(
         return static.resources, static.problems
     written = {resource.id for resource in static.resources}
     counted, surplus = within_limits(static.resources, api.objects, standing, grants)
-    objects, found = read_objects(
-        replace(api, objects=counted), grants.namespace, raw_snippets=grants.raw_snippets
-    )
+    objects, found = read_objects(replace(api, objects=counted), grants.namespace, raw_snippets=grants.raw_snippets)
     others = tuple(resource for resource in objects if resource.id not in written)
     problems = tuple(problem for problem in found if problem.resource not in written)
     return (*static.resources, *others), (*static.problems, *problems, *surplus, *_kept_objects(api))

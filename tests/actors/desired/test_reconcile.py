@@ -228,7 +228,9 @@ def test_what_was_there_before_a_trial_is_there_after_it() -> None:
 
 
 def test_raw_snippets_of_the_api_are_left_out_where_the_node_does_not_accept_them() -> None:
-    snippet = ApiObject(Kind.RAW_FRR_CONFIG, OWN, "r", "uid", "1", spec={"rawConfig": "ip route 192.0.2.0/24 reject"})
+    snippet = ApiObject(
+        Kind.RAW_FRR_CONFIG, GRANTS.namespace, "r", "uid", "1", spec={"rawConfig": "ip route 192.0.2.0/24 reject"}
+    )
     known = Known(files(underlay()), cluster(snippet), None, NOTHING_IN_FORCE)
     assert (state := decide(known, None, GRANTS).state) is not None
     assert len(state.raw_frr) == 1
