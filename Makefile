@@ -9,7 +9,7 @@ RESULTS := build/results
 GUEST := PYTHONPATH=tests/harness $(PYTHON)
 CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
-# What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
+# What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start several
 # times as quickly.
 FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves vrfs)
 UML_TESTS := tests/kernel tests/router $(FABRIC_TESTS)
