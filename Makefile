@@ -9,7 +9,7 @@ RESULTS := build/results
 GUEST := PYTHONPATH=tests/harness $(PYTHON)
 CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
-# What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start ten
+# What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start several
 # times as quickly.
 FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves vrfs)
 UML_TESTS := tests/kernel tests/router $(FABRIC_TESTS)
@@ -109,22 +109,26 @@ api-servers: host-cluster
 	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
 
 # Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
-# uses one core for minutes, so it works beside the others and its output comes when it is done. API servers that have to be
-# built first take what the others leave of the machine, and are waited for before their tests.
+# uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
+# output comes when those are done. API servers that have to be built first take what the others leave of the machine.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
+	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
 	trap 'trap - INT TERM; kill 0' INT TERM; \
-	run uml test-uml >$(RESULTS)/uml.log 2>&1 & \
-	nice -n 19 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & building=$$!; \
-	for name in check newest simulation frr guest cluster; do \
+	aside uml & \
+	{ \
+	    nice -n 19 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
+	    aside frr; wait; aside cluster; \
+	} & \
+	for name in check newest simulation guest; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
-	    [ $$name != cluster ] || { wait $$building; cat $(RESULTS)/api-servers.log; }; \
 	    run $$name $$target; \
 	done; \
-	echo "== make test-uml"; wait; cat $(RESULTS)/uml.log
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation frr guest cluster uml
+	wait; \
+	for name in api-servers frr cluster uml; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation guest frr cluster uml
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)

@@ -55,6 +55,16 @@ OPENERS: Final[Openers] = {
     "line vty": _NONE,
 }  # fmt: skip
 
+
+def _first_words(openers: Openers) -> Iterator[str]:
+    for key, inner in openers.items():
+        yield key.split()[0]
+        yield from _first_words(inner)
+
+
+#: Most lines open nothing, and have none of these as their first word.
+_OPENING_WORDS: Final = frozenset(_first_words(OPENERS))
+
 #: Plain lines that begin like an opener. ``vni 100`` opens a context only inside an EVPN address family.
 _NOT_OPENERS: Final = (
     "route-map optimization", "route-map delay-timer", "bfd profile ", "vrf netns", "rpki ", "segment-routing on",
@@ -120,7 +130,7 @@ def walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
 
 def _place(inside: list[Openers], line: str) -> tuple[int, Openers | None]:
     """Return the depth of the context that a line belongs to, and for an opening line what may open inside it."""
-    if not line.startswith(_NOT_OPENERS):
+    if line.split(" ", 1)[0] in _OPENING_WORDS and not line.startswith(_NOT_OPENERS):
         for depth in range(len(inside) - 1, -1, -1):
             for key, inner in inside[depth].items():
                 # A key that ends in a space wants an argument.

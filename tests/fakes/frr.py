@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -104,8 +104,10 @@ class Command:
         return self.text.startswith("no ")
 
 
-def commands(text: str) -> Iterator[Command]:
+@functools.lru_cache(maxsize=256)
+def commands(text: str) -> tuple[Command, ...]:
     """Parse a configuration: indentation means nothing, closers close, a line belongs to the innermost node it fits."""
+    parsed: list[Command] = []
     open_contexts: list[tuple[str, str]] = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = " ".join(raw.split())
@@ -121,11 +123,13 @@ def commands(text: str) -> Iterator[Command]:
                 del open_contexts[len(command.contexts) :]
             if command.node and not command.negated:
                 open_contexts.append((line, command.node))
-            yield command
+            parsed.append(command)
+    return tuple(parsed)
 
 
 def _looked_up(number: int, line: str, open_contexts: list[tuple[str, str]]) -> Command:
-    return replace(_found(line, tuple(open_contexts)), number=number)
+    found = _found(line, tuple(open_contexts))
+    return Command(number, found.contexts, found.text, found.node, found.known)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -140,6 +144,31 @@ def _found(line: str, open_contexts: tuple[tuple[str, str], ...]) -> Command:
         if re.fullmatch(node.lines, subject):
             return Command(0, contexts, line)
     return Command(0, tuple(context for context, _ in open_contexts), line, known=False)
+
+
+@functools.lru_cache(maxsize=256)
+def _printed(lines: tuple[tuple[str, ...], ...]) -> str:
+    """Return lines, each after its contexts, as FRR shows them."""
+    inside: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for line in lines:
+        inside.setdefault(line[:-1], []).append(line)
+    return "".join(_shown(inside, (), "config"))
+
+
+def _shown(
+    inside: Mapping[tuple[str, ...], list[tuple[str, ...]]], contexts: tuple[str, ...], node: str
+) -> Iterator[str]:
+    indent = " " * len(contexts)
+    for line in inside.get(contexts, ()):
+        text = line[-1]
+        inner = next((kind for form, kind in NODES[node].inner.items() if re.fullmatch(form, text)), "")
+        body = list(_shown(inside, line, inner)) if inner else []
+        if inner in ("unicast", "evpn") and not body:
+            continue
+        yield f"{indent}{text}\n"
+        if inner:
+            yield from body
+            yield f"{indent}{NODES[inner].closing}\n{indent}!\n"
 
 
 @dataclass
@@ -170,7 +199,7 @@ class FakeFrr:
     @property
     def text(self) -> str:
         """The running configuration, as FRR prints it."""
-        return HEADER + "".join(self._printed((), "config")) + "end\n"
+        return HEADER + _printed(tuple(self._lines)) + "end\n"
 
     @text.setter
     def text(self, text: str) -> None:
@@ -257,19 +286,6 @@ class FakeFrr:
             return text
         numbers = [int(line[0].split()[4]) for line in self._lines if line[0].startswith(f"{match[1]} seq ")]
         return f"{match[1]} seq {max(numbers, default=0) + 5} {match[2]}"
-
-    def _printed(self, contexts: tuple[str, ...], node: str) -> Iterator[str]:
-        indent = " " * len(contexts)
-        for line in [line for line in self._lines if line[:-1] == contexts]:
-            text = line[-1]
-            inner = next((kind for form, kind in NODES[node].inner.items() if re.fullmatch(form, text)), "")
-            body = list(self._printed(line, inner)) if inner else []
-            if inner in ("unicast", "evpn") and not body:
-                continue
-            yield f"{indent}{text}\n"
-            if inner:
-                yield from body
-                yield f"{indent}{NODES[inner].closing}\n{indent}!\n"
 
     @property
     def writes(self) -> int:

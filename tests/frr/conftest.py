@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.frr import apply
 from config.settings import Settings
 
 from .harness import ETC, RUN, FrrInstance, running_frr, sh
@@ -65,6 +66,12 @@ def shared_frr() -> Iterator[FrrInstance]:
     """One FRR for a whole module: starting one is the slow part, and what runs before should not matter anyway."""
     with running_frr("frrshared") as instance:
         yield instance
+
+
+@pytest.fixture
+def quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What FRR does not show after a second is refused: the applier's patience is for nodes with hundreds of VRFs."""
+    monkeypatch.setattr(apply, "READ_PAUSE_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -165,6 +165,7 @@ async def test_a_refused_snippet_is_left_out_alone(bench: Bench) -> None:
     assert not (await bench.apply(desired)).changed
 
 
+@pytest.mark.usefixtures("quick_refusals")
 async def test_a_snippet_that_only_a_daemon_refuses_is_named_and_the_rest_is_in_force(bench: Bench) -> None:
     conflict = raw("conflict", "router bgp 65000\n neighbor 10.1.1.1 remote-as 65001\nexit")
     desired = state(underlay=underlay(), l3vnis=(RED,), raw_frr=(conflict,))
@@ -178,6 +179,7 @@ async def test_a_snippet_that_only_a_daemon_refuses_is_named_and_the_rest_is_in_
     assert not again.changed
 
 
+@pytest.mark.usefixtures("quick_refusals")
 async def test_a_snippet_that_frr_shows_in_other_words_is_reported_and_not_applied_again_and_again(
     bench: Bench,
 ) -> None:
@@ -278,6 +280,7 @@ async def test_a_killed_bgpd_comes_back_from_disk_with_the_same_configuration(fr
     assert not (await bench.applied(desired)).changed
 
 
+@pytest.mark.usefixtures("quick_refusals")
 async def test_no_secret_is_in_outcomes(bench: Bench) -> None:
     secret = neighbor(password=Secret("topsecret"))
     snippet = raw("pw", "router bgp 65000\n neighbor 10.1.1.1 password topsecret\nexit")

@@ -16,6 +16,8 @@ from tests.actors.frr.cases import PASSTHROUGH, RED, l3vni, neighbor, raw, sessi
 from .harness import FrrInstance, eventually, sh
 from .test_apply import Bench
 
+pytestmark = pytest.mark.usefixtures("quick_refusals")
+
 GREEN = l3vni("green", 300, session(("192.170.12.1/24", "192.170.12.2/24")), export_rts=("64514:7",))
 CONFLICT = raw("conflict", "router bgp 65000\n neighbor 10.1.1.1 remote-as 65001\nexit")
 GOOD = raw("good", "ip prefix-list fine seq 5 permit 10.0.0.0/8")

@@ -21,9 +21,9 @@ from .harness import FrrInstance, is_alive
 from .test_apply import Bench
 
 #: With two other clients that read all the time and no lock, FRR 10.3 lost one commit in twelve and broke one in 150.
-ROUNDS = 60
+ROUNDS = 30
 #: Changes beside other clients: about as many of them break a commit as do not.
-CHANGES = 30
+CHANGES = 12
 #: For several recoveries; watchfrr's pauses between restarts grow to ten minutes.
 PATIENCE = 1200.0
 ADDED = "vrf red\n vni 100\nexit-vrf\n"
@@ -79,8 +79,8 @@ async def until_applied(bench: Bench, desired: DesiredState) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 15.0)
-    monkeypatch.setattr(mgmtd_recovery, "PAUSE_SECONDS", 15.0)
+    monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 5.0)
+    monkeypatch.setattr(mgmtd_recovery, "PAUSE_SECONDS", 5.0)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from actors.netlink.planning.observed import LinkKind, Namespace
@@ -43,6 +44,7 @@ class Router:
     foreign: Mapping[Device, Any] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=256)
 def frr_lines(text: str) -> frozenset[str]:
     """Return a configuration's lines, each with its contexts, but not the host's name, which FRR knows anyway."""
     lines = (" / ".join((*one.contexts, one.text)) for one in commands(text))

@@ -398,7 +398,7 @@ class SimulatedDisk:
         if flags & os.O_CREAT:
             self._refuse(path)
         descriptor = os.open(path, flags, mode)
-        self._open[descriptor] = Path(path)
+        self._open[descriptor] = path
         return descriptor
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
@@ -413,7 +413,8 @@ class SimulatedDisk:
         return os.write(descriptor, data)
 
     def _refuse(self, path: Path) -> None:
-        if Path(path).relative_to(self._world.directory).parts[0] in self._world.faults.full:
+        full = self._world.faults.full
+        if full and path.relative_to(self._world.directory).parts[0] in full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 

@@ -45,6 +45,11 @@ _REWRITES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 
+#: What those lines begin with.
+_REWRITTEN: Final = ("neighbor ", "log ")
+
+_INTERFACE_IN_VRF: Final = re.compile(r"^(interface \S+) vrf \S+$")
+
 #: The words that name what a line sets, before its value.
 _SUBJECT: Final = re.compile(r"rd |(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?")
 
@@ -141,18 +146,23 @@ def show(entry: Entry) -> str:
 
 
 def _normal_path(path: Path) -> Path:
-    return tuple(re.sub(r"^(interface \S+) vrf \S+$", r"\1", part) for part in path)
+    return tuple(map(_without_vrf, path))
+
+
+def _without_vrf(text: str) -> str:
+    """Return an interface's opening line without the VRF that FRR shows with it, and any other line as it is."""
+    return _INTERFACE_IN_VRF.sub(r"\1", text) if text.startswith("interface ") else text
 
 
 def _shown(path: Path, text: str) -> str | None:
     """Return a line as FRR shows it, or None if it is no configuration."""
     if not path and _DROPPED.fullmatch(text):
         return None
-    for pattern, replacement in _REWRITES:
+    for pattern, replacement in _REWRITES if text.startswith(_REWRITTEN) else ():
         match = pattern.fullmatch(text)
         if match:
             return match.expand(replacement)
-    return re.sub(r"^(interface \S+) vrf \S+$", r"\1", text)
+    return _without_vrf(text)
 
 
 def _opens_in_vain(entry: Entry) -> bool:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs one command as root in a Debian tree on the host's own kernel, in namespaces of its own: for tests that need Debian 13's
-# FRR but no VRF device. Ten times quicker than User-Mode Linux where a test starts many processes.
+# FRR but no VRF device. Several times quicker than User-Mode Linux where a test starts many processes.
 #
 #     run.sh TREE RESULTS COMMAND...
 #
