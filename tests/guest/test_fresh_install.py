@@ -39,12 +39,12 @@ def test_hardening(fresh: Machine) -> None:
 
 
 def test_no_unprivileged_user_can_delay_the_namespace_unit(fresh: Machine) -> None:
-    nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups --"
+    user = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
     fresh.remote.run("systemctl restart openperouter-netns")
     locks = fresh.remote.run("find /run -maxdepth 2 -path '*openperouter*' -name '*lock*'").stdout.split()
     assert "/run/openperouter-netns/lock" in locks
     for lock in locks:
-        done = fresh.remote.run(f"{nobody} flock -n {lock} true", check=False)
+        done = fresh.remote.run(f"{user} flock -n {lock} true", check=False)
         assert done.returncode != 0, lock
         assert "Permission denied" in done.stderr
     assert property_of(fresh, "TimeoutStartUSec", "openperouter-netns.service") == "1min"
