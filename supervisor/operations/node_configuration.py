@@ -158,6 +158,12 @@ def _missing_from_files(problem: Problem, read: Configuration) -> Problem:
     return problem
 
 
+def node_name(settings: Settings) -> str:
+    """Return the node's name in Kubernetes."""
+    config, _ = load_node_config(settings.node_config_file)
+    return (config.node_name if config else None) or socket.gethostname()
+
+
 def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | None, str]:
     """Return the saved API snapshot, or None and, if there is one, why it is not usable."""
     try:

@@ -128,6 +128,8 @@ GOOD: dict[Kind, list[Spec]] = {
             importRTs=["192.0.2.1:65535", "0:0", "255.255.255.255:65535"],
         ),
         l3vni(importRTs=[], exportRTs=[f"64514:{number}" for number in range(100)]),
+        l3vni(allowedNamespaces=["a", "a-0" + "b" * 60, "*"]),
+        l3vni(allowedNamespaces=["a"] * 100),
     ],
     Kind.L2VNI: [
         l2vni(),
@@ -136,6 +138,7 @@ GOOD: dict[Kind, list[Spec]] = {
         bridge(lifecycle="External", name="br0"),
         bridge(lifecycle="External", name="br-hs-5"),
         routed(),
+        l2vni(routingDomain={"type": "L3VNI", "l3vni": {"name": "red", "namespace": "tenant"}}),
         routed("192.171.24.1/24"),
         routed("2001:db8:24::1/64", "192.171.24.1/24"),
     ],
@@ -283,6 +286,12 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a session with IPv6 for IPv4": l3vni(hostSession=session(localCIDR={"ipv4": "2001:db8::/64"})),
         "a session with IPv4 for IPv6": l3vni(hostSession=session(localCIDR={"ipv6": "10.0.0.0/8"})),
         "101 route targets": l3vni(importRTs=["1:1"] * 101),
+        "101 allowed namespaces": l3vni(allowedNamespaces=["a"] * 101),
+        "an allowed namespace in upper case": l3vni(allowedNamespaces=["A"]),
+        "an allowed namespace with a star in it": l3vni(allowedNamespaces=["a*"]),
+        "an allowed namespace without a name": l3vni(allowedNamespaces=[""]),
+        "an allowed namespace of 64 characters": l3vni(allowedNamespaces=["a" * 64]),
+        "an allowed namespace of two lines": l3vni(allowedNamespaces=["a\n"]),
         "a route target without a colon": l3vni(importRTs=["64514"]),
         "a route target with two colons": l3vni(importRTs=["1:2:3"]),
         "a route target with half an address": l3vni(importRTs=["192.0.2:1"]),
@@ -316,6 +325,9 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a domain without its reference": l2vni(routingDomain={"type": "L3VNI"}),
         "a domain with an empty reference": l2vni(routingDomain={"type": "L3VNI", "l3vni": {"name": ""}}),
         "an OVS bridge": l2vni(hostMaster={"type": "OVSBridge", "ovsBridge": {"lifecycle": "Managed"}}),
+        "a domain in a namespace without a name": l2vni(
+            routingDomain={"type": "L3VNI", "l3vni": {"name": "red", "namespace": ""}}
+        ),
         "an L3VPN as domain": l2vni(routingDomain={"type": "L3VPN", "l3vpn": {"name": "red"}}),
     },
     Kind.L3PASSTHROUGH: {

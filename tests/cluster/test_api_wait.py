@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -130,6 +131,8 @@ async def test_credentials_and_server_appear_late(node: Node, server: ClusterSer
 async def test_a_server_that_answers_gets_no_more_requests(node: Node, server: ClusterServer) -> None:
     user = "asks-nothing"
     pair = server.client_certificate(user)
+    for file in (pair.certificate, pair.key):
+        shutil.copy(file, node.directory)
     node.write({"client-certificate": str(pair.certificate), "client-key": str(pair.key)})
     async with node.alive() as seen:
         found = await seen.reach(ApiReach.REACHABLE)

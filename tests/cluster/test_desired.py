@@ -279,6 +279,7 @@ async def test_what_is_in_force_wins_and_both_are_reported_also_after_a_restart(
     async with kube(server.admin) as client:
         await make_node(client, NODE)
     await create(server, Kind.L3VNI, namespace, "blue", only_here(vrf="blue", vni=200))
+    settings = settings.model_copy(update={"underlay_namespaces": (namespace,)})
     first = Life(server, settings)
     async with trio.open_nursery() as nursery:
         first.begin(nursery, FABRIC)

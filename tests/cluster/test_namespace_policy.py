@@ -72,6 +72,6 @@ async def test_users_declare_what_their_namespace_has(server: ClusterServer, adm
     nothing = dict.fromkeys(RANGE)
     await admin.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": nothing}}, manager=MANAGER)
     with trio.fail_after(20):
-        # What the server knows of a namespace may be a moment old.
+        # The server's copy of a namespace may be a moment old.
         while await refusal(admin, namespace, ALLOWED[0][0], {**SELECTOR, **ALLOWED[0][1]}) is None:  # noqa: ASYNC110
             await trio.sleep(0.1)

@@ -30,8 +30,11 @@ from config.api import (
     ApiCredentials,
 )
 from config.problems import Kind
+from config.settings import Settings
 from config.sources.mirror_objects import label_value, manifest
 from config.sources.naming import resource_name
+from supervisor.operations.doctor.policies import Policies, read_policies
+from tests.actors.lib.kube.kubeconfigs import base64_of, kubeconfig
 from tests.cluster.harness import (
     MANAGER,
     ClusterServer,
@@ -388,8 +391,27 @@ async def test_a_token_of_a_pod_is_its_nodes(server: ClusterServer, pair: Pair) 
             assert await refusal(write(client)) is not None
 
 
+async def doctor_of(stage: Stage) -> Policies:
+    """Return what the doctor of a node finds with its credentials."""
+    assert stage.account.token is not None
+    directory = stage.directory / stage.node.name
+    await trio.Path(directory).mkdir(exist_ok=True)
+    text = kubeconfig(
+        {"token": stage.account.token.reveal()},
+        {"server": stage.server.url, "certificate-authority-data": base64_of(stage.server.ca)},
+    )
+    await trio.Path(directory / "kubeconfig").write_text(text)
+    await trio.Path(directory / "node-config.yaml").write_text(f"nodeName: {stage.node.name}\n")
+    settings = Settings(credentials_dir=directory, node_config_file=directory / "node-config.yaml")
+    return await read_policies(settings)
+
+
+KINDS: Final = ("status objects", "networks", "Events", "Nodes")
+
+
 async def test_without_the_policies_one_node_writes_for_another(server: ClusterServer, pair: Pair) -> None:
-    """These tests can fail: what refuses is the policies."""
+    """These tests can fail: what refuses is the policies. The doctor shows both."""
+    assert await doctor_of(pair.a) == Policies(dict.fromkeys(KINDS, True))
     bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
     for kind in ("nodes", "statuses", "mirrors", "events"):
         await pair.a.admin.delete(f"{bindings}/openperouter-controller-{kind}")
@@ -399,6 +421,10 @@ async def test_without_the_policies_one_node_writes_for_another(server: ClusterS
                 with trio.fail_after(20):
                     while await refusal(write(client)) is not None:  # noqa: ASYNC110
                         await trio.sleep(0.1)
+        assert await doctor_of(pair.a) == Policies(dict.fromkeys(KINDS, False))
+        # A dry run stores nothing.
+        names = [one["metadata"]["name"] for one in (await pair.a.admin.get(STATUSES))["items"]]
+        assert names == [pair.b.node.name]
     finally:
         await install(pair.a.admin)
     with pytest.raises(ApiError):

@@ -38,6 +38,18 @@ def test_hardening(fresh: Machine) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_no_unprivileged_user_can_delay_the_namespace_unit(fresh: Machine) -> None:
+    user = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
+    fresh.remote.run("systemctl restart openperouter-netns")
+    locks = fresh.remote.run("find /run -maxdepth 2 -path '*openperouter*' -name '*lock*'").stdout.split()
+    assert "/run/openperouter-netns/lock" in locks
+    for lock in locks:
+        done = fresh.remote.run(f"{user} flock -n {lock} true", check=False)
+        assert done.returncode != 0, lock
+        assert "Permission denied" in done.stderr
+    assert property_of(fresh, "TimeoutStartUSec", "openperouter-netns.service") == "1min"
+
+
 def test_apt_does_not_wait_for_a_network_nic_that_is_missing(fresh: Machine) -> None:
     done = autopkgtest.run_test(fresh, "missing-nic")
     # The next daemon has nothing to complain of any more.

@@ -136,6 +136,12 @@ class KubeClient:
         params: Params = {"fieldManager": manager}
         return await self._call("PATCH", path, params=params, body=body, content_type="application/merge-patch+json")
 
+    async def try_merge_patch(self, path: str, body: Json) -> Json:
+        """Let the server admit or refuse a merge patch, without storing anything."""
+        return await self._call(
+            "PATCH", path, params={"dryRun": "All"}, body=body, content_type="application/merge-patch+json"
+        )
+
     async def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
         """Delete an object; with ``uid`` only that one, with ``resource_version`` only if it is unchanged."""
         conditions = {"uid": uid, "resourceVersion": resource_version}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing import Final
 
 from actors.lib.kube.credentials import Loaded, LoadingError, Trust, kubeconfig_path, load
 from actors.lib.kube.expiry import token_node
-from config.node import load_node_config
 from config.settings import Settings
+from supervisor.operations.node_configuration import node_name
 
 from .files import File, read_file
 from .findings import Finding, error, ok, warning
@@ -55,16 +54,11 @@ async def read_credentials(settings: Settings) -> Credentials:
         loaded = await load(path, trust=Trust.of(settings), programs=False, seconds=READING_SECONDS)
     except LoadingError as failure:
         return _credentials(path, (path,), problem=str(failure))
-    return _credentials(path, loaded.private, loaded, node_name=_node_name(settings))
-
-
-def _node_name(settings: Settings) -> str:
-    config, _ = load_node_config(settings.node_config_file)
-    return (config.node_name if config else None) or socket.gethostname()
+    return _credentials(path, loaded.private, loaded, name=node_name(settings))
 
 
 def _credentials(
-    path: Path, private: tuple[Path, ...], loaded: Loaded | None = None, problem: str = "", node_name: str = ""
+    path: Path, private: tuple[Path, ...], loaded: Loaded | None = None, problem: str = "", name: str = ""
 ) -> Credentials:
     directories = dict.fromkeys(parent for file in private for parent in file.parents)
     token = loaded.credentials.token if loaded else None
@@ -77,7 +71,7 @@ def _credentials(
         expires_at=loaded.credentials.expires_at if loaded else None,
         verified=loaded is None or loaded.credentials.verify,
         bound_to=token_node(token.reveal()) if token else None,
-        node_name=node_name,
+        node_name=name,
         private=_existing(private),
         directories=_existing(directories),
     )

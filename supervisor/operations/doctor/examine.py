@@ -18,13 +18,14 @@ import trio
 from config.settings import Settings
 from supervisor.runtime.faults import Fault
 
-from . import credentials, files, frr, machine, network_managers, router
+from . import credentials, files, frr, machine, network_managers, policies, router
 from .credentials import Credentials
 from .files import File
 from .findings import Finding, warning
 from .frr import Frr
 from .machine import Clock, Disk
 from .network_managers import NetworkManagers, Units
+from .policies import Policies
 from .router import Configuration, Daemon, Network
 
 #: Longest time for one area, in seconds; the programs that are run have shorter deadlines of their own.
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     *network_managers.CHECKS,
     *frr.CHECKS,
     *credentials.CHECKS,
+    *policies.CHECKS,
     *router.CHECKS,
 )
 
@@ -56,6 +58,7 @@ class Machine:
     disks: tuple[Disk, ...] | None = None
     configuration: Configuration | None = None
     credentials: Credentials | None = None
+    policies: Policies | None = None
     daemon: Daemon | None = None
     unreadable: Mapping[str, str] | None = None
 
@@ -101,6 +104,7 @@ def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], 
         "frr": lambda: frr.read_frr(settings),
         "network": threaded(router.read_network, settings),
         "credentials": lambda: credentials.read_credentials(settings),
+        "policies": lambda: policies.read_policies(settings),
         "configuration": threaded(router.read_configuration, settings_file),
         "daemon": threaded(router.read_daemon, settings),
     }

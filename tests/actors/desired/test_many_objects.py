@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from actors.desired.reconcile import Known, decide
 from actors.status_writer.node_state import NodeState
@@ -24,7 +26,7 @@ LIMITS = MaxResources()
 MOST_SECONDS = 20.0
 #: etcd refuses larger requests.
 MOST_BYTES = 1_500_000
-SPECS = {
+SPECS: dict[Kind, Callable[[int], Any]] = {
     Kind.UNDERLAY: lambda number: UNDERLAY,
     Kind.L3VNI: lambda number: {"vrf": f"v{number}", "vni": number + 1000},
     Kind.L2VNI: lambda number: {"vni": number + 100_000},
