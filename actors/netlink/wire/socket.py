@@ -4,7 +4,7 @@ A socket belongs to the namespace in which it was opened, and to the thread that
 
 The kernel handles rtnetlink requests in the thread that sends them: when ``send`` returns, every answer is in the
 receive buffer. So many requests go out in one datagram, and their answers are collected without waiting; each has its
-request's sequence number. The kernel goes on after a refused request, so requests of one datagram must not depend on
+request's sequence number. The kernel continues after a refused request, so requests of one datagram must not depend on
 one another, unless a later one cannot do harm after an earlier one was refused.
 """
 
