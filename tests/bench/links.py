@@ -78,7 +78,7 @@ def observations(kernel: LinuxKernel, count: int) -> bool:
 class Waits:
     """The longest wait of the loop, and the longest part of a wait that this process spent on computing; milliseconds.
 
-    The rest of a wait is the machine's: the kernel at work for somebody, or other processes in their turn.
+    The rest of a wait is the machine's: the kernel at work, or other processes in their turn.
     """
 
     whole: float = 0.0
