@@ -24,7 +24,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: soak-vrfs bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -41,6 +41,7 @@ help:
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
+	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
 	@echo 'make format          let ruff fix what it can'
 	@echo 'make install         lay the program out below DESTDIR'
@@ -141,6 +142,9 @@ test-deb: deb
 
 # On demand: ratios against a baseline of the same run.
 BENCH := PYTHONPATH=tests/harness:packaging/deb .venv/bin/python -m
+bench: .venv/.ready host-guest host-uml
+	@$(BENCH) tests.bench.performance --networks $(or $(NETWORKS),500)
+
 bench-nodes: .venv/.ready host-guest
 	$(BENCH) tests.bench.many_nodes --nodes $(or $(NODES),200)
 

@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from pyroute2 import DiagSocket
-from pyroute2.netlink.diag import SS_ESTABLISHED, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER
 
 from actors.lib.frr.processes import pid_of
 from actors.lib.frr.vtysh import Vtysh
@@ -172,6 +170,10 @@ def abandoned(path: Path) -> frozenset[int]:
     Only connections of our own network namespace are listed, which is the client's and not the server's: those of the
     vtysh processes that we start are among them. Raises OSError if the kernel does not list them.
     """
+    # Twelve megabytes, for what most daemons never need.
+    from pyroute2 import DiagSocket
+    from pyroute2.netlink.diag import SS_ESTABLISHED, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER
+
     resolved = path.resolve()
     with DiagSocket() as diag:
         diag.bind()

@@ -56,7 +56,7 @@ NAMESPACE_SECONDS = 2.0
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
 #: A pass that only a notification calls for leaves this many times as long alone as the last one took, within limits:
-#: somebody who changes links all the time takes no more than a part of a core.
+#: another process that changes links all the time costs no more than a part of a core.
 DISTANCE = 4
 LONGEST_DISTANCE = 2.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
@@ -142,7 +142,7 @@ class _ControlLoop:
     done_generation: int | None = None
     wake: trio.Event = field(default_factory=trio.Event)
     news: trio.Event = field(default_factory=trio.Event)
-    #: Held during a pass, whose own notifications nobody has to read.
+    #: Held during a pass, whose own notifications need not be read.
     passing: trio.Lock = field(default_factory=trio.Lock)
     earliest: float = -math.inf
     interest: Interest = field(default_factory=lambda: Interest.of_host((), ()))

@@ -63,7 +63,7 @@ SYSCTLS = (
 
 
 def one_by_one(kernel: Kernel, batch: Sequence[Step]) -> list[Refusal | None]:
-    """Apply a batch's steps one after the other, as a kernel does that goes on after a refusal."""
+    """Apply a batch's steps one after the other, as a kernel does that continues after a refusal."""
     results: list[Refusal | None] = []
     for step in batch:
         try:

@@ -270,7 +270,7 @@ def test_a_missing_nic_fails_the_underlay_alone_and_is_taken_when_it_appears(nod
 
 
 def test_a_refusal_in_the_middle_of_a_batch_fails_its_resource_only(node: Node) -> None:
-    """The kernel goes on with a batch after a refusal; nothing of the refused resource may follow all the same."""
+    """The kernel continues a batch after a refusal; nothing of the refused resource may follow all the same."""
     node.router("link", "add", "other", "type", "vxlan", "id", "1003", "dstport", "4789", "dev", "lo")
     l3vnis = tuple(
         l3vni(f"t{number}", 1000 + number, pairs=((f"10.0.{number}.1/24", f"10.0.{number}.2/24"),))

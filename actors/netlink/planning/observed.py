@@ -1,6 +1,6 @@
 """The kernel objects that we read and write, as immutable typed values.
 
-:mod:`..wire` decodes pyroute2's messages into these, planning compares them with what is wanted, and the journal stores
+:mod:`..wire` decodes netlink messages into these, planning compares them with what is wanted, and the journal stores
 some of them. Names, groups and numbers that users see equal upstream's (reference 4.1, 12); the groups 4243 and 4244
 and the two protocol numbers are ours.
 """

@@ -1,5 +1,5 @@
-"""The kernel's interfaces: rtnetlink through pyroute2, and sysctls.
+"""The kernel's interfaces: rtnetlink, and sysctls.
 
-Requests are built from pyroute2's message classes, which mirror the kernel's and have been stable since 0.6, and not
-through its keyword API, whose filters differ between versions. Works with 0.7.7 (Debian 13) and 0.8.1 (Debian 14).
+Messages are encoded and decoded here (:mod:`.message`), not by a library: what is used is a small and stable part of
+rtnetlink, and a pass over hundreds of networks encodes and decodes thousands of messages.
 """

@@ -4,7 +4,7 @@ A socket belongs to the namespace in which it was opened, and to the thread that
 
 The kernel handles rtnetlink requests in the thread that sends them: when ``send`` returns, every answer is in the
 receive buffer. So many requests go out in one datagram, and their answers are collected without waiting; each has its
-request's sequence number. The kernel goes on after a refused request, so requests of one datagram must not depend on
+request's sequence number. The kernel continues after a refused request, so requests of one datagram must not depend on
 one another, unless a later one cannot do harm after an earlier one was refused.
 """
 
@@ -44,6 +44,8 @@ DATAGRAM = 1 << 15
 READ_SIZE = 1 << 16
 #: Answers per datagram that a receive buffer of the default size holds, too: an answer with a link takes 4 KiB of it.
 MOST_REQUESTS = 48
+#: Far below the last number of 32 bits.
+LAST_SEQUENCE = 1 << 31
 
 _HEADER: Final = struct.Struct("=IHHII")
 _ERROR: Final = struct.Struct("=i")
@@ -102,9 +104,14 @@ class RouteSocket:
             raise answer
         return answer
 
+    def _numbers(self, count: int) -> int:
+        """Return the first of as many new sequence numbers, which have 32 bits."""
+        first = self._sequence + 1 if self._sequence < LAST_SEQUENCE else 1
+        self._sequence = first + count - 1
+        return first
+
     def _exchange(self, requests: Sequence[Request]) -> list[Answer]:
-        first = self._sequence + 1
-        self._sequence += len(requests)
+        first = self._numbers(len(requests))
         pieces: list[bytes] = []
         for number, request in enumerate(requests, start=first):
             length = _HEADER.size + len(request.body)
@@ -142,8 +149,7 @@ class RouteSocket:
 
     def _dump(self, kind: int, body: bytes) -> list[bytes] | None:
         """Return None when the dump was interrupted by a change. It is read to its end all the same."""
-        self._sequence += 1
-        wanted, found, consistent = self._sequence, list[bytes](), True
+        wanted, found, consistent = self._numbers(1), list[bytes](), True
         header = _HEADER.pack(_HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_DUMP, wanted, 0)
         self._socket.send(header + body)
         while True:
