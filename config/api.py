@@ -32,6 +32,8 @@ PLURALS: Final[Mapping[Kind, str]] = MappingProxyType(
         Kind.RAW_FRR_CONFIG: "rawfrrconfigs",
     }
 )
+#: The kinds with sessions that may name a Secret; underlays first.
+WITH_PASSWORDS: Final = (Kind.UNDERLAY, Kind.L3VNI, Kind.L3PASSTHROUGH)
 NODE_STATUS_KIND: Final = "RouterNodeConfigurationStatus"
 NODE_STATUS_PLURAL: Final = "routernodeconfigurationstatuses"
 #: Labels of the objects that mirror files (reference 8.5), and the label by which they select their node.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network, ip_network
 
 from config.problems import Origin, Problem, Reason, ResourceId
 
 IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
 #: An address with its prefix length, as put on a device.
 IPInterface = IPv4Interface | IPv6Interface
 
@@ -108,6 +109,8 @@ class FabricNeighbor:
     bfd: Bfd | None = None
     disable_connected_check: bool = False
     extended_nexthop: bool = False
+    ttl_security_hops: int | None = None
+    maximum_prefixes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +155,19 @@ class SessionAddresses:
 
 @dataclass(frozen=True, slots=True)
 class DesiredSession:
-    """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order)."""
+    """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order).
+
+    ``allowed_prefixes`` are masked networks, sorted; None means any. None elsewhere means off.
+    """
 
     asn: int
     remote_as: RemoteAS
     ebgp: bool
     addresses: tuple[SessionAddresses, ...]
+    password: Secret | None = None
+    ttl_security_hops: int | None = None
+    maximum_prefixes: int | None = None
+    allowed_prefixes: tuple[IPNetwork, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

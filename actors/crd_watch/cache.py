@@ -25,9 +25,17 @@ import trio
 from actors.lib.kube.client import Json
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.decoding import api_node, is_behind, password, whole
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiNode, ApiSnapshot, NotFollowed, WatchFailure
+from config.api import (
+    API_VERSION,
+    NODE_STATUS_PLURAL,
+    PLURALS,
+    WITH_PASSWORDS,
+    ApiNode,
+    ApiSnapshot,
+    NotFollowed,
+    WatchFailure,
+)
 from config.desired import Secret
-from config.problems import Kind
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 
@@ -255,16 +263,18 @@ class Cache:
                 self.secrets[name] = Reflector(self, "secrets", path, Store(password, only=name), only=name)
 
     def _references(self) -> Iterator[str]:
-        """Yield the names of Secrets in underlays of our own namespace: no other namespace's may be read."""
-        for found in self._kinds[Kind.UNDERLAY].objects(mirrored=False):
-            if found.namespace == self.namespace:
-                yield from _password_secrets(found.spec)
+        """Yield the names of Secrets in objects of our own namespace: no other namespace's may be read."""
+        for kind in WITH_PASSWORDS:
+            for found in self._kinds[kind].objects(mirrored=False):
+                if found.namespace == self.namespace:
+                    yield from _password_secrets(found.spec)
 
 
 def _password_secrets(spec: Any) -> Iterator[str]:
     """Yield what could be names of Secrets; the spec is anything that the server let pass."""
     neighbors = spec.get("neighbors") if isinstance(spec, dict) else None
-    for neighbor in neighbors if isinstance(neighbors, list) else ():
-        name = neighbor.get("passwordSecret") if isinstance(neighbor, dict) else None
+    host_session = spec.get("hostSession") if isinstance(spec, dict) else None
+    for session in (*(neighbors if isinstance(neighbors, list) else ()), host_session):
+        name = session.get("passwordSecret") if isinstance(session, dict) else None
         if isinstance(name, str) and _SECRET_NAME.fullmatch(name):
             yield name

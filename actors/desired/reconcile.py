@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from config.api import PLURALS, ApiSnapshot
+from config.api import PLURALS, WITH_PASSWORDS, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
 from config.precedence import NOTHING_IN_FORCE, Standing
@@ -109,7 +109,7 @@ def with_kept(api: ApiSnapshot, accepted: ApiSnapshot | None) -> ApiSnapshot:
         one for kind in PLURALS for one in (accepted if kind in api.unlisted else api).objects if one.kind is kind
     )
     secrets = api.secrets
-    if Kind.UNDERLAY in api.unlisted:
+    if api.unlisted.intersection(WITH_PASSWORDS):
         secrets = MappingProxyType({**accepted.secrets, **api.secrets})
     return replace(api, objects=objects, secrets=secrets, synced_at=min(api.synced_at, accepted.synced_at))
 

@@ -25,7 +25,7 @@ from supervisor.runtime.faults import DependencyFault
 from .diff.commands import additions, corrections, passes, residue
 from .diff.difference import Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
-from .refusals import Attempt, Refusals, Seen, quotation, vital
+from .refusals import Attempt, Refusals, Seen, quotation, refused, vital
 from .render.render import RenderedConfig
 
 #: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have.
@@ -86,9 +86,9 @@ class Applier:
         changed = bool(seen.pending) or (bool(seen.intent.negations) and not on_disk)
         if changed:
             for part in rendered.parts():
-                while refusal := await self._driver.refusal(self.refusals.acceptable(part).text):
+                while refusal := await self._driver.refusal(text := self.refusals.acceptable(part).text):
                     if not self.refusals.cut(part, refusal):
-                        return FrrOutcome(desired, False, error=f"FRR refuses the configuration: {quotation(refusal)}")
+                        return FrrOutcome(desired, False, error=refused(text, refusal))
             wanted = self.refusals.acceptable(rendered)
             seen = self._seen(seen.text, intended(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())

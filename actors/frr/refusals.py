@@ -274,6 +274,14 @@ def _makes_evpn(entry: Entry) -> bool:
     return bool(_DEFAULT_INSTANCE.fullmatch(text)) or text == "advertise-all-vni"
 
 
+def refused(text: str, answer: str) -> str:
+    """Return the message about a text that the node needs and a dry run refuses, with the first line that it names."""
+    named = _REFUSED_LINE.search(answer)
+    line = "".join(text.splitlines()[int(named[1]) - 1 : int(named[1])]) if named else ""
+    what = f"{show(((), ' '.join(line.split())))!r} in the configuration" if line else "the configuration"
+    return f"FRR refuses {what}: {quotation(answer)}"
+
+
 def quotation(text: str) -> str:
     """Return a text on one line of bounded length."""
     line = "; ".join(part.strip() for part in text.splitlines() if part.strip())

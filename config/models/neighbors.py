@@ -14,7 +14,18 @@ from .base import Model
 from .names import NeighborInterface
 from .rules import NOT_YET, Default, OneEach, cel, check
 from .sessions import remote_as
-from .types import Address, Asn, Cidr, SecretText, parse_address, parse_cidr
+from .types import (
+    REFERENCE_HELP,
+    Address,
+    Asn,
+    Cidr,
+    PrefixLimit,
+    SecretName,
+    SecretText,
+    TtlSecurityHops,
+    parse_address,
+    parse_cidr,
+)
 
 #: RFC 4271 section 4.2: a hold time is 0 or at least three seconds.
 MIN_HOLD_TIME = 3
@@ -104,12 +115,15 @@ class Neighbor(Model):
     password: SecretText | None = Field(
         default=None, description="TCP-MD5 password. Mutually exclusive with passwordSecret."
     )
-    password_secret: str | None = Field(
+    password_secret: SecretName | None = Field(default=None, description=REFERENCE_HELP)
+    ttl_security_hops: TtlSecurityHops | None = Field(
         default=None,
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
-        max_length=253,
-        description="Where the password is: for files, secrets/<name> beside the configuration; for objects of "
-        "the API, the key password of the Secret of that name.",
+        description="Accept packets only from this many hops away (RFC 5082, which both ends must use): 1 for a "
+        "neighbour on the link. Excludes ebgpMultiHop.",
+    )
+    maximum_prefixes: PrefixLimit | None = Field(
+        default=None,
+        description="Prefixes in one address family after which the session is closed for 5 min; absent: no limit.",
     )
     hold_time_seconds: int | None = Field(
         default=None, strict=True, ge=0, le=65535, description="Hold time; 0 or at least 3. Needs keepaliveTimeSeconds."
@@ -209,6 +223,13 @@ class Neighbor(Model):
     @check("!has(self.password) || !has(self.passwordSecret)", "set at most one of password and passwordSecret")
     def _one_password(self) -> bool:
         return self.password is None or self.password_secret is None
+
+    @check(
+        "!has(self.ttlSecurityHops) || !has(self.properties) || self.properties.size() == 0",
+        "set at most one of ttlSecurityHops and ebgpMultiHop",
+    )
+    def _one_range_of_hops(self) -> bool:
+        return self.ttl_security_hops is None or not self.properties
 
     @property
     def endpoint_kind(self) -> EndpointKind:

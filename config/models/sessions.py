@@ -10,7 +10,20 @@ from config.desired import Family, RemoteAS
 
 from .base import Model
 from .rules import Cel, check
-from .types import Asn, Ipv4Cidr, Ipv6Cidr
+from .types import (
+    REFERENCE_HELP,
+    Asn,
+    Cidr,
+    Ipv4Cidr,
+    Ipv6Cidr,
+    PrefixLimit,
+    SecretName,
+    SecretText,
+    TtlSecurityHops,
+)
+
+#: Networks that a host may announce: enough for pools of services, few enough for FRR to take at once.
+MAX_ALLOWED_PREFIXES = 256
 
 #: How FRR spells the typed relation.
 _WORDS = {"External": "external", "Internal": "internal"}
@@ -63,10 +76,33 @@ class HostSession(Model):
     local_cidr: Annotated[
         LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and create it again")
     ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
+    password: SecretText | None = Field(
+        default=None, description="TCP-MD5 password. Mutually exclusive with passwordSecret."
+    )
+    password_secret: SecretName | None = Field(default=None, description=REFERENCE_HELP)
+    ttl_security_hops: TtlSecurityHops | None = Field(
+        default=None,
+        description="Accept packets only from this many hops away (RFC 5082, which the host's speaker must use too): "
+        "1 for a speaker on the host itself.",
+    )
+    maximum_prefixes: PrefixLimit | None = Field(
+        default=None,
+        description="Prefixes in one address family after which the session is closed for 5 min; absent: 10000.",
+    )
+    allowed_prefixes: tuple[Cidr, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_ALLOWED_PREFIXES,
+        description="Networks that the host may announce, or parts of, in both families; absent: any.",
+    )
 
     @check("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
     def _one_remote(self) -> bool:
         return (self.host_asn is None) != (self.host_type is None)
+
+    @check("!has(self.password) || !has(self.passwordSecret)", "set at most one of password and passwordSecret")
+    def _one_password(self) -> bool:
+        return self.password is None or self.password_secret is None
 
     @property
     def remote_as(self) -> RemoteAS:

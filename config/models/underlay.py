@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from config.desired import IPInterface, Secret
+from config.desired import IPInterface
 
 from .base import Model
 from .names import InterfaceName
@@ -157,13 +156,3 @@ class Underlay(Selected):
             first, second = (neighbors[number].listen_range for number in pair)
             raise ValueError(f"listen ranges {first} and {second} overlap")
         return neighbors
-
-    def with_passwords(self, passwords: Mapping[int, Secret]) -> Underlay:
-        """Return a copy in which the neighbours of these indices have a password instead of a reference to one."""
-        neighbors = tuple(
-            neighbor.model_copy(update={"password": passwords[index], "password_secret": None})
-            if index in passwords
-            else neighbor
-            for index, neighbor in enumerate(self.neighbors)
-        )
-        return self.model_copy(update={"neighbors": neighbors})

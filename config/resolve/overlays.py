@@ -27,7 +27,6 @@ from config.desired import (
 )
 from config.models import HostSession, L2Vni, L3Passthrough, L3Vni
 from config.models.overlays import LinuxBridge
-from config.models.sessions import is_external
 from config.outcomes import NodeIdentity
 from config.precedence import Held, Precedence
 from config.problems import Kind, Reason, ResourceId
@@ -37,6 +36,7 @@ from .domains import DOMAIN_FIELD, Domains
 from .findings import Findings, RefusedError, described
 from .grants import Grants
 from .ipam import PoolExhaustedError, session_addresses
+from .sessions import host_session
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
 _POOL_FIELDS = {4: "hostSession.localCIDR.ipv4", 6: "hostSession.localCIDR.ipv6"}
@@ -196,7 +196,7 @@ class Overlays:
                 addresses.append(session_addresses(pool, self.index))
             except PoolExhaustedError as error:
                 raise RefusedError(str(error), _pool_field(pool)) from None
-        return DesiredSession(asn, written.remote_as, is_external(written.remote_as, asn), tuple(addresses))
+        return host_session(written, asn, addresses)
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
         for pool in session.local_cidr.pools:

@@ -10,8 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Family
-from config.models import Neighbor, Underlay
+from config.desired import (
+    Bfd,
+    BGPFamily,
+    DesiredSession,
+    EndpointKind,
+    FabricNeighbor,
+    Family,
+    IPNetwork,
+    SessionAddresses,
+)
+from config.models import HostSession, Neighbor, Underlay
 from config.models.neighbors import BfdSettings
 from config.models.sessions import is_external
 from config.models.types import parse_cidr
@@ -20,6 +29,9 @@ from config.resources import Resource, Unusable
 
 #: With graceful restart a neighbour must be dialled again well within the restart time (reference 5.5).
 GRACEFUL_CONNECT_TIME: Final = 5
+#: Prefixes that a host may announce in each family unless its session says otherwise: more than a cluster's services,
+#: fewer than what costs a node its memory.
+HOST_MAXIMUM_PREFIXES: Final = 10_000
 #: FRR's defaults (bfdd/bfd.h: 300 ms, multiplier 3; bgpd: port 179). Writing them out changes nothing but the text.
 _BFD_INTERVAL: Final = 300
 _BFD_MULTIPLIER: Final = 3
@@ -88,7 +100,30 @@ def fabric_neighbor(neighbor: Neighbor, underlay: Underlay, configured: Configur
             and multihop is None
         ),
         extended_nexthop=_extended_nexthop(neighbor, families),
+        ttl_security_hops=neighbor.ttl_security_hops,
+        maximum_prefixes=neighbor.maximum_prefixes,
     )
+
+
+def host_session(written: HostSession, asn: int, addresses: Sequence[SessionAddresses]) -> DesiredSession:
+    """Return a session with the host at these addresses, in a BGP instance whose AS is ``asn``."""
+    allowed = written.allowed_prefixes
+    return DesiredSession(
+        asn=asn,
+        remote_as=written.remote_as,
+        ebgp=is_external(written.remote_as, asn),
+        addresses=tuple(addresses),
+        password=written.password,
+        ttl_security_hops=written.ttl_security_hops,
+        maximum_prefixes=written.maximum_prefixes or HOST_MAXIMUM_PREFIXES,
+        allowed_prefixes=None if allowed is None else _networks(allowed),
+    )
+
+
+def _networks(cidrs: Sequence[str]) -> tuple[IPNetwork, ...]:
+    """Return each network once, so that the order in which they are written changes nothing."""
+    networks = {parse_cidr(cidr).network for cidr in cidrs}
+    return tuple(sorted(networks, key=lambda one: (one.version, int(one.network_address), one.prefixlen)))
 
 
 def _extended_nexthop(neighbor: Neighbor, families: Sequence[BGPFamily]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address
+from typing import Final
 
 from config.desired import BGPFamily, DesiredUnderlay, GracefulRestart, IPInterface
 from config.models import Underlay
@@ -21,6 +22,9 @@ from .findings import Findings, RefusedError, described
 from .grants import Grants
 from .ipam import PoolExhaustedError, router_id, vtep
 from .sessions import Configured, fabric_neighbor
+
+#: The shortest prefix of a listen range without a warning, by IP version: a private network, a provider's block.
+_SHORTEST_RANGE: Final = {4: 8, 6: 32}
 
 
 class UnderlayUnusableError(Exception):
@@ -56,6 +60,7 @@ def resolve_underlay(
         return None
     if not chosen.is_usable:
         raise UnderlayUnusableError
+    _warn_of_open_ranges(chosen, findings)
     try:
         return _resolved(chosen, node.index, Configured.by(resources))
     except RefusedError as refusal:
@@ -69,6 +74,24 @@ def _counts(underlay: Resource, grants: Grants, precedence: Precedence, findings
     except RefusedError as refusal:
         findings.refuse(underlay, refusal)
         raise UnderlayUnusableError from None
+
+
+def _warn_of_open_ranges(underlay: Resource, findings: Findings) -> None:
+    """Warn of listen ranges from which anyone, or nearly anyone, gets a session.
+
+    They are not refused: without its underlay a node has no network at the next start, and upstream takes any range.
+    """
+    spec: Underlay = underlay.spec
+    for index, neighbor in enumerate(spec.neighbors):
+        if neighbor.listen_range is None:
+            continue
+        network, field = parse_cidr(neighbor.listen_range).network, f"neighbors[{index}].listenRange"
+        if neighbor.password is None:
+            message = f"every speaker with an address in {network} gets a session: set password or passwordSecret"
+            findings.warn(underlay, message, field)
+        if network.prefixlen < _SHORTEST_RANGE[network.version]:
+            shortest = f"/{_SHORTEST_RANGE[network.version]}"
+            findings.warn(underlay, f"{network} is more than a fabric has: use ranges of {shortest} or longer", field)
 
 
 def _choose(underlays: Sequence[Resource], precedence: Precedence, findings: Findings) -> Resource | None:

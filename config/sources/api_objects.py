@@ -18,7 +18,8 @@ from pydantic_core import ErrorDetails
 
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
-from config.models import Model, Underlay
+from config.models import Model
+from config.models.passwords import Place, sessions_of, with_passwords
 from config.problems import Kind, Problem, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.hints import message_of
@@ -67,9 +68,7 @@ def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model 
         # One whose selector cannot be read may not be for this node; it must not change any session.
         known = one.kind is Kind.L3PASSTHROUGH and not any(_is_about_selector(problem) for problem in problems)
         return Unusable(passthrough_families(one.spec) if known else frozenset()), problems
-    if isinstance(model, Underlay):
-        return _with_passwords(model, one, snapshot, namespace, problems)
-    return model, problems
+    return _with_passwords(model, one, snapshot, namespace, problems)
 
 
 def _validated(one: ApiObject) -> tuple[Model | None, list[Problem]]:
@@ -118,26 +117,30 @@ def _problem(one: ApiObject, message: str, place: FieldPath = (), severity: Seve
 
 
 def _with_passwords(
-    underlay: Underlay, one: ApiObject, snapshot: ApiSnapshot, namespace: str, problems: list[Problem]
-) -> tuple[Underlay | Unusable, list[Problem]]:
+    model: Model, one: ApiObject, snapshot: ApiSnapshot, namespace: str, problems: list[Problem]
+) -> tuple[Model | Unusable, list[Problem]]:
     """Replace references to Secrets by the passwords."""
     found: list[Problem] = []
-    passwords: dict[int, Secret] = {}
-    for index, neighbor in enumerate(underlay.neighbors):
-        if neighbor.password_secret is None:
+    passwords: dict[Place, Secret] = {}
+    for place, session in sessions_of(model):
+        if session.password_secret is None:
             continue
         try:
-            passwords[index] = _password(one.namespace, neighbor.password_secret, snapshot, namespace)
+            passwords[place] = _password(one, session.password_secret, snapshot, namespace)
         except ValueError as error:
-            found.append(_problem(one, str(error), ("neighbors", index, "passwordSecret")))
-    return (Unusable() if found else underlay.with_passwords(passwords)), [*problems, *found]
+            found.append(_problem(one, str(error), (*place, "passwordSecret")))
+    if found:
+        families = passthrough_families(one.spec) if one.kind is Kind.L3PASSTHROUGH else frozenset()
+        return Unusable(families), [*problems, *found]
+    return with_passwords(model, passwords), problems
 
 
-def _password(place: str, name: str, snapshot: ApiSnapshot, namespace: str) -> Secret:
+def _password(one: ApiObject, name: str, snapshot: ApiSnapshot, namespace: str) -> Secret:
     """Return the password in a Secret. Raises ValueError with what to do, never with the password."""
+    place = one.namespace
     if place != namespace:
         raise ValueError(
-            f"Secrets are read in namespace {namespace} only: create this Underlay and its Secret there, "
+            f"Secrets are read in namespace {namespace} only: create this {one.kind} and its Secret there, "
             "or set password instead"
         )
     if (place, name) not in snapshot.secrets:

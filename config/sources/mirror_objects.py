@@ -26,11 +26,13 @@ from config.api import (
     ApiNode,
     ApiObject,
 )
-from config.models import Model, RawFrrConfig, Underlay
+from config.models import Model, RawFrrConfig
 from config.models.overlays import MAX_RAW_CONFIG
+from config.models.passwords import sessions_of
 from config.problems import Kind, Origin
 from config.resources import Resource
 from config.syntax.frr_secrets import HIDDEN, redact
+from config.syntax.yaml_reader import format_path
 
 from .naming import PASSTHROUGH, SECTIONS, resource_name
 
@@ -144,10 +146,10 @@ def _shown(resource: Resource, node_name: str, l3vnis: Mapping[str, str]) -> dic
     """Return the spec without secrets and node selector."""
     spec = _dump(resource.spec)
     spec.pop("nodeSelector", None)
-    for neighbor in spec.get("neighbors", ()):
+    for session in (*spec.get("neighbors", ()), spec.get("hostSession", {})):
         # In the API the name of a password file would mean a Secret.
-        neighbor.pop("password", None)
-        neighbor.pop("passwordSecret", None)
+        session.pop("password", None)
+        session.pop("passwordSecret", None)
     if "rawConfig" in spec:
         spec["rawConfig"] = _fitting(redact(spec["rawConfig"]))
     if (domain := spec.get("routingDomain")) and "namespace" not in domain["l3vni"]:
@@ -170,10 +172,9 @@ def _fitting(text: str) -> str:
 
 def _withheld(spec: Model) -> Iterator[str]:
     """Yield the places of secrets."""
-    if isinstance(spec, Underlay):
-        for index, neighbor in enumerate(spec.neighbors):
-            if neighbor.password is not None or neighbor.password_secret is not None:
-                yield f"neighbors[{index}].password"
+    for place, session in sessions_of(spec):
+        if session.password is not None or session.password_secret is not None:
+            yield format_path((*place, "password"))
     if isinstance(spec, RawFrrConfig) and HIDDEN in redact(spec.raw_config):
         yield "rawConfig: what is shown as stars"
 

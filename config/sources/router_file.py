@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from config.desired import Secret
-from config.models import Underlay
+from config.models import Model
+from config.models.passwords import Place, sessions_of, with_passwords
 from config.problems import RUNNING_KEPT, Kind, Problem, Reason, ResourceId, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
@@ -166,8 +167,8 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
             "has no effect in a file, which always applies to its own node", context.document, place
         )
         problems = (*problems, replace(warning, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED))
-    if isinstance(spec, Underlay):
-        spec, found = _with_passwords(spec, path, context)
+    if isinstance(spec, Model):
+        spec, found = _with_passwords(spec, unusable, path, context)
         problems = (*problems, *found)
     resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
     return Entry(resource, tuple(_attributed(problem, resource.id) for problem in problems), named)
@@ -178,34 +179,37 @@ def _attributed(problem: Problem, resource: ResourceId) -> Problem:
     return replace(problem, resource=resource, in_force=RUNNING_KEPT if broken_underlay else problem.in_force)
 
 
-def _with_passwords(spec: Underlay, path: FieldPath, context: _Context) -> tuple[Underlay | Unusable, list[Problem]]:
-    """Replace references to password files by the passwords: by the last good one when a file cannot be used."""
+def _with_passwords(
+    spec: Model, unusable: Unusable, path: FieldPath, context: _Context
+) -> tuple[Model | Unusable, list[Problem]]:
+    """Replace references to password files by the passwords: by the last good one when a file cannot be used.
+
+    ``unusable`` stands for a resource with a password that is not known at all.
+    """
     problems: list[Problem] = []
-    passwords: dict[int, Secret] = {}
+    passwords: dict[Place, Secret] = {}
     lacking = False
-    for index, neighbor in enumerate(spec.neighbors):
-        place = (*path, "neighbors", index, "passwordSecret")
-        if neighbor.password is not None and (warning := open_to_others(context.path, context.mode)):
+    for session_place, session in sessions_of(spec):
+        place = (*path, *session_place, "passwordSecret")
+        if session.password is not None and (warning := open_to_others(context.path, context.mode)):
             problems.append(_secret_problem(warning, Severity.WARNING, (*place[:-1], "password"), context))
-        if neighbor.password_secret is None:
+        if session.password_secret is None:
             continue
         try:
-            passwords[index], warning = context.passwords.read(context.path.parent, neighbor.password_secret)
+            passwords[session_place], warning = context.passwords.read(context.path.parent, session.password_secret)
         except SecretUnusableError as error:
             problem = _secret_problem(str(error), Severity.ERROR, place, context)
-            kept = context.passwords.kept(context.path.parent, neighbor.password_secret)
+            kept = context.passwords.kept(context.path.parent, session.password_secret)
             if kept is None:
                 lacking = True
             else:
-                passwords[index] = kept
+                passwords[session_place] = kept
                 problem = replace(problem, in_force=_LAST_GOOD_KEPT)
             problems.append(problem)
             continue
         if warning:
             problems.append(_secret_problem(warning, Severity.WARNING, place, context))
-    if lacking:
-        return Unusable(), problems
-    return spec.with_passwords(passwords), problems
+    return (unusable if lacking else with_passwords(spec, passwords)), problems
 
 
 def _secret_problem(message: str, severity: Severity, place: FieldPath, context: _Context) -> Problem:

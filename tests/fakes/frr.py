@@ -42,11 +42,13 @@ NODES: Final = {
         {r"address-family ipv[46] unicast": "unicast", r"address-family l2vpn evpn": "evpn"},
     ),
     "unicast": Node(
-        r"(network|redistribute) .+|neighbor \S+ (activate|allowas-in|next-hop-self|route-map)( .+)?",
+        r"(network|redistribute) .+"
+        r"|neighbor \S+ (activate|allowas-in|next-hop-self|route-map|prefix-list|maximum-prefix)( .+)?",
         closing="exit-address-family",
     ),
     "evpn": Node(
-        r"(rd|route-target|advertise) .+|advertise-all-vni|advertise-default-gw|neighbor \S+ (activate|allowas-in)",
+        r"(rd|route-target|advertise) .+|advertise-all-vni|advertise-default-gw"
+        r"|neighbor \S+ (activate|allowas-in|maximum-prefix)( .+)?",
         closing="exit-address-family",
     ),
     "vrf": Node(r"(vni|ip route|ipv6 route) .+", closing="exit-vrf"),
@@ -64,6 +66,7 @@ ON_BY_DEFAULT: Final = re.compile(
 #: Lines of which a context has one: another takes its place.
 SINGLE: Final = re.compile(
     r"neighbor \S+ ((interface )?remote-as|password|port|description|ebgp-multihop|bfd profile|timers (connect|(?=\d)))"
+    r"|neighbor \S+ (ttl-security|maximum-prefix|prefix-list)"
     r"|bgp (router-id|listen limit|graceful-restart (restart-time|stalepath-time))|vni|rd|hostname|log syslog"
     r"|log timestamp precision|receive-interval|transmit-interval|detect-multiplier|minimum-ttl"
 )

@@ -51,7 +51,9 @@ _REWRITTEN: Final = ("neighbor ", "log ")
 _INTERFACE_IN_VRF: Final = re.compile(r"^(interface \S+) vrf \S+$")
 
 #: The words that name what a line sets, before its value.
-_SUBJECT: Final = re.compile(r"rd |(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?")
+_SUBJECT: Final = re.compile(
+    r"rd |ip(?:v6)? prefix-list \S+|(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?"
+)
 
 #: What FRR adds to an interface by itself for a BGP neighbour on it.
 _INTERFACE_NEIGHBOR_EXTRAS: Final = re.compile(r"ipv6 nd ra-interval 10|no ipv6 nd suppress-ra")

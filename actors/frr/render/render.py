@@ -26,7 +26,15 @@ from config.syntax.frr_secrets import redact
 from config.syntax.frr_snippets import SnippetError, canonical
 from supervisor.runtime.faults import ConfigFault
 
-from .template_context import bfd_profiles, passthrough_instance, underlay_instance, vrf_instance
+from .template_context import (
+    PASSTHROUGH_POLICY,
+    bfd_profiles,
+    passthrough_instance,
+    prefix_lists,
+    underlay_instance,
+    vrf_instance,
+    vrf_policy,
+)
 
 #: FRR's names for our log levels. FRR runs as a system service, so its log goes to syslog and thereby to the journal.
 SYSLOG_LEVELS: Final = {"debug": "debugging", "info": "informational", "warn": "warnings", "error": "errors"}
@@ -109,10 +117,18 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn:
     if underlay is not None:
         yield _fill(underlay, "bgp.j2", bgp=underlay_instance(underlay, listen_limit))
         if desired.passthrough is not None:
+            yield from _allowed(desired.passthrough, PASSTHROUGH_POLICY)
             bgp = passthrough_instance(desired.passthrough, underlay)
             yield _fill(desired.passthrough, "bgp.j2", bgp=bgp)
         for vni in desired.l3vnis:
+            yield from _allowed(vni, vrf_policy(vni.vrf))
             yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay))
+
+
+def _allowed(source: DesiredPassthrough | DesiredL3VNI, policy: str) -> Iterator[Section]:
+    lists = prefix_lists(source.session)
+    if lists:
+        yield _fill(source, "allowed.j2", lists=lists, name=policy)
 
 
 def _snippet_text(text: str) -> str:

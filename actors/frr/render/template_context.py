@@ -35,6 +35,12 @@ DEFAULT_CONNECT_TIME: Final = 120
 DEFAULT_LISTEN_LIMIT: Final = 100
 DEFAULT_BFD: Final = Bfd(300, 300, 3, False, 254)
 
+#: Minutes until a session that was closed for too many prefixes may come up again.
+MAXIMUM_PREFIX_RESTART: Final = 5
+#: The route map for a host that may announce anything, and the one for what it may announce through a passthrough.
+ALLOW_ALL: Final = "allowall"
+PASSTHROUGH_POLICY: Final = "allowed-through"
+
 #: The greatest number of a type 1 route distinguisher, after its IPv4 address.
 RD_NUMBERS: Final = 0xFFFF
 
@@ -56,6 +62,7 @@ class BgpNeighbor:
     bfd_profile: str | None = None
     disable_connected_check: bool = False
     extended_nexthop: bool = False
+    ttl_security_hops: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,10 @@ class FamilyNeighbor:
     name: str
     allowas_in: bool = False
     next_hop_self: bool = False
-    allow_all: bool = False
+    #: The route map for what it announces; what it is sent is then allowed as a whole.
+    policy_in: str | None = None
+    #: The most prefixes that it may announce, and the minutes until it may try again.
+    maximum_prefix: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,40 @@ class BgpInstance:
     vrf: str | None = None
     graceful_restart: GracefulRestart | None = None
     listen_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixList:
+    """The prefix list of one IP version; each entry has its number, network, and the longest prefix permitted in it.
+
+    There is no longest prefix where the network is a single address.
+    """
+
+    command: str
+    entries: tuple[tuple[int, str, int | None], ...]
+
+
+def prefix_lists(session: DesiredSession | None) -> tuple[PrefixList, ...]:
+    """Return what a host may announce; none where it may announce anything.
+
+    They are used in a route map, whose changes bgpd applies to routes that it has already, by a route refresh.
+    """
+    allowed = () if session is None or session.allowed_prefixes is None else session.allowed_prefixes
+    lists = []
+    for command, version in (("ip", 4), ("ipv6", 6)):
+        networks = [network for network in allowed if network.version == version]
+        entries = tuple(
+            (5 * number, str(network), _unless(network.max_prefixlen, network.prefixlen))
+            for number, network in enumerate(networks, start=1)
+        )
+        if entries:
+            lists.append(PrefixList(command, entries))
+    return tuple(lists)
+
+
+def vrf_policy(vrf: str) -> str:
+    """Return the name of the route map and prefix lists for what the host may announce in a VRF."""
+    return f"allowed-in-{vrf}"
 
 
 def bfd_profiles(underlay: DesiredUnderlay) -> dict[str, Bfd]:
@@ -140,7 +184,7 @@ def passthrough_instance(passthrough: DesiredPassthrough, underlay: DesiredUnder
     families = [
         AddressFamily(
             f"ipv{version}", "unicast", tuple(_host_networks(session, version)),
-            tuple(_host_in_family(session, version)),
+            tuple(_host_in_family(session, version, PASSTHROUGH_POLICY)),
         )
         for version in (4, 6)
     ]  # fmt: skip
@@ -215,7 +259,12 @@ def _fabric_neighbor(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> Bgp
         disable_connected_check=neighbor.disable_connected_check,
         # FRR enables the capability by itself for a neighbour that is an interface, and then does not show it.
         extended_nexthop=neighbor.extended_nexthop and not is_interface,
+        ttl_security_hops=neighbor.ttl_security_hops,
     )
+
+
+def _maximum_prefix(limit: int | None) -> tuple[int, int] | None:
+    return None if limit is None else (limit, MAXIMUM_PREFIX_RESTART)
 
 
 def _timers(neighbor: FabricNeighbor) -> tuple[int, int] | None:
@@ -232,7 +281,13 @@ def _connect_time(neighbor: FabricNeighbor, underlay: DesiredUnderlay) -> int | 
 
 def _host_neighbors(session: DesiredSession, connect_time: int | None) -> list[BgpNeighbor]:
     return [
-        BgpNeighbor(name=str(addresses.host.ip), remote_as=session.remote_as, connect_time=connect_time)
+        BgpNeighbor(
+            name=str(addresses.host.ip),
+            remote_as=session.remote_as,
+            connect_time=connect_time,
+            password=session.password.reveal() if session.password else None,
+            ttl_security_hops=session.ttl_security_hops,
+        )
         for addresses in session.addresses
     ]
 
@@ -245,10 +300,15 @@ def _host_networks(session: DesiredSession, version: int) -> list[str]:
     return [_own_network(ends.host) for ends in session.addresses if ends.host.version == version]
 
 
-def _host_in_family(session: DesiredSession, version: int | None) -> list[FamilyNeighbor]:
+def _host_in_family(session: DesiredSession, version: int | None, policy: str) -> list[FamilyNeighbor]:
     """Return the host's lines in a family: of one IP version, or with None of both."""
     return [
-        FamilyNeighbor(str(ends.host.ip), next_hop_self=not session.ebgp, allow_all=True)
+        FamilyNeighbor(
+            str(ends.host.ip),
+            next_hop_self=not session.ebgp,
+            policy_in=ALLOW_ALL if session.allowed_prefixes is None else policy,
+            maximum_prefix=_maximum_prefix(session.maximum_prefixes),
+        )
         for ends in session.addresses
         if version in (None, ends.host.version)
     ]
@@ -257,7 +317,12 @@ def _host_in_family(session: DesiredSession, version: int | None) -> list[Family
 def _underlay_unicast(underlay: DesiredUnderlay, family: BGPFamily, version: int) -> AddressFamily:
     networks = [_own_network(vtep) for vtep in underlay.vteps if vtep.version == version]
     neighbors = [
-        FamilyNeighbor(neighbor.endpoint, allowas_in=neighbor.ebgp, next_hop_self=not neighbor.ebgp)
+        FamilyNeighbor(
+            neighbor.endpoint,
+            allowas_in=neighbor.ebgp,
+            next_hop_self=not neighbor.ebgp,
+            maximum_prefix=_maximum_prefix(neighbor.maximum_prefixes),
+        )
         for neighbor in underlay.neighbors
         if family in neighbor.families
     ]
@@ -266,7 +331,9 @@ def _underlay_unicast(underlay: DesiredUnderlay, family: BGPFamily, version: int
 
 def _underlay_evpn(underlay: DesiredUnderlay) -> AddressFamily:
     neighbors = tuple(
-        FamilyNeighbor(neighbor.endpoint, allowas_in=neighbor.ebgp)
+        FamilyNeighbor(
+            neighbor.endpoint, allowas_in=neighbor.ebgp, maximum_prefix=_maximum_prefix(neighbor.maximum_prefixes)
+        )
         for neighbor in underlay.neighbors
         if BGPFamily.EVPN in neighbor.families
     )
@@ -278,4 +345,5 @@ def _vrf_unicast(vni: DesiredL3VNI, version: int) -> AddressFamily:
     if vni.session is None:
         return AddressFamily(f"ipv{version}", "unicast", tuple(gateways))
     networks = [*_host_networks(vni.session, version), *gateways]
-    return AddressFamily(f"ipv{version}", "unicast", tuple(networks), tuple(_host_in_family(vni.session, None)))
+    neighbors = _host_in_family(vni.session, None, vrf_policy(vni.vrf))
+    return AddressFamily(f"ipv{version}", "unicast", tuple(networks), tuple(neighbors))

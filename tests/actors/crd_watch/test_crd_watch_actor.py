@@ -387,6 +387,17 @@ async def test_secrets_of_underlays_in_our_namespace_are_followed(autojump_clock
     assert "first" not in repr(bench.published)
 
 
+@pytest.mark.parametrize("kind", [Kind.L3VNI, Kind.L3PASSTHROUGH])
+async def test_secrets_of_host_sessions_in_our_namespace_are_followed(
+    kind: Kind, autojump_clock: MockClock, bench: Bench
+) -> None:
+    bench.server.put_secret("bgp", "first\n")
+    bench.server.put_kind(kind, "ours", {"hostSession": {"passwordSecret": "bgp"}}, namespace=SYSTEM)
+    bench.server.put_kind(kind, "theirs", {"hostSession": {"passwordSecret": "theirs"}}, namespace="default")
+    bench.begin()
+    assert (await bench.live()).secrets == {(SYSTEM, "bgp"): Secret("first")}
+
+
 async def test_a_secret_without_a_reference_is_not_read(autojump_clock: MockClock, bench: Bench) -> None:
     bench.server.put_secret("bgp", "first")
     bench.server.put_kind(Kind.UNDERLAY, "fabric", referring("bgp"), namespace=SYSTEM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from ipaddress import IPv4Address, ip_address, ip_interface
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 from typing import Any, Final
 
 from config.desired import (
@@ -96,6 +96,15 @@ V6_NEIGHBOR: Final = neighbor(
     "fd00:1::2", family=Family.IPV6, families=(V4, V6, EVPN), extended_nexthop=True, disable_connected_check=True
 )
 PASSTHROUGH: Final = DesiredPassthrough(resource(Kind.L3PASSTHROUGH, "pt"), ORIGIN, session(ENDS_V4))
+
+#: What a careful operator adds to a host session.
+GUARDED: Final = replace(
+    session(ENDS_V4, ENDS_V6),
+    password=Secret("s3cret|?!#%&"),
+    ttl_security_hops=1,
+    maximum_prefixes=1000,
+    allowed_prefixes=tuple(map(ip_network, ("10.0.0.0/8", "192.0.2.1/32", "2001:db8:5::/48"))),
+)
 
 PREFIX_LIST: Final = """\
 ip prefix-list only seq 5 permit 10.0.0.0/8 le 24
@@ -214,6 +223,23 @@ CASES: Final[dict[str, DesiredState]] = {
     ),
     "listen_range": state(
         underlay=underlay(neighbor("192.168.11.0/24", endpoint_kind=EndpointKind.LISTEN_RANGE, password=Secret("hush")))
+    ),
+    "guarded_host_sessions": state(
+        underlay=underlay(),
+        l3vnis=(
+            l3vni(host=GUARDED),
+            l3vni("blue", 200, replace(GUARDED, allowed_prefixes=(ip_network("10.0.0.0/8"),))),
+        ),
+        passthrough=replace(PASSTHROUGH, session=GUARDED),
+    ),
+    "guarded_fabric_sessions": state(
+        underlay=underlay(
+            neighbor(ttl_security_hops=1, maximum_prefixes=5000),
+            neighbor(
+                "192.168.12.0/24", endpoint_kind=EndpointKind.LISTEN_RANGE, ttl_security_hops=2, maximum_prefixes=9
+            ),
+            neighbor("eth9", endpoint_kind=EndpointKind.INTERFACE, ttl_security_hops=1, extended_nexthop=True),
+        )
     ),
     "listen_range_ipv6": state(
         underlay=underlay(

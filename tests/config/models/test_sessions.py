@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from config.desired import Family
 from config.models import HostSession
-from config.models.sessions import is_external
+from config.models.sessions import MAX_ALLOWED_PREFIXES, is_external
 
 V4 = {"ipv4": "192.0.2.0/24"}
 
@@ -52,3 +54,31 @@ def test_pools_and_families_are_listed_ipv4_first() -> None:
     local = HostSession.model_validate({"asn": 1, "hostASN": 2, "localCIDR": pools}).local_cidr
     assert local.pools == ("192.0.2.0/24", "2001:db8::/64")
     assert local.families == (Family.IPV4, Family.IPV6)
+
+
+LOCAL = {"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "192.0.2.0/24"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"password": "a", "passwordSecret": "b"}, "at most one of password and passwordSecret"),
+        ({"passwordSecret": "../b"}, "passwordSecret"),
+        ({"ttlSecurityHops": 0}, "ttlSecurityHops"),
+        ({"ttlSecurityHops": 255}, "ttlSecurityHops"),
+        ({"maximumPrefixes": 0}, "maximumPrefixes"),
+        ({"maximumPrefixes": 4294967296}, "maximumPrefixes"),
+        ({"allowedPrefixes": []}, "allowedPrefixes"),
+        ({"allowedPrefixes": ["192.0.2.1"]}, "must be an address with a prefix length"),
+        ({"allowedPrefixes": ["192.0.2.0/24"] * (MAX_ALLOWED_PREFIXES + 1)}, "allowedPrefixes"),
+    ],
+)
+def test_what_guards_a_session_is_checked(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HostSession.model_validate(LOCAL | fields)
+
+
+def test_nothing_guards_a_session_unless_it_is_written() -> None:
+    plain = HostSession.model_validate(LOCAL)
+    guards = (plain.password, plain.ttl_security_hops, plain.maximum_prefixes, plain.allowed_prefixes)
+    assert guards == (None,) * 4

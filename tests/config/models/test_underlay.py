@@ -8,6 +8,7 @@ import pytest
 
 from config.desired import Secret
 from config.models import Underlay
+from config.models.passwords import with_passwords
 
 from ..samples import interface, neighbor, underlay_spec
 
@@ -91,7 +92,9 @@ def test_a_wrong_underlay_is_refused(fields: dict[str, Any], message: str) -> No
 
 def test_passwords_replace_references_to_them() -> None:
     neighbors = [neighbor(passwordSecret="fabric"), neighbor(address="10.0.0.1", password="inline")]
-    spec = Underlay.model_validate(underlay_spec(neighbors=neighbors)).with_passwords({0: Secret("s3cret")})
+    written = Underlay.model_validate(underlay_spec(neighbors=neighbors))
+    spec = with_passwords(written, {("neighbors", 0): Secret("s3cret")})
+    assert isinstance(spec, Underlay)
     assert [one.password for one in spec.neighbors] == [Secret("s3cret"), Secret("inline")]
     assert [one.password_secret for one in spec.neighbors] == [None, None]
     assert "s3cret" not in repr(spec) + spec.model_dump_json()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.desired import Secret
 from config.outcomes import NodeIdentity
 from config.problems import Kind
 from config.resolve.overlays import Pools
+from config.resolve.sessions import HOST_MAXIMUM_PREFIXES
 
 from ..samples import in_force, l3vni, messages_about, passthrough, raw, session, solve, underlay
 
@@ -87,3 +90,33 @@ def test_overlap_is_found_exactly_when_there_is_one(networks: list[str]) -> None
             assert resource.kind is Kind.RAW_FRR_CONFIG
             pools.add(network, resource)
             taken.append(network)
+
+
+GUARDS: dict[str, Any] = {
+    "password": "s3cret", "ttlSecurityHops": 1, "maximumPrefixes": 9,
+    "allowedPrefixes": ["2001:db8::/32", "192.0.2.1/24", "10.0.0.0/8", "192.0.2.0/24"],
+}  # fmt: skip
+
+
+def test_what_guards_a_session_is_resolved_whichever_resource_it_is_of() -> None:
+    resolution = solve(
+        underlay(),
+        l3vni("a", 1, hostSession=session("198.51.100.0/24", **GUARDS)),
+        passthrough("b", ipv4="203.0.113.0/24", **GUARDS),
+    )
+    assert resolution.desired is not None
+    assert resolution.desired.passthrough is not None
+    for found in (resolution.desired.l3vnis[0].session, resolution.desired.passthrough.session):
+        assert found is not None
+        assert (found.password, found.ttl_security_hops, found.maximum_prefixes) == (Secret("s3cret"), 1, 9)
+        networks = map(ip_network, ("10.0.0.0/8", "192.0.2.0/24", "2001:db8::/32"))
+        assert found.allowed_prefixes == tuple(networks)
+
+
+def test_a_session_has_a_limit_of_prefixes_and_nothing_else_unless_it_is_written() -> None:
+    resolution = solve(underlay(), l3vni("a", 1, hostSession=session("198.51.100.0/24")))
+    assert resolution.desired is not None
+    found = resolution.desired.l3vnis[0].session
+    assert found is not None
+    assert found.maximum_prefixes == HOST_MAXIMUM_PREFIXES
+    assert (found.password, found.ttl_security_hops, found.allowed_prefixes) == (None, None, None)

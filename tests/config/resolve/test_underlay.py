@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from config.desired import Family
 from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
 from config.resources import Resource, UnknownContent
 
-from ..samples import from_api, ids_in_force, in_force, l3vni, messages_about, raw, solve, underlay, unusable
+from ..samples import from_api, ids_in_force, in_force, l3vni, messages_about, neighbor, raw, solve, underlay, unusable
 
 UNKNOWN = Resource(Kind.UNDERLAY, "ns", "unknown", Origin("bad.yaml"), UnknownContent())
 
@@ -117,3 +119,33 @@ def test_tunnel_endpoints_are_ordered_by_family() -> None:
     assert state.underlay is not None
     assert [str(vtep) for vtep in state.underlay.vteps] == ["100.65.0.0/32", "2001:db8::/128"]
     assert str(state.underlay.vtep(Family.IPV6)) == "2001:db8::/128"
+
+
+def ranged(network: str, **fields: object) -> dict[str, object]:
+    return {"asn": 64512, "listenRange": network} | fields
+
+
+@pytest.mark.parametrize(
+    ("network", "fields", "expected"),
+    [
+        ("192.0.2.0/24", {"password": "s3cret"}, []),
+        ("10.0.0.0/8", {"password": "s3cret"}, []),
+        ("2001:db8::/32", {"password": "s3cret"}, []),
+        ("192.0.2.7/24", {}, ["every speaker with an address in 192.0.2.0/24 gets a session"]),
+        ("0.0.0.0/0", {"password": "s3cret"}, ["0.0.0.0/0 is more than a fabric has: use ranges of /8 or longer"]),
+        ("2001::/16", {"password": "s3cret"}, ["use ranges of /32 or longer"]),
+        ("0.0.0.0/0", {}, ["0.0.0.0/0 is more than a fabric has", "every speaker with an address in 0.0.0.0/0"]),
+    ],
+)
+def test_an_open_listen_range_has_a_warning_and_stays(
+    network: str, fields: dict[str, object], expected: list[str]
+) -> None:
+    resolution = solve(underlay(neighbors=[neighbor(), ranged(network, **fields)]))
+    assert resolution.desired is not None
+    assert resolution.desired.underlay is not None
+    assert {problem.severity for problem in resolution.problems} <= {Severity.WARNING}
+    assert {problem.field for problem in resolution.problems} <= {"neighbors[1].listenRange"}
+    messages = sorted(problem.message for problem in resolution.problems)
+    assert len(messages) == len(expected)
+    assert all(wanted in message for wanted, message in zip(sorted(expected), messages, strict=True))
+    assert "s3cret" not in str(resolution.problems)

@@ -127,6 +127,21 @@ def test_a_password_comes_from_its_secret() -> None:
     assert resource.spec.neighbors[1].password_secret is None
 
 
+@pytest.mark.parametrize("kind", [Kind.L3VNI, Kind.L3PASSTHROUGH])
+def test_a_host_sessions_password_comes_from_its_secret(kind: Kind) -> None:
+    host = {"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "192.0.2.0/24"}, "passwordSecret": "host"}
+    fields = {"vrf": "red", "vni": 1} if kind is Kind.L3VNI else {}
+    one = api_object(kind, "x", {"hostSession": host, **fields})
+    (resource,), problems = read(one, secrets={(OWN, "host"): Secret(PASSWORD)})
+    assert problems == ()
+    assert resource.spec.host_session.password == Secret(PASSWORD)
+    assert resource.spec.host_session.password_secret is None
+    (lacking,), (problem,) = read(one)
+    assert problem.field == "hostSession.passwordSecret"
+    # A passthrough without its password must not change the sessions of the fabric.
+    assert lacking.spec == Unusable(frozenset({Family.IPV4}) if kind is Kind.L3PASSTHROUGH else frozenset())
+
+
 @pytest.mark.parametrize(
     ("secrets", "namespace", "fix"),
     [

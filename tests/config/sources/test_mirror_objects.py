@@ -102,6 +102,14 @@ def test_passwords_are_left_out_and_said_to_be_there() -> None:
     assert withheld == "neighbors[1].password, neighbors[2].password"
 
 
+def test_a_host_sessions_password_is_left_out_and_said_to_be_there() -> None:
+    for field in ("password", "passwordSecret"):
+        shown = mirror(l3vni("red", 1, hostSession=session("192.0.2.0/24", **{field: SECRET}, maximumPrefixes=5)))
+        assert SECRET not in json.dumps(manifest(shown))
+        assert shown.annotations["openperouter.github.io/withheld"] == "hostSession.password"
+        assert shown.spec["hostSession"]["maximumPrefixes"] == 5
+
+
 def test_secrets_in_raw_configuration_are_starred_and_said_to_be_there() -> None:
     shown = mirror(raw("a", f"router bgp 1\n neighbor 192.0.2.1 password {SECRET}\n neighbor 192.0.2.1 shutdown"))
     assert (

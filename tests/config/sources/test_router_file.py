@@ -175,6 +175,29 @@ def test_an_underlay_without_its_password_is_unusable(tmp_path: Path, text: str 
     assert "s3" not in repr(content).replace(str(tmp_path), "")
 
 
+HOST_FILE = """\
+l3vnis:
+  - vrf: red
+    vni: 100
+    hostSession: {asn: 1, hostASN: 2, passwordSecret: host, localCIDR: {ipv4: 192.0.2.0/24}}
+bgppassthrough:
+  hostSession: {asn: 1, hostASN: 2, passwordSecret: host, localCIDR: {ipv4: 198.51.100.0/24}}
+"""
+
+
+def test_host_sessions_have_passwords_in_files_too(tmp_path: Path) -> None:
+    lacking = parse(HOST_FILE, tmp_path / "openpe_a.yaml")
+    assert [one.spec for one in resources_of(lacking)] == [Unusable(), Unusable(frozenset({Family.IPV4}))]
+    assert [message.count("hostSession.passwordSecret: ") for message in messages(lacking)] == [1, 1]
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "host").write_text("s3cret\n")
+    (tmp_path / "secrets" / "host").chmod(0o600)
+    content = parse(HOST_FILE, tmp_path / "openpe_a.yaml")
+    assert messages(content) == []
+    assert [one.spec.host_session.password for one in resources_of(content)] == [Secret("s3cret")] * 2
+    assert "s3cret" not in repr(content)
+
+
 def test_a_password_in_a_file_that_others_can_read_has_a_warning() -> None:
     text = UNDERLAY_FILE.replace("address: 192.168.11.2", "address: 192.168.11.2\n        password: s3cret")
     assert messages(parse(text, mode=0o600)) == []
