@@ -18,11 +18,13 @@ from typing import Any, Protocol
 from config.desired import DesiredState
 
 from .planning import steps
-from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
+from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, NamespaceView, Observed, SavedRoute
+from .planning.sysctls import ROUTER_SYSCTLS
 from .planning.vrf_tables import candidate_tables
-from .planning.wanted import ROUTER_SYSCTLS, WantedLink
+from .planning.wanted import WantedLink
 from .state_files import StateFiles
 from .wire import addresses, links, routes
+from .wire.device_sysctls import read_sysctls
 from .wire.namespace import NamespaceHandle, NamespaceMissing
 from .wire.nic_sysctls import path_of
 from .wire.socket import KernelRefusal
@@ -70,7 +72,9 @@ class LinuxKernel:
             steps.CreateLink: self._create,
             steps.ChangeLink: self._change,
             steps.DeleteLinks: self._delete,
-            steps.SetSysctl: lambda step: self.router.write_sysctl(step.key.replace(".", "/"), step.value),
+            steps.SetSysctl: lambda step: self._handle(step.namespace).write_sysctl(
+                step.key.replace(".", "/"), step.value
+            ),
             steps.AddAddress: self._add_address,
             steps.RemoveAddress: self._remove_address,
             steps.AwaitZebra: self._await_zebra,
@@ -138,7 +142,8 @@ class LinuxKernel:
         return Observed(
             host=host,
             router=router,
-            sysctls={key: router_handle.read_sysctl(key) for key, _, _ in ROUTER_SYSCTLS},
+            sysctls=read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), bridges=_bridges(router)),
+            host_sysctls=read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours]),
             unreachable=router_handle.call(routes.unreachable_tables),
             busy_tables=frozenset(busy),
             tables=tables,
@@ -252,3 +257,7 @@ class LinuxKernel:
     def _add_altname(self, step: steps.AddAltname) -> None:
         with tolerating(errno.EEXIST):
             self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))
+
+
+def _bridges(router: NamespaceView) -> list[str]:
+    return [name for name, link in router.links.items() if link.ours and link.kind == LinkKind.BRIDGE]

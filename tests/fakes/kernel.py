@@ -48,15 +48,28 @@ from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredState, Family
 
 Key = tuple[Namespace, str]
-#: The sysctls of a new namespace that a router needs; all of them are off.
-SYSCTLS = (
-    "net.ipv4.conf.all.forwarding",
-    "net.ipv6.conf.all.forwarding",
-    "net.ipv4.conf.all.arp_accept",
-    "net.ipv4.conf.default.arp_accept",
-    "net.ipv6.conf.default.accept_untracked_na",
-    "net.ipv6.conf.all.accept_untracked_na",
-)
+#: The sysctls of a new namespace with what they are there.
+SYSCTLS = {
+    "net.ipv4.conf.all.forwarding": "0",
+    "net.ipv6.conf.all.forwarding": "0",
+    "net.ipv4.conf.all.rp_filter": "2",
+    "net.ipv4.conf.all.arp_accept": "0",
+    "net.ipv4.conf.default.arp_accept": "1",
+    "net.ipv6.conf.default.accept_ra": "1",
+    "net.ipv6.conf.default.accept_untracked_na": "0",
+    "net.ipv4.tcp_l3mdev_accept": "0",
+    "net.ipv4.udp_l3mdev_accept": "1",
+}
+#: Those of a new device.
+DEVICE_SYSCTLS = {
+    "ipv4.arp_ignore": "0",
+    "ipv6.disable_ipv6": "0",
+    "ipv6.accept_ra": "1",
+    "ipv4.rp_filter": "2",
+    "ipv4.forwarding": "1",
+    "ipv4.arp_accept": "0",
+    "ipv6.accept_untracked_na": "0",
+}
 
 
 class FakeKernel:
@@ -67,7 +80,8 @@ class FakeKernel:
         self.addresses: dict[Key, list[Address]] = {}
         self.routes: dict[str, list[SavedRoute]] = {}
         self.nic_sysctls: dict[str, dict[str, str]] = {}
-        self.sysctls: dict[str, str | None] = dict.fromkeys(SYSCTLS, "0")
+        self.sysctls: dict[str, str | None] = dict(SYSCTLS)
+        self.device_sysctls: dict[Key, dict[str, str]] = {}
         self.unreachable: set[tuple[Family, int]] = set()
         self.known_to_zebra: set[str] = set()
         self.busy_tables: set[int] = set()
@@ -93,7 +107,8 @@ class FakeKernel:
         return Observed(
             host=self._view(Namespace.HOST),
             router=self._view(Namespace.ROUTER),
-            sysctls=dict(self.sysctls),
+            sysctls={**self._device_sysctls(Namespace.ROUTER), **self.sysctls},
+            host_sysctls=self._device_sysctls(Namespace.HOST),
             unreachable=frozenset(self.unreachable),
             busy_tables=frozenset(self.busy_tables),
             tables=dict(self.tables),
@@ -101,6 +116,16 @@ class FakeKernel:
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
             nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )
+
+    def _device_sysctls(self, namespace: Namespace) -> dict[str, str | None]:
+        known = {"default": self._defaults(namespace)} | {
+            n: v for (where, n), v in self.device_sysctls.items() if where is namespace
+        }
+        return {_key(name, key): value for name, values in known.items() for key, value in values.items()}
+
+    def _defaults(self, namespace: Namespace) -> dict[str, str]:
+        pinned = self.sysctls if namespace is Namespace.ROUTER else {}
+        return {name: pinned.get(_key("default", name)) or value for name, value in DEVICE_SYSCTLS.items()}
 
     def _view(self, namespace: Namespace) -> NamespaceView:
         return NamespaceView(
@@ -149,11 +174,15 @@ class FakeKernel:
                 self._apply_nic(step)
 
     def _set_sysctl(self, step: SetSysctl) -> None:
-        device = re.fullmatch(r"net\.ipv6\.conf\.([^.]+)\.addr_gen_mode", step.key)
-        if device is None:
+        device = re.fullmatch(r"net\.(ipv[46])\.conf\.([^.]+)\.(\w+)", step.key)
+        if device is None or device[2] in ("all", "default"):
             self.sysctls[step.key] = step.value
+        elif (step.namespace, device[2]) not in self.links:
+            raise KernelRefusal(errno.ENOENT)
+        elif device[3] == "addr_gen_mode":
+            self._update((step.namespace, device[2]), addr_gen_none=step.value == "1")
         else:
-            self._update((Namespace.ROUTER, device[1]), addr_gen_none=step.value == "1")
+            self.device_sysctls[step.namespace, device[2]][f"{device[1]}.{device[3]}"] = step.value
 
     def _apply_nic(self, step: Step) -> None:
         match step:
@@ -188,6 +217,7 @@ class FakeKernel:
         link = Link(index=self._index, name=name, kind=kind, group=OWNED_GROUP, mac=f"02::{self._index}")
         self.links[namespace, name] = replace(link, **fields)  # type: ignore[arg-type]
         self.addresses[namespace, name] = []
+        self.device_sysctls[namespace, name] = self._defaults(namespace)
         return self._index
 
     def _create(self, step: CreateLink) -> None:
@@ -238,6 +268,7 @@ class FakeKernel:
         if link is None:
             return
         self.addresses.pop(key, None)
+        self.device_sysctls.pop(key, None)
         for (namespace, name), member in list(self.links.items()):
             if namespace is key[0] and member.master == link.name:
                 self._update((namespace, name), master="", neigh_suppress=False)
@@ -286,7 +317,23 @@ class FakeKernel:
         }
         addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
         routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
-        return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal
+        own = {key: values for key, values in self.device_sysctls.items() if values != DEVICE_SYSCTLS}
+        return (
+            links,
+            addresses,
+            routes,
+            self.sysctls,
+            own,
+            self.nic_sysctls,
+            self.unreachable,
+            self.tables,
+            self.journal,
+        )
+
+
+def _key(device: str, name: str) -> str:
+    family, _, rest = name.partition(".")
+    return f"net.{family}.conf.{device}.{rest}"
 
 
 def _last_address(address: Address) -> str:

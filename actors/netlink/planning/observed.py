@@ -178,14 +178,16 @@ class NamespaceView:
 class Observed:
     """Everything that planning needs, read in one pass.
 
-    ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables that a VRF could get but
-    that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and ``nic_sysctls`` belong
-    to wanted NICs that are still in the host.
+    ``sysctls`` are the router's and ``host_sysctls`` the host's, by key, as far as planning needs them; None: the
+    kernel does not have it. ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables
+    that a VRF could get but that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and
+    ``nic_sysctls`` belong to wanted NICs that are still in the host.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
     router: NamespaceView = field(default_factory=NamespaceView)
     sysctls: Mapping[str, str | None] = field(default_factory=dict)
+    host_sysctls: Mapping[str, str | None] = field(default_factory=dict)
     unreachable: frozenset[tuple[Family, int]] = frozenset()
     busy_tables: frozenset[int] = frozenset()
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -196,6 +198,10 @@ class Observed:
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""
         return self.host if namespace is Namespace.HOST else self.router
+
+    def sysctls_of(self, namespace: Namespace) -> Mapping[str, str | None]:
+        """Return the sysctls that were read in one namespace."""
+        return self.host_sysctls if namespace is Namespace.HOST else self.sysctls
 
 
 def owned_address(interface: IPInterface) -> Address:

@@ -38,8 +38,9 @@ from .steps import (
     Step,
     attributed,
 )
+from .sysctls import ROUTER_SYSCTLS
 from .vrf_tables import assign_tables
-from .wanted import ROUTER_SYSCTLS, KernelModel, WantedLink, kernel_model
+from .wanted import KernelModel, WantedLink, kernel_model
 
 
 class Failures(dict[ResourceId, ResourceFailure]):
@@ -163,7 +164,7 @@ def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
     for key, value, optional in ROUTER_SYSCTLS:
         found = observed.sysctls.get(key)
         if found != value and not (optional and found is None):
-            yield SetSysctl(key, value, resource=model.underlay, unit=f"sysctl {key}")
+            yield SetSysctl(Namespace.ROUTER, key, value, resource=model.underlay, unit=f"sysctl {key}")
 
 
 def _stale_tables(remaining: Survivors) -> Iterator[Step]:

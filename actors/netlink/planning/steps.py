@@ -122,13 +122,14 @@ class DeleteLinks(Step):
 
 @dataclass(frozen=True, slots=True)
 class SetSysctl(Step):
-    """Write one sysctl in the router's namespace. The key has dots, so no device in it may have one in its name."""
+    """Write one sysctl. The key has dots, so no device in it may have one in its name."""
 
+    namespace: Namespace
     key: str
     value: str
 
     def __str__(self) -> str:
-        return f"{Namespace.ROUTER}: sysctl {self.key}={self.value}"
+        return f"{self.namespace}: sysctl {self.key}={self.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -103,11 +103,12 @@ class NamespaceHandle:
 
     def read_sysctl(self, key: str) -> str | None:
         """Return a sysctl's text, or None when this kernel does not have it."""
-        path = SYSCTLS / key.replace(".", "/")
-        try:
-            return self._run(path.read_text).strip()
-        except FileNotFoundError:
-            return None
+        return self.read_sysctls((key,))[key]
+
+    def read_sysctls(self, keys: Iterable[str]) -> dict[str, str | None]:
+        """Return the text of several sysctls by key, None for those that this kernel does not have."""
+        wanted = tuple(keys)
+        return self._run(lambda: {key: _text_of(SYSCTLS / key.replace(".", "/")) for key in wanted})
 
     def own_sysctls(self, nic: str) -> Sysctls:
         """Return the sysctls that are set for a NIC alone."""
@@ -120,3 +121,10 @@ class NamespaceHandle:
             self._run(lambda: file.write_text(value))
         except OSError as error:
             raise KernelRefusal(error.errno or errno.EIO, f"{path}: {error.strerror}") from error
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None
