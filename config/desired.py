@@ -122,7 +122,7 @@ class GracefulRestart:
 class DesiredUnderlay:
     """The fabric side.
 
-    ``vteps`` are /32 or /128, at most one a family, for ``lo``; ``advertise_evpn`` says that the EVPN address family is
+    ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says that the EVPN address family is
     rendered, with ``advertise-all-vni`` when there are ``vteps``.
     """
 
@@ -133,6 +133,7 @@ class DesiredUnderlay:
     interfaces: tuple[str, ...]
     neighbors: tuple[FabricNeighbor, ...]
     vteps: tuple[IPInterface, ...] = ()
+    vtep_pools: tuple[str, ...] = field(default=(), compare=False)
     graceful_restart: GracefulRestart | None = None
     advertise_evpn: bool = False
 

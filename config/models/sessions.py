@@ -10,7 +10,7 @@ from config.desired import Family, RemoteAS
 
 from .base import Model
 from .rules import Cel, check
-from .types import Asn, Ipv4Cidr, Ipv6Cidr
+from .types import Asn, Ipv4Subnet, Ipv6Subnet
 
 #: How FRR spells the typed relation.
 _WORDS = {"External": "external", "Internal": "internal"}
@@ -29,8 +29,8 @@ def is_external(remote: RemoteAS, own: int) -> bool:
 class LocalCidr(Model):
     """Pools for the two ends of the veth: the router takes the first usable address, node ``i`` the next ones."""
 
-    ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, the same on every node.")
-    ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, the same on every node.")
+    ipv4: Ipv4Subnet | None = Field(default=None, description="IPv4 pool of the veth, the same on every node.")
+    ipv6: Ipv6Subnet | None = Field(default=None, description="IPv6 pool of the veth, the same on every node.")
 
     @check("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
     def _some_family(self) -> bool:

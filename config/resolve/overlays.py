@@ -198,11 +198,20 @@ class Overlays:
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
         for pool in session.local_cidr.pools:
+            self._check_tunnels(pool, _pool_field(pool))
             owner = self._sessions.overlapping(pool)
             if owner is not None:
                 raise RefusedError(f"{pool} overlaps a host session of {owner.id}", _pool_field(pool), winner=owner)
         for pool in session.local_cidr.pools:
             self._sessions.add(pool, claimant)
+
+    def _check_tunnels(self, subnet: str, rule_field: str) -> None:
+        """The connected route of a subnet with tunnel endpoints would take these from the fabric."""
+        network = ip_network(subnet, strict=False)
+        for pool in self.underlay.vtep_pools:
+            if network.overlaps(ip_network(pool, strict=False)):
+                message = f"{network} overlaps {pool}, the tunnelEndpoint of {self.underlay.resource}"
+                raise RefusedError(message, rule_field)
 
     def _check_vni(self, vni: int) -> None:
         owner = self._vnis.get(vni)
@@ -212,6 +221,7 @@ class Overlays:
     def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
         """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""
         for gateway in gateways:
+            self._check_tunnels(gateway, "gatewayIPs")
             owner = self._subnets[vrf].overlapping(gateway)
             if owner is not None:
                 subnet = ip_network(gateway, strict=False)
