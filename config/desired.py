@@ -122,8 +122,8 @@ class GracefulRestart:
 class DesiredUnderlay:
     """The fabric side.
 
-    ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says that the EVPN address family is
-    rendered, with ``advertise-all-vni`` when there are ``vteps``.
+    ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
+    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``.
     """
 
     resource: ResourceId

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 
 from config.desired import DesiredState
 
 from .planning import steps
-from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, NamespaceView, Observed, SavedRoute
-from .planning.sysctls import ROUTER_SYSCTLS
+from .planning.host_networks import has_new_session
+from .planning.observed import CONDEMNED_GROUP, HostNetwork, LinkKind, Namespace, NamespaceView, Observed, SavedRoute
+from .planning.sysctls import GATEWAY, LAYER_2_MARK, LAYER_2_ONLY, ROUTER_SYSCTLS, Sysctls, sysctl_key
 from .planning.vrf_tables import candidate_tables
 from .planning.wanted import WantedLink
 from .state_files import StateFiles
 from .wire import addresses, links, routes
-from .wire.device_sysctls import read_sysctls
 from .wire.namespace import NamespaceHandle, NamespaceMissing
 from .wire.nic_sysctls import path_of
 from .wire.socket import KernelRefusal
 
+RESOLV_CONF = Path("/etc/resolv.conf")
 #: The process's own namespace, as a file for the kernel: that of the thread group's leader, which never leaves it.
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 
@@ -150,7 +152,17 @@ class LinuxKernel:
             journal=self._state.journal(),
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
+            host_networks=self._host_networks(desired, host),
         )
+
+    def _host_networks(self, desired: DesiredState | None, host: NamespaceView) -> tuple[HostNetwork, ...]:
+        """Return what the host uses, if a session is to come; only then its table is read as a whole."""
+        if desired is None or desired.underlay is None or not has_new_session(desired, host):
+            return ()
+        names = {link.index: name for name, link in host.links.items()}
+        ours = {link.index for link in host.links.values() if link.ours}
+        found = self._host.call(partial(routes.host_networks, names=names, ours=ours))
+        return (*found, *nameservers(RESOLV_CONF))
 
     def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
@@ -259,5 +271,38 @@ class LinuxKernel:
             self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))
 
 
+def nameservers(path: Path) -> Iterator[HostNetwork]:
+    """Yield the name servers of a resolv.conf(5) but local ones; none if it cannot be read."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        words = line.split()
+        if len(words) > 1 and words[0] == "nameserver":
+            try:
+                address = ip_address(words[1].partition("%")[0])
+            except ValueError:
+                continue
+            if not address.is_loopback:
+                yield HostNetwork(ip_network(address), f"name server {address} of {path}")
+
+
 def _bridges(router: NamespaceView) -> list[str]:
     return [name for name, link in router.links.items() if link.ours and link.kind == LinkKind.BRIDGE]
+
+
+def read_sysctls(
+    handle: NamespaceHandle, keys: Iterable[str] = (), devices: Iterable[str] = (), bridges: Iterable[str] = ()
+) -> Sysctls:
+    """Return these sysctls, and of ``devices`` and ``bridges``, which may have gateways, what planning needs.
+
+    A device without the mark of layer 2 has nothing to compare: one file a device is all that most of them cost.
+    """
+    name, mark = LAYER_2_MARK
+    known, every = tuple(bridges), (*devices, *bridges)
+    found = dict(handle.read_sysctls((*keys, *(sysctl_key(device, name) for device in every))))
+    marked = [device for device in every if found[sysctl_key(device, name)] == mark]
+    more = [sysctl_key(device, key) for device in ("default", *marked) for key, _ in LAYER_2_ONLY]
+    more += [sysctl_key(device, key) for device in ("default", *known) for key, _ in GATEWAY]
+    return {**found, **handle.read_sysctls(more)}

@@ -17,6 +17,7 @@ from actors.netlink.planning.observed import (
     IFA_F_PERMANENT,
     OWNED_GROUP,
     Address,
+    HostNetwork,
     Link,
     LinkKind,
     Namespace,
@@ -82,6 +83,7 @@ class FakeKernel:
         self.nic_sysctls: dict[str, dict[str, str]] = {}
         self.sysctls: dict[str, str | None] = dict(SYSCTLS)
         self.device_sysctls: dict[Key, dict[str, str]] = {}
+        self.host_networks: tuple[HostNetwork, ...] = ()
         self.unreachable: set[tuple[Family, int]] = set()
         self.known_to_zebra: set[str] = set()
         self.busy_tables: set[int] = set()
@@ -113,6 +115,7 @@ class FakeKernel:
             busy_tables=frozenset(self.busy_tables),
             tables=dict(self.tables),
             journal=dict(self.journal),
+            host_networks=self.host_networks,
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
             nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 
 from config.desired import Family, IPAddress, IPInterface
 
@@ -163,6 +164,14 @@ class NicRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HostNetwork:
+    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``."""
+
+    network: IPv4Network | IPv6Network
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceView:
     """One namespace's links by name, and addresses by link name."""
 
@@ -181,7 +190,8 @@ class Observed:
     ``sysctls`` are the router's and ``host_sysctls`` the host's, by key, as far as planning needs them; None: the
     kernel does not have it. ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables
     that a VRF could get but that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and
-    ``nic_sysctls`` belong to wanted NICs that are still in the host.
+    ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
+    read if a session is new.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -194,6 +204,7 @@ class Observed:
     journal: Mapping[str, NicRecord] = field(default_factory=dict)
     nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
     nic_sysctls: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    host_networks: tuple[HostNetwork, ...] = ()
 
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable, Iterator
 from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
+from .host_networks import conflicts
 from .observed import LinkKind, Namespace, Observed, owned_address
 from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
@@ -143,6 +144,8 @@ def _impossible(model: KernelModel, observed: Observed) -> Failures:
             what = "does not exist" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
             message = f"host bridge {bridge} {what}: create it, or let hostMaster create one (type Managed)"
             failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
+    for resource, message in conflicts(model, observed):
+        failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
     for resource, vrf in model.orphans.items():
         failures.add(resource, Reason.DEPENDENCY_FAILED, f"no active L3VNI creates its VRF {vrf}")
     failures.spread()

@@ -6,6 +6,8 @@ All dumps are filtered in the kernel (NETLINK_GET_STRICT_CHK): a router's whole 
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection, Mapping
+from ipaddress import ip_network
 from socket import AF_INET, AF_INET6
 from typing import Any
 
@@ -14,7 +16,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from config.desired import Family
 
-from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
+from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, HostNetwork, SavedRoute
 from .socket import CREATE, REQUEST, KernelRefusal, RouteSocket
 
 #: linux/rtnetlink.h
@@ -22,6 +24,8 @@ RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
+#: linux/rtnetlink.h RT_TABLE_MAIN
+MAIN_TABLE = 254
 #: RTM_F_CLONED: a cache entry, not a configured route.
 RTM_F_CLONED = 0x200
 #: RTNH_F_ONLINK: the only next-hop flag that a user sets.
@@ -72,6 +76,24 @@ def routes_via(socket: RouteSocket, index: int) -> tuple[SavedRoute, ...]:
         and message["type"] == RTN_UNICAST
         and not message["flags"] & RTM_F_CLONED
     )
+
+
+def host_networks(socket: RouteSocket, names: Mapping[int, str], ours: Collection[int]) -> list[HostNetwork]:
+    """Return the main table's destinations but default routes and what goes through ``ours``, by index.
+
+    ``names`` has the links' names by index.
+    """
+    found = []
+    for family in Family:
+        for message in _dump(socket, family, ("RTA_TABLE", MAIN_TABLE)):
+            hops = message.get_attr("RTA_MULTIPATH") or ()
+            indices = [hop["oif"] for hop in hops] or [message.get_attr("RTA_OIF") or 0]
+            if not message["dst_len"] or message["flags"] & RTM_F_CLONED or set(indices) <= set(ours):
+                continue
+            network = ip_network(f"{message.get_attr('RTA_DST')}/{message['dst_len']}")
+            devices = "".join(f" dev {names[index]}" for index in indices if index in names)
+            found.append(HostNetwork(network, f"the host's route {network}{devices}"))
+    return found
 
 
 def _saved(family: Family, message: Any) -> SavedRoute:
