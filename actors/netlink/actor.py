@@ -315,7 +315,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
     """
     # The pass keeps one failure per resource, but each missing NIC must be named.
-    failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
+    failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures, *result.plan.warnings)))
     cut_off: tuple[str, ...] = ()
     model = result.plan.model
     if model.underlay is not None and not {*model.nics, *model.kept}.intersection(marked_nics(result.observed)):

@@ -20,13 +20,24 @@ from config.desired import DesiredState
 
 from .planning import steps
 from .planning.host_networks import has_new_session
-from .planning.observed import CONDEMNED_GROUP, HostNetwork, LinkKind, Namespace, NamespaceView, Observed, SavedRoute
+from .planning.observed import (
+    CONDEMNED_GROUP,
+    PASSTHROUGH_ROUTER,
+    HostNetwork,
+    LinkKind,
+    Namespace,
+    NamespaceView,
+    Observed,
+    SavedRoute,
+)
+from .planning.packet_filter import filter_objects
 from .planning.sysctls import GATEWAY, LAYER_2_MARK, LAYER_2_ONLY, ROUTER_SYSCTLS, Sysctls, sysctl_key
 from .planning.vrf_tables import candidate_tables
 from .planning.wanted import WantedLink
 from .state_files import StateFiles
 from .wire import addresses, links, routes
 from .wire.namespace import NamespaceHandle, NamespaceMissing
+from .wire.nftables import FilterUnavailableError, read_table, replace_table
 from .wire.nic_sysctls import path_of
 from .wire.socket import KernelRefusal
 
@@ -70,6 +81,7 @@ class LinuxKernel:
         self._state = state
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
+        self._filter_seen = False
         self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
             steps.CreateLink: self._create,
             steps.ChangeLink: self._change,
@@ -77,6 +89,7 @@ class LinuxKernel:
             steps.SetSysctl: lambda step: self._handle(step.namespace).write_sysctl(
                 step.key.replace(".", "/"), step.value
             ),
+            steps.ReplaceFilter: lambda step: replace_table(self.router, filter_objects(step.ports)),
             steps.AddAddress: self._add_address,
             steps.RemoveAddress: self._remove_address,
             steps.AwaitZebra: self._await_zebra,
@@ -99,6 +112,7 @@ class LinuxKernel:
     def release_router(self) -> None:
         """Close the router's namespace; the next call opens it again."""
         router, self._router = self._router, None
+        self._filter_seen = False
         if router is not None:
             router.close()
 
@@ -140,7 +154,8 @@ class LinuxKernel:
         }
         candidates = set(() if desired is None else candidate_tables(desired, tables))
         probed = candidates - {link.table for link in router.links.values()}
-        busy = [table for table in probed if router_handle.call(partial(routes.is_busy, table=table))]
+        table, problem = self._packet_filter(desired, router)
+        busy = [number for number in probed if router_handle.call(partial(routes.is_busy, table=number))]
         return Observed(
             host=host,
             router=router,
@@ -153,7 +168,24 @@ class LinuxKernel:
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
             host_networks=self._host_networks(desired, host),
+            filter=table,
+            filter_problem=problem,
         )
+
+    def _packet_filter(self, desired: DesiredState | None, router: NamespaceView) -> tuple[tuple[str, ...] | None, str]:
+        """Return our table of the packet filter and why it cannot be read.
+
+        Without a passthrough it is looked for once, for what another process left.
+        """
+        wanted = desired is not None and desired.passthrough is not None
+        if self._filter_seen and not wanted and PASSTHROUGH_ROUTER not in router.links:
+            return None, ""
+        try:
+            found = read_table(self.router)
+        except FilterUnavailableError as problem:
+            return None, str(problem)
+        self._filter_seen = not found
+        return found, ""
 
     def _host_networks(self, desired: DesiredState | None, host: NamespaceView) -> tuple[HostNetwork, ...]:
         """Return what the host uses, if a session is to come; only then its table is read as a whole."""

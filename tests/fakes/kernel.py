@@ -26,6 +26,7 @@ from actors.netlink.planning.observed import (
     Observed,
     SavedRoute,
 )
+from actors.netlink.planning.packet_filter import canonical, filter_objects
 from actors.netlink.planning.steps import (
     AddAddress,
     AddAltname,
@@ -39,6 +40,7 @@ from actors.netlink.planning.steps import (
     MoveLink,
     RemoveAddress,
     RemoveUnreachable,
+    ReplaceFilter,
     SaveNic,
     SaveTables,
     SetNicSysctls,
@@ -83,6 +85,8 @@ class FakeKernel:
         self.nic_sysctls: dict[str, dict[str, str]] = {}
         self.sysctls: dict[str, str | None] = dict(SYSCTLS)
         self.device_sysctls: dict[Key, dict[str, str]] = {}
+        self.filter: tuple[str, ...] = ()
+        self.filter_problem = ""
         self.host_networks: tuple[HostNetwork, ...] = ()
         self.unreachable: set[tuple[Family, int]] = set()
         self.known_to_zebra: set[str] = set()
@@ -116,6 +120,8 @@ class FakeKernel:
             tables=dict(self.tables),
             journal=dict(self.journal),
             host_networks=self.host_networks,
+            filter=None if self.filter_problem else self.filter,
+            filter_problem=self.filter_problem,
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
             nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )
@@ -161,6 +167,10 @@ class FakeKernel:
         match step:
             case SetSysctl():
                 self._set_sysctl(step)
+            case ReplaceFilter():
+                if self.filter_problem:
+                    raise KernelRefusal(errno.EOPNOTSUPP)
+                self.filter = canonical(filter_objects(step.ports))
             case AwaitZebra():
                 self.known_to_zebra.update(vrf for vrf in step.vrfs if (Namespace.ROUTER, vrf) in self.links)
             case AddUnreachable():
@@ -325,6 +335,7 @@ class FakeKernel:
             links,
             addresses,
             routes,
+            self.filter,
             self.sysctls,
             own,
             self.nic_sysctls,

@@ -9,11 +9,8 @@ that must arrive on the same way as the one that must not.
 from __future__ import annotations
 
 import socket
-import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,37 +18,14 @@ import pytest
 from config.desired import DesiredState
 from tests.actors.netlink.builders import l2vni, l3vni, state, underlay
 from tests.kernel import frames
+from tests.kernel.fabric import FABRIC, LEAF, NET, SEGMENTS
 from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip
 
-NET = Path("/proc/sys/net")
-LEAF = "test-leaf"
-SEGMENTS = (110, 120, 130, 140)
 MARK, LAST = b"-must-not-arrive-", b"-must-arrive-"
 STRANGER = "02:00:00:00:00:66"
 
-#: Defaults as distributions and hostile administrators set them, of the machine's own namespace.
-DEFAULTS = {
-    "kernel": {},
-    "debian": {"ipv4/conf/default/rp_filter": "2"},
-    "ubuntu": {"ipv4/conf/default/rp_filter": "2", "ipv4/conf/all/rp_filter": "2"},
-    "rhel": {"ipv4/conf/default/rp_filter": "1", "ipv4/conf/all/rp_filter": "1"},
-    "inherited": {
-        "core/devconf_inherit_init_net": "1",
-        "ipv4/conf/all/accept_local": "1",
-        "ipv4/conf/all/route_localnet": "1",
-        "ipv4/conf/all/arp_accept": "1",
-        "ipv4/conf/default/accept_local": "1",
-        "ipv4/conf/default/forwarding": "1",
-        "ipv4/conf/all/forwarding": "1",
-        "ipv6/conf/all/forwarding": "1",
-        "ipv6/conf/all/accept_ra": "2",
-        "ipv6/conf/default/accept_ra": "2",
-        "ipv6/conf/default/accept_untracked_na": "1",
-    },
-}
 FAMILIES = ("ipv4", "ipv6")
-FABRIC = {"ipv4": ("192.168.11.3", "192.168.11.2"), "ipv6": ("2001:db8:11::3", "2001:db8:11::2")}
 VTEP = {"ipv4": "100.65.0.0", "ipv6": "2001:db8:ffff::1"}
 GATEWAYS = {130: ("192.170.1.1/24", "2001:db8:2::1/64"), 140: ("192.170.4.1/24", "2001:db8:4::1/64")}
 INSIDE = {"ipv4": {130: "192.170.1.9", 140: "192.170.4.9"}, "ipv6": {130: "2001:db8:2::9", 140: "2001:db8:4::9"}}
@@ -59,43 +33,6 @@ SPOOFED = {
     "ipv4": ("192.168.11.2", "10.66.0.1", "100.65.0.0"),
     "ipv6": ("2001:db8:11::2", "2001:db8:66::1", VTEP["ipv6"]),
 }
-
-
-@pytest.fixture(params=DEFAULTS)
-def defaults(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Set the machine's sysctls, before anything is created, and restore them."""
-    before = {}
-    try:
-        for key, value in DEFAULTS[request.param].items():
-            path = NET / key
-            if path.exists():
-                before[path] = path.read_text()
-                path.write_text(value)
-        yield request.param
-    finally:
-        for path, old in reversed(before.items()):
-            path.write_text(old)
-
-
-@pytest.fixture
-def fabric(defaults: str, node: Node) -> Iterator[Node]:
-    """Return the node with the NIC's other end in a namespace of its own, with addresses on both sides."""
-    subprocess.run(["ip", "netns", "del", LEAF], check=False, capture_output=True)
-    ip("netns", "add", LEAF)
-    ip("link", "set", "leaf", "netns", LEAF)
-    ip("-n", LEAF, "link", "set", "leaf", "up")
-    for here, there in FABRIC.values():
-        length, flags = (24, []) if "." in here else (64, ["nodad"])
-        ip("addr", "add", f"{here}/{length}", "dev", node.NIC, *flags)
-        ip("-n", LEAF, "addr", "add", f"{there}/{length}", "dev", "leaf", *flags)
-    for number in SEGMENTS:
-        subprocess.run(["ip", "netns", "del", f"tenant-{number}"], check=False, capture_output=True)
-        ip("netns", "add", f"tenant-{number}")
-    try:
-        yield node
-    finally:
-        for name in (LEAF, *(f"tenant-{number}" for number in SEGMENTS)):
-            ip("netns", "del", name)
 
 
 def wanted(family: str) -> DesiredState:

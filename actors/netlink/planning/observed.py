@@ -191,7 +191,8 @@ class Observed:
     kernel does not have it. ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables
     that a VRF could get but that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and
     ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
-    read if a session is new.
+    read if a session is new. ``filter`` is our table of the router's packet filter (:mod:`.packet_filter`); None: it
+    was not read, because it does not matter or for ``filter_problem``.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -205,6 +206,8 @@ class Observed:
     nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
     nic_sysctls: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     host_networks: tuple[HostNetwork, ...] = ()
+    filter: tuple[str, ...] | None = None
+    filter_problem: str = ""
 
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""

@@ -25,6 +25,7 @@ from config.problems import Reason, ResourceId
 
 from .host_networks import conflicts
 from .observed import LinkKind, Namespace, Observed, owned_address
+from .packet_filter import filter_steps, unfiltered
 from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
@@ -89,6 +90,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     wanted = tuple(link for link in model.links if link.resource not in failures and link.resource not in waiting)
     remaining = survivors(model, wanted, observed, _masters(waiting, model, observed))
     steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
+    steps += filter_steps(model, observed)
     steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
     nic_steps, nic_failures = handover(model, observed)
     steps += [*restoration(model, observed), *nic_steps]
@@ -107,7 +109,8 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     for link in wanted:
         if link.kind is not LinkKind.VRF:
             steps += attributed(link_steps(link, remaining), link.resource)
-    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, moves, held)
+    warnings = unfiltered(model, observed)
+    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, warnings, moves, held)
 
 
 def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> frozenset[int]:

@@ -81,7 +81,8 @@ class KernelModel:
     ``underlay`` None means that nothing of ours should remain and the NICs belong to the host. ``kept`` are other NICs,
     which stay inside because one of ``nics`` is not there yet. ``parents`` has the resource that creates a resource's
     VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges`` must exist in the host. With
-    ``needs_address`` no neighbour is reachable without an address on a NIC.
+    ``needs_address`` no neighbour is reachable without an address on a NIC. ``filtered_ports`` are the VXLAN ports that
+    ``passthrough`` must not reach.
     """
 
     underlay: ResourceId | None = None
@@ -96,6 +97,8 @@ class KernelModel:
     origins: Mapping[ResourceId, Origin] = field(default_factory=dict)
     mtu: int | None = None
     needs_address: bool = False
+    passthrough: ResourceId | None = None
+    filtered_ports: tuple[int, ...] = ()
 
     def failure(self, resource: ResourceId, reason: Reason, message: str) -> ResourceFailure:
         """Return a resource's failure, with the place where the resource was written."""
@@ -137,7 +140,16 @@ def kernel_model(
         origins=_origins(desired),
         mtu=mtu,
         needs_address=_needs_address(desired.underlay),
+        passthrough=desired.passthrough.resource if desired.passthrough else None,
+        filtered_ports=_filtered_ports(desired),
     )
+
+
+def _filtered_ports(desired: DesiredState) -> tuple[int, ...]:
+    """Return the VXLAN ports that the passthrough must not reach."""
+    if desired.passthrough is None:
+        return ()
+    return tuple(sorted({vni.vxlan_port for vni in (*desired.l3vnis, *desired.l2vnis)}))
 
 
 def _needs_address(underlay: DesiredUnderlay) -> bool:
