@@ -82,6 +82,8 @@ class LinuxKernel:
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
         self._filter_seen = False
+        #: The API server's address, if it is known as such.
+        self.api_server = ""
         self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
             steps.CreateLink: self._create,
             steps.ChangeLink: self._change,
@@ -194,7 +196,7 @@ class LinuxKernel:
         names = {link.index: name for name, link in host.links.items()}
         ours = {link.index for link in host.links.values() if link.ours}
         found = self._host.call(partial(routes.host_networks, names=names, ours=ours))
-        return (*found, *nameservers(RESOLV_CONF))
+        return (*found, *_single(self.api_server, "the API server {}"), *nameservers(RESOLV_CONF))
 
     def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
@@ -303,6 +305,16 @@ class LinuxKernel:
             self._host.call(partial(links.add_altname, name=step.link, altname=step.altname))
 
 
+def _single(text: str, what: str) -> Iterator[HostNetwork]:
+    """Yield the network of an address but a local one; none for a name."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return
+    if not address.is_loopback:
+        yield HostNetwork(ip_network(address), what.format(address))
+
+
 def nameservers(path: Path) -> Iterator[HostNetwork]:
     """Yield the name servers of a resolv.conf(5) but local ones; none if it cannot be read."""
     try:
@@ -312,12 +324,7 @@ def nameservers(path: Path) -> Iterator[HostNetwork]:
     for line in lines:
         words = line.split()
         if len(words) > 1 and words[0] == "nameserver":
-            try:
-                address = ip_address(words[1].partition("%")[0])
-            except ValueError:
-                continue
-            if not address.is_loopback:
-                yield HostNetwork(ip_network(address), f"name server {address} of {path}")
+            yield from _single(words[1].partition("%")[0], f"name server {{}} of {path}")
 
 
 def _bridges(router: NamespaceView) -> list[str]:

@@ -23,7 +23,7 @@ from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip
 
 MARK, LAST = b"-must-not-arrive-", b"-must-arrive-"
-STRANGER = "02:00:00:00:00:66"
+SENDER = "02:00:00:00:00:66"
 
 FAMILIES = ("ipv4", "ipv6")
 VTEP = {"ipv4": "100.65.0.0", "ipv6": "2001:db8:ffff::1"}
@@ -106,7 +106,7 @@ def to_the_underlay(node: Node, family: str, number: int, tenants: dict[int, Por
 
 def into_another_vni(node: Node, family: str, number: int, tenants: dict[int, Port], leaf: Port) -> list[bytes]:
     there = FABRIC[family][1]
-    inner = {text: frames.ethernet(STRANGER, frames.BROADCAST, 0x88B5, text) for text in (MARK, LAST)}
+    inner = {text: frames.ethernet(SENDER, frames.BROADCAST, 0x88B5, text) for text in (MARK, LAST)}
     for source in (*SPOOFED[family], INSIDE[family].get(number, there)):
         packet = frames.vxlan(source, VTEP[family], 120, inner[MARK])
         tenants[number].send(to_bridge(node, tenants[number], number, packet))
@@ -136,7 +136,7 @@ def attack(tenant: Port, addresses: list[str], target: str) -> None:
 
 
 def answers(received: list[bytes], mac: str) -> list[str]:
-    """Return the frames to a MAC, which nobody but the attacked host sends, in hexadecimal."""
+    """Return the frames to a MAC, which only the attacked host sends, in hexadecimal."""
     return [frame.hex() for frame in received if frame[:6] == bytes.fromhex(mac.replace(":", ""))]
 
 

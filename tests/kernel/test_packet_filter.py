@@ -20,7 +20,7 @@ from tests.kernel import frames
 from tests.kernel.fabric import FABRIC, LEAF
 from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip
-from tests.kernel.test_isolation import FAMILIES, LAST, MARK, STRANGER, VTEP, arrived
+from tests.kernel.test_isolation import FAMILIES, LAST, MARK, SENDER, VTEP, arrived
 
 HOST = {"ipv4": "192.168.40.2", "ipv6": "2001:db8:40::2"}
 PROBE = "add table inet probe\ndelete table inet probe\n"
@@ -60,7 +60,7 @@ def test_the_host_sends_into_no_tunnel(fabric: Node, family: str) -> None:
         host = stack.enter_context(Port(None, "pt-host"))
         node.router("neigh", "replace", there, "lladdr", leaf.mac, "dev", node.NIC)
         router, nic = str(node.link("pt-ns")["address"]), str(node.link(node.NIC)["address"])
-        inner = {text: frames.ethernet(STRANGER, frames.BROADCAST, 0x88B5, text) for text in (MARK, LAST)}
+        inner = {text: frames.ethernet(SENDER, frames.BROADCAST, 0x88B5, text) for text in (MARK, LAST)}
         for source in (HOST[family], there):
             for target in (VTEP[family], there):
                 host.send(frames.ethernet(host.mac, router, *frames.vxlan(source, target, 120, inner[MARK])))

@@ -34,7 +34,7 @@ ROUTER_SYSCTLS: Final = (
 #: A device's sysctls, of net/<family>/conf/<device>, by ``<family>.<name>``.
 DeviceSysctls = tuple[tuple[str, str], ...]
 
-#: Of a device that belongs to layer 2 only. arp_ignore 8: no answer for any local address. Since nobody else sets it,
+#: Of a device that belongs to layer 2 only. arp_ignore 8: no answer for any local address. Since nothing else sets it,
 #: it also marks such a device: it is written first, and taken back last.
 LAYER_2_MARK: Final = ("ipv4.arp_ignore", "8")
 LAYER_2_ONLY: Final[DeviceSysctls] = (
