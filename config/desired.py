@@ -125,8 +125,8 @@ class GracefulRestart:
 class DesiredUnderlay:
     """The fabric side.
 
-    ``vteps`` are /32 or /128, at most one a family, for ``lo``; ``advertise_evpn`` says that the EVPN address family is
-    rendered, with ``advertise-all-vni`` when there are ``vteps``.
+    ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
+    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``.
     """
 
     resource: ResourceId
@@ -136,6 +136,7 @@ class DesiredUnderlay:
     interfaces: tuple[str, ...]
     neighbors: tuple[FabricNeighbor, ...]
     vteps: tuple[IPInterface, ...] = ()
+    vtep_pools: tuple[str, ...] = field(default=(), compare=False)
     graceful_restart: GracefulRestart | None = None
     advertise_evpn: bool = False
 

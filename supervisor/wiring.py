@@ -176,6 +176,7 @@ class Daemon:
                     netlink.run,
                     settings=settings,
                     frr=ports.reads(channels.frr),
+                    access=ports.reads(channels.access),
                     changing=self.changing,
                     out=ports.writes(channels.kernel),
                 ),

@@ -23,10 +23,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 import trio
 
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from config.api import ApiAccess
 from config.desired import DesiredState, HostMasterKind
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.problems import Kind
@@ -77,13 +79,16 @@ async def run(
     frr: LatestReader[FrrOutcome],
     changing: trio.Lock,
     out: Latest[KernelOutcome],
+    access: LatestReader[ApiAccess] | None = None,
 ) -> None:
-    """Run one incarnation until cancelled."""
+    """Run one incarnation until cancelled. ``access`` has the API server, which no session may take from the host."""
     owner = trio.CapacityLimiter(1)
     kernel = await trio.to_thread.run_sync(_open, settings, limiter=owner)
     try:
         async with trio.open_nursery() as nursery:
-            loop = _ControlLoop(ctx, kernel, owner, frr, changing, out, settings.audit_interval_seconds, nursery)
+            loop = _ControlLoop(
+                ctx, kernel, owner, frr, changing, out, settings.audit_interval_seconds, nursery, access
+            )
             nursery.start_soon(loop.watch_host)
             nursery.start_soon(loop.receive)
             ctx.started()
@@ -91,6 +96,13 @@ async def run(
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(kernel.close, limiter=owner)
+
+
+def _server_of(access: LatestReader[ApiAccess] | None) -> str:
+    """Return the API server's host as its URL has it, or nothing while none has answered."""
+    known = None if access is None else access.peek()
+    credentials = None if known is None else known.credentials
+    return "" if credentials is None else urlsplit(credentials.server).hostname or ""
 
 
 def _open(settings: Settings) -> LinuxKernel:
@@ -137,6 +149,7 @@ class _ControlLoop:
     out: Latest[KernelOutcome]
     audit_seconds: float
     nursery: trio.Nursery
+    access: LatestReader[ApiAccess] | None = None
     newest: FrrOutcome | None = None
     in_force: FrrOutcome | None = None
     done_generation: int | None = None
@@ -220,6 +233,7 @@ class _ControlLoop:
         try:
             with self.ctx.working("applying to the kernel", PASS_SECONDS):
                 await self._follow_router()
+                self.kernel.api_server = _server_of(self.access)
                 # Notifications of our own writes are dropped before each observation, which sees their effect.
                 stop: Callable[[], bool] = lambda: self.changing.statistics().tasks_waiting > 0  # noqa: E731
                 work = partial(converge, desired, self.kernel, self._drain, withdrawn=frr.withdrawn, stop=stop)
@@ -330,7 +344,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     inside, a missing one is a failure like others: the node works, and reports which NIC is missing.
     """
     # The pass keeps one failure per resource, but each missing NIC must be named.
-    failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures)))
+    failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures, *result.plan.warnings)))
     cut_off: tuple[str, ...] = ()
     model = result.plan.model
     if model.underlay is not None and not {*model.nics, *model.kept}.intersection(marked_nics(result.observed)):

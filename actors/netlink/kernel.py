@@ -10,25 +10,39 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 
 from config.desired import DesiredState
 
 from .planning import steps
-from .planning.observed import CONDEMNED_GROUP, LinkKind, Namespace, Observed, SavedRoute
+from .planning.host_networks import has_new_session
+from .planning.observed import (
+    CONDEMNED_GROUP,
+    PASSTHROUGH_ROUTER,
+    HostNetwork,
+    LinkKind,
+    Namespace,
+    NamespaceView,
+    Observed,
+    SavedRoute,
+)
+from .planning.packet_filter import filter_objects
+from .planning.sysctls import GATEWAY, LAYER_2_MARK, LAYER_2_ONLY, ROUTER_SYSCTLS, Sysctls, sysctl_key
 from .planning.vrf_tables import candidate_tables
-from .planning.wanted import ROUTER_SYSCTLS
 from .state_files import StateFiles
 from .wire import addresses, links, routes
 from .wire.namespace import NamespaceHandle, NamespaceMissing, SysctlWrite, Work
+from .wire.nftables import FilterUnavailableError, read_table, replace_table
 from .wire.nic_sysctls import path_of
 from .wire.socket import KernelRefusal
 
+RESOLV_CONF = Path("/etc/resolv.conf")
 #: The process's own namespace, as a file for the kernel: that of the thread group's leader, which never leaves it.
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 
@@ -65,6 +79,9 @@ class LinuxKernel:
         self._state = state
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
+        self._filter_seen = False
+        #: The API server's address, if it is known as such.
+        self.api_server = ""
         self._encoders: dict[type[steps.Step], Callable[[Any], Work]] = {
             steps.ChangeLink: self._change,
             steps.SetSysctl: lambda step: [SysctlWrite(step.key.replace(".", "/"), step.value)],
@@ -75,6 +92,7 @@ class LinuxKernel:
         }
         self._handlers: dict[type[steps.Step], Callable[[Any], None]] = {
             steps.DeleteLinks: self._delete,
+            steps.ReplaceFilter: lambda step: replace_table(self.router, filter_objects(step.ports)),
             steps.AwaitZebra: self._await_zebra,
             steps.MoveLink: self._move,
             steps.SetNicSysctls: self._set_nic_sysctls,
@@ -93,6 +111,7 @@ class LinuxKernel:
     def release_router(self) -> None:
         """Close the router's namespace; the next call opens it again."""
         router, self._router = self._router, None
+        self._filter_seen = False
         if router is not None:
             router.close()
 
@@ -135,17 +154,46 @@ class LinuxKernel:
         existing = {name for name, link in router.links.items() if link.kind == LinkKind.VRF and link.ours}
         candidates = set(() if desired is None else candidate_tables(desired, tables, existing))
         probed = candidates - {link.table for link in router.links.values()}
+        table, problem = self._packet_filter(desired, router)
         return Observed(
             host=host,
             router=router,
-            sysctls=router_handle.read_sysctls(key for key, _, _ in ROUTER_SYSCTLS),
+            sysctls=read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), bridges=_bridges(router)),
+            host_sysctls=read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours]),
             unreachable=router_handle.call(routes.unreachable_tables),
             busy_tables=router_handle.call(partial(routes.busy_tables, tables=probed)) if probed else frozenset(),
             tables=tables,
             journal=self._state.journal(),
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
+            host_networks=self._host_networks(desired, host),
+            filter=table,
+            filter_problem=problem,
         )
+
+    def _packet_filter(self, desired: DesiredState | None, router: NamespaceView) -> tuple[tuple[str, ...] | None, str]:
+        """Return our table of the packet filter and why it cannot be read.
+
+        Without a passthrough it is looked for once, for what another process left.
+        """
+        wanted = desired is not None and desired.passthrough is not None
+        if self._filter_seen and not wanted and PASSTHROUGH_ROUTER not in router.links:
+            return None, ""
+        try:
+            found = read_table(self.router)
+        except FilterUnavailableError as problem:
+            return None, str(problem)
+        self._filter_seen = not found
+        return found, ""
+
+    def _host_networks(self, desired: DesiredState | None, host: NamespaceView) -> tuple[HostNetwork, ...]:
+        """Return what the host uses, if a session is to come; only then its table is read as a whole."""
+        if desired is None or desired.underlay is None or not has_new_session(desired, host):
+            return ()
+        names = {link.index: name for name, link in host.links.items()}
+        ours = {link.index for link in host.links.values() if link.ours}
+        found = self._host.call(partial(routes.host_networks, names=names, ours=ours))
+        return (*found, *_single(self.api_server, "the API server {}"), *nameservers(RESOLV_CONF))
 
     def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
@@ -261,7 +309,49 @@ class LinuxKernel:
 
 
 def _namespace_of(step: steps.Step) -> Namespace:
-    """Return where a step works; sysctls and unreachable defaults are the router's."""
-    if isinstance(step, steps.ChangeLink | steps.AddAddress | steps.RemoveAddress):
+    """Return where a step works; unreachable defaults are the router's."""
+    if isinstance(step, steps.ChangeLink | steps.SetSysctl | steps.AddAddress | steps.RemoveAddress):
         return step.namespace
     return Namespace.ROUTER
+
+
+def _single(text: str, what: str) -> Iterator[HostNetwork]:
+    """Yield the network of an address but a local one; none for a name."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return
+    if not address.is_loopback:
+        yield HostNetwork(ip_network(address), what.format(address))
+
+
+def nameservers(path: Path) -> Iterator[HostNetwork]:
+    """Yield the name servers of a resolv.conf(5) but local ones; none if it cannot be read."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        words = line.split()
+        if len(words) > 1 and words[0] == "nameserver":
+            yield from _single(words[1].partition("%")[0], f"name server {{}} of {path}")
+
+
+def _bridges(router: NamespaceView) -> list[str]:
+    return [name for name, link in router.links.items() if link.ours and link.kind == LinkKind.BRIDGE]
+
+
+def read_sysctls(
+    handle: NamespaceHandle, keys: Iterable[str] = (), devices: Iterable[str] = (), bridges: Iterable[str] = ()
+) -> Sysctls:
+    """Return these sysctls, and of ``devices`` and ``bridges``, which may have gateways, what planning needs.
+
+    A device without the mark of layer 2 has nothing to compare: one file a device is all that most of them cost.
+    """
+    name, mark = LAYER_2_MARK
+    known, every = tuple(bridges), (*devices, *bridges)
+    found = dict(handle.read_sysctls((*keys, *(sysctl_key(device, name) for device in every))))
+    marked = [device for device in every if found[sysctl_key(device, name)] == mark]
+    more = [sysctl_key(device, key) for device in ("default", *marked) for key, _ in LAYER_2_ONLY]
+    more += [sysctl_key(device, key) for device in ("default", *known) for key, _ in GATEWAY]
+    return {**found, **handle.read_sysctls(more)}

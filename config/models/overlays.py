@@ -11,7 +11,7 @@ from .names import BridgeName, VrfName
 from .rules import Cel, cel, check, unsupported
 from .selector import Selected
 from .sessions import HostSession
-from .types import ONE_OF_EACH_FAMILY, Cidr, NamespacePattern, RouteTarget, UdpPort, Vni, one_of_each_family
+from .types import ONE_OF_EACH_FAMILY, NamespacePattern, RouteTarget, Subnet, UdpPort, Vni, one_of_each_family
 
 #: IANA's VXLAN port (RFC 7348).
 VXLAN_PORT = 4789
@@ -132,7 +132,7 @@ class L2Vni(Vxlan):
         default=None, description="What the host's veth is attached to; absent: nothing."
     )
     gateway_ips: Annotated[
-        tuple[Cidr, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and create it again")
+        tuple[Subnet, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and create it again")
     ] = Field(
         default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one per family."
     )

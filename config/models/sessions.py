@@ -14,8 +14,8 @@ from .types import (
     REFERENCE_HELP,
     Asn,
     Cidr,
-    Ipv4Cidr,
-    Ipv6Cidr,
+    Ipv4Subnet,
+    Ipv6Subnet,
     PrefixLimit,
     SecretName,
     SecretText,
@@ -42,8 +42,8 @@ def is_external(remote: RemoteAS, own: int) -> bool:
 class LocalCidr(Model):
     """Pools for the two ends of the veth: the router takes the first usable address, node ``i`` the next ones."""
 
-    ipv4: Ipv4Cidr | None = Field(default=None, description="IPv4 pool of the veth, the same on every node.")
-    ipv6: Ipv6Cidr | None = Field(default=None, description="IPv6 pool of the veth, the same on every node.")
+    ipv4: Ipv4Subnet | None = Field(default=None, description="IPv4 pool of the veth, the same on every node.")
+    ipv6: Ipv6Subnet | None = Field(default=None, description="IPv6 pool of the veth, the same on every node.")
 
     @check("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
     def _some_family(self) -> bool:

@@ -7,7 +7,8 @@ whitespace, newline or ``!``. Integers are strict: ``"100"`` and ``true`` are no
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler
@@ -112,6 +113,60 @@ Ipv6Cidr = Annotated[
     Text(max_length=_CIDR_CHARACTERS),
     Cel("isCIDR(self) && cidr(self).ip().family() == 6", "must be an IPv6 network, such as 2001:db8::/64"),
 ]
+
+
+#: Where no tunnel endpoint, gateway or end of a session can be: this network (RFC 791), loopback, link-local, multicast
+#: with what is reserved above it; unspecified and loopback, link-local, multicast (RFC 4291).
+NEVER_USABLE: Final = (
+    *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+    *("::/96", "fe80::/10", "ff00::/8"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range that is put on a device or announced: not where no such address can be, and not shorter than this."""
+
+    ipv4: int
+    ipv6: int
+
+    def check(self, text: str) -> str:
+        """Return the text of a network. Raises ValueError with the range that it overlaps, or the shortest length."""
+        network = parse_cidr(text).network
+        never = next((one for one in map(ip_network, NEVER_USABLE) if network.overlaps(one)), None)
+        if never is not None:
+            raise ValueError(f"{network} overlaps {never}, where no address of a router can be")
+        shortest = self.ipv4 if network.version == 4 else self.ipv6
+        if network.prefixlen < shortest:
+            raise ValueError(f"a prefix length of at least {shortest} is needed, this is {network.prefixlen}")
+        return text
+
+    def marks(self) -> tuple[object, ...]:
+        """Return the validator with both its forms in CEL."""
+        names = ", ".join(f"'{one}'" for one in NEVER_USABLE)
+        return (
+            AfterValidator(self.check),
+            Cel(
+                f"!isCIDR(self) || [{names}].all(one, !cidr(one).containsCIDR(self) && !cidr(self).containsCIDR(one))",
+                "must not overlap the unspecified, loopback, link-local and multicast networks",
+            ),
+            Cel(
+                "!isCIDR(self) || cidr(self).prefixLength() >= "
+                f"(cidr(self).ip().family() == 4 ? {self.ipv4} : {self.ipv6})",
+                f"needs a prefix length of at least {self.ipv4} for IPv4 and {self.ipv6} for IPv6",
+            ),
+        )
+
+
+#: The subnet of one link, whose connected route takes all of it from the machine: 65 534 addresses are more than the
+#: nodes of any cluster (Kubernetes' limit is 5 000), and a link's IPv6 subnet is a /64 (RFC 7421).
+_LINK: Final = Range(16, 64).marks()
+#: A pool of single addresses: it only has to be distinct. An allocation from a registry is a /8 or a /32 at the most.
+_POOL: Final = Range(8, 32).marks()
+Ipv4Subnet = Annotated[Ipv4Cidr, *_LINK]
+Ipv6Subnet = Annotated[Ipv6Cidr, *_LINK]
+Subnet = Annotated[Cidr, *_LINK]
+Pool = Annotated[Cidr, *_POOL]
 
 
 def one_of_each_family(cidrs: tuple[str, ...], what: str) -> tuple[str, ...]:

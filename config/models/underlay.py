@@ -15,7 +15,7 @@ from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate
 from .rules import NOT_YET, cel, check, unsupported
 from .selector import Selected
-from .types import ONE_OF_EACH_FAMILY, Asn, Cidr, Ipv4Cidr, one_of_each_family, parse_cidr
+from .types import ONE_OF_EACH_FAMILY, Asn, Ipv4Cidr, Pool, one_of_each_family, parse_cidr
 
 #: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
 MAX_INTERFACES = 64
@@ -48,7 +48,7 @@ class UnderlayInterface(Model):
 class TunnelEndpoint(Model):
     """Pools of the tunnel endpoints: node ``i`` takes host number ``i``."""
 
-    cidrs: tuple[Cidr, ...] = Field(min_length=1, max_length=2, description="One pool, or one per family.")
+    cidrs: tuple[Pool, ...] = Field(min_length=1, max_length=2, description="One pool, or one per family.")
 
     @field_validator("cidrs")
     @classmethod

@@ -200,6 +200,7 @@ class Overlays:
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
         for pool in session.local_cidr.pools:
+            self._check_tunnels(pool, _pool_field(pool))
             found = self._sessions.overlapping(pool)
             if found is not None:
                 owner, other = found
@@ -207,6 +208,14 @@ class Overlays:
                 raise RefusedError(message, _pool_field(pool), winner=owner)
         for pool in session.local_cidr.pools:
             self._sessions.add(pool, claimant)
+
+    def _check_tunnels(self, subnet: str, rule_field: str) -> None:
+        """The connected route of a subnet with tunnel endpoints would take these from the fabric."""
+        network = ip_network(subnet, strict=False)
+        for pool in self.underlay.vtep_pools:
+            if network.overlaps(ip_network(pool, strict=False)):
+                message = f"{network} overlaps {pool}, the tunnelEndpoint of {self.underlay.resource}"
+                raise RefusedError(message, rule_field)
 
     def _check_vni(self, vni: int) -> None:
         owner = self._vnis.get(vni)
@@ -216,6 +225,7 @@ class Overlays:
     def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
         """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""
         for gateway in gateways:
+            self._check_tunnels(gateway, "gatewayIPs")
             found = self._subnets[vrf].overlapping(gateway)
             if found is not None:
                 owner, other = found

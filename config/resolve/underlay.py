@@ -135,6 +135,7 @@ def _resolved(resource: Resource, index: int, configured: Configured) -> Desired
         interfaces=tuple(interface.name for interface in spec.interfaces),
         neighbors=neighbors,
         vteps=vteps,
+        vtep_pools=spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else (),
         graceful_restart=(
             GracefulRestart(restart.restart_time_seconds, restart.stale_path_time_seconds) if restart else None
         ),

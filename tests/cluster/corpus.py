@@ -12,6 +12,12 @@ from config.problems import Kind
 
 Spec = dict[str, Any]
 
+#: Networks in which no address of a router can be, and some that contain one of these.
+UNUSABLE = (
+    *("0.0.0.0/0", "0.0.0.0/24", "127.0.0.0/8", "127.1.2.3/32", "169.254.1.0/24", "224.0.0.0/24", "128.0.0.0/1"),
+    *("240.0.0.0/16", "255.255.255.255/32", "::/0", "::/128", "::1/64", "fe80::/64", "fe80::1/128", "ff02::/64"),
+)
+
 
 def _changed(base: Spec, changes: Spec) -> Spec:
     """Return ``base`` with keys replaced; None takes one away."""
@@ -84,6 +90,7 @@ GOOD: dict[Kind, list[Spec]] = {
             tunnelEndpoint={"cidrs": ["100.65.0.0/24", "fd00:65::/112"]},
             gracefulRestart={},
         ),
+        underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/8", "2001:db8::/32"]}),
         underlay(tunnelEndpoint={"cidrs": ["fd00:65::/64"]}, gracefulRestart={"restartTimeSeconds": 4095}),
         underlay(asn=4294967295, neighbors=[neighbor(asn=4294967295)], nodeSelector={}),
         underlay(
@@ -127,6 +134,7 @@ GOOD: dict[Kind, list[Spec]] = {
             exportRTs=["64514:100", "65536:65535", "4294967295:1", "65535:4294967295"],
             importRTs=["192.0.2.1:65535", "0:0", "255.255.255.255:65535"],
         ),
+        l3vni(hostSession=session(localCIDR={"ipv4": "223.255.0.0/16", "ipv6": "fec0::/64"})),
         l3vni(importRTs=[], exportRTs=[f"64514:{number}" for number in range(100)]),
         l3vni(allowedNamespaces=["a", "a-0" + "b" * 60, "*"]),
         l3vni(allowedNamespaces=["a"] * 100),
@@ -147,7 +155,7 @@ GOOD: dict[Kind, list[Spec]] = {
         {"hostSession": session(hostASN=64514)},
         {
             "nodeSelector": {"matchLabels": {"a": "b"}},
-            "hostSession": session(hostASN=None, hostType="External", localCIDR={"ipv6": "::/0"}),
+            "hostSession": session(hostASN=None, hostType="External", localCIDR={"ipv6": "fd00:1::/64"}),
         },
     ],
     Kind.RAW_FRR_CONFIG: [
@@ -184,8 +192,12 @@ BAD: dict[Kind, dict[str, Any]] = {
         "an empty router ID pool": underlay(routerIDCIDR=""),
         "a tunnel endpoint without networks": underlay(tunnelEndpoint={}),
         "a tunnel endpoint with no networks": underlay(tunnelEndpoint={"cidrs": []}),
-        "three tunnel networks": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/8", "fd00::/8", "11.0.0.0/8"]}),
+        "three tunnel networks": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/8", "fd00::/32", "11.0.0.0/8"]}),
         "two tunnel networks of one family": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/8", "11.0.0.0/8"]}),
+        **{
+            f"a tunnel network of {cidr}": underlay(tunnelEndpoint={"cidrs": [cidr]})
+            for cidr in (*UNUSABLE, "10.0.0.0/7", "fd00::/31", "169.0.0.0/8", "64::/16")
+        },
         "a tunnel network that is none": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/33"]}),
         "a restart time of 0": underlay(gracefulRestart={"restartTimeSeconds": 0}),
         "a stale time of 4096": underlay(gracefulRestart={"stalePathTimeSeconds": 4096}),
@@ -283,6 +295,10 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a session without addresses": l3vni(hostSession=session(localCIDR=None)),
         "a session with no address": l3vni(hostSession=session(localCIDR={})),
         "a session whose addresses are null": l3vni(hostSession=session(localCIDR={"ipv4": None})),
+        **{
+            f"a session within {cidr}": l3vni(hostSession=session(localCIDR={f"ipv{6 if ':' in cidr else 4}": cidr}))
+            for cidr in (*UNUSABLE, "10.0.0.0/15", "fd00::/63")
+        },
         "a session with IPv6 for IPv4": l3vni(hostSession=session(localCIDR={"ipv4": "2001:db8::/64"})),
         "a session with IPv4 for IPv6": l3vni(hostSession=session(localCIDR={"ipv6": "10.0.0.0/8"})),
         "101 route targets": l3vni(importRTs=["1:1"] * 101),
@@ -318,6 +334,7 @@ BAD: dict[Kind, dict[str, Any]] = {
         "an external bridge with a reserved name": bridge(lifecycle="External", name="lo"),
         "an external bridge with the name of a device of ours": bridge(lifecycle="External", name="host-e-5"),
         "a gateway without a VRF": l2vni(gatewayIPs=["192.171.24.1/24"]),
+        **{f"a gateway of {cidr}": routed(cidr) for cidr in (*UNUSABLE, "10.0.0.1/15", "fd00::1/63")},
         "a gateway without a length": routed("192.171.24.1"),
         "two gateways of one family": routed("192.171.24.1/24", "192.171.25.1/24"),
         "three gateways": routed("192.171.24.1/24", "2001:db8::1/64", "2001:db9::1/64"),

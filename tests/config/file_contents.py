@@ -21,7 +21,9 @@ NONE: Specs = st.just({})
 VNIS = st.integers(1, 16777215)
 ASNS = st.integers(1, 64511)
 TARGETS = st.lists(st.sampled_from(["64514:1", "64514:70000", "192.0.2.1:7"]), max_size=3)
-POOLS = st.sampled_from([{"ipv4": "192.0.2.0/24"}, {"ipv6": "2001:DB8::/64"}, {"ipv4": "192.0.2.1/24", "ipv6": "::/8"}])
+POOLS = st.sampled_from(
+    [{"ipv4": "192.0.2.0/24"}, {"ipv6": "2001:DB8::/64"}, {"ipv4": "192.0.2.1/24", "ipv6": "fd00::/64"}]
+)
 REMOTES = st.one_of(
     ASNS.map(lambda number: {"hostASN": number + 70000}),
     st.just({"hostType": "Internal"}),

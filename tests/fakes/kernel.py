@@ -20,6 +20,7 @@ from actors.netlink.planning.observed import (
     IFA_F_PERMANENT,
     OWNED_GROUP,
     Address,
+    HostNetwork,
     Link,
     LinkKind,
     Namespace,
@@ -28,6 +29,7 @@ from actors.netlink.planning.observed import (
     Observed,
     SavedRoute,
 )
+from actors.netlink.planning.packet_filter import canonical, filter_objects
 from actors.netlink.planning.steps import (
     AddAddress,
     AddAltname,
@@ -41,6 +43,7 @@ from actors.netlink.planning.steps import (
     MoveLink,
     RemoveAddress,
     RemoveUnreachable,
+    ReplaceFilter,
     SaveNic,
     SaveTables,
     SetNicSysctls,
@@ -51,15 +54,28 @@ from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredState, Family
 
 Key = tuple[Namespace, str]
-#: The sysctls of a new namespace that a router needs; all of them are off.
-SYSCTLS = (
-    "net.ipv4.conf.all.forwarding",
-    "net.ipv6.conf.all.forwarding",
-    "net.ipv4.conf.all.arp_accept",
-    "net.ipv4.conf.default.arp_accept",
-    "net.ipv6.conf.default.accept_untracked_na",
-    "net.ipv6.conf.all.accept_untracked_na",
-)
+#: The sysctls of a new namespace with what they are there.
+SYSCTLS = {
+    "net.ipv4.conf.all.forwarding": "0",
+    "net.ipv6.conf.all.forwarding": "0",
+    "net.ipv4.conf.all.rp_filter": "2",
+    "net.ipv4.conf.all.arp_accept": "0",
+    "net.ipv4.conf.default.arp_accept": "1",
+    "net.ipv6.conf.default.accept_ra": "1",
+    "net.ipv6.conf.default.accept_untracked_na": "0",
+    "net.ipv4.tcp_l3mdev_accept": "0",
+    "net.ipv4.udp_l3mdev_accept": "1",
+}
+#: Those of a new device.
+DEVICE_SYSCTLS = {
+    "ipv4.arp_ignore": "0",
+    "ipv6.disable_ipv6": "0",
+    "ipv6.accept_ra": "1",
+    "ipv4.rp_filter": "2",
+    "ipv4.forwarding": "1",
+    "ipv4.arp_accept": "0",
+    "ipv6.accept_untracked_na": "0",
+}
 
 
 def one_by_one(kernel: Kernel, batch: Sequence[Step]) -> list[Refusal | None]:
@@ -83,7 +99,11 @@ class FakeKernel:
         self.addresses: dict[Key, list[Address]] = {}
         self.routes: dict[str, list[SavedRoute]] = {}
         self.nic_sysctls: dict[str, dict[str, str]] = {}
-        self.sysctls: dict[str, str | None] = dict.fromkeys(SYSCTLS, "0")
+        self.sysctls: dict[str, str | None] = dict(SYSCTLS)
+        self.device_sysctls: dict[Key, dict[str, str]] = {}
+        self.filter: tuple[str, ...] = ()
+        self.filter_problem = ""
+        self.host_networks: tuple[HostNetwork, ...] = ()
         self.unreachable: set[tuple[Family, int]] = set()
         self.known_to_zebra: set[str] = set()
         self.busy_tables: set[int] = set()
@@ -109,14 +129,28 @@ class FakeKernel:
         return Observed(
             host=self._view(Namespace.HOST),
             router=self._view(Namespace.ROUTER),
-            sysctls=dict(self.sysctls),
+            sysctls={**self._device_sysctls(Namespace.ROUTER), **self.sysctls},
+            host_sysctls=self._device_sysctls(Namespace.HOST),
             unreachable=frozenset(self.unreachable),
             busy_tables=frozenset(self.busy_tables),
             tables=dict(self.tables),
             journal=dict(self.journal),
+            host_networks=self.host_networks,
+            filter=None if self.filter_problem else self.filter,
+            filter_problem=self.filter_problem,
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
             nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
         )
+
+    def _device_sysctls(self, namespace: Namespace) -> dict[str, str | None]:
+        known = {"default": self._defaults(namespace)} | {
+            n: v for (where, n), v in self.device_sysctls.items() if where is namespace
+        }
+        return {_key(name, key): value for name, values in known.items() for key, value in values.items()}
+
+    def _defaults(self, namespace: Namespace) -> dict[str, str]:
+        pinned = self.sysctls if namespace is Namespace.ROUTER else {}
+        return {name: pinned.get(_key("default", name)) or value for name, value in DEVICE_SYSCTLS.items()}
 
     def _view(self, namespace: Namespace) -> NamespaceView:
         return NamespaceView(
@@ -152,6 +186,10 @@ class FakeKernel:
         match step:
             case SetSysctl():
                 self._set_sysctl(step)
+            case ReplaceFilter():
+                if self.filter_problem:
+                    raise KernelRefusal(errno.EOPNOTSUPP)
+                self.filter = canonical(filter_objects(step.ports))
             case AwaitZebra():
                 self.known_to_zebra.update(vrf for vrf in step.vrfs if (Namespace.ROUTER, vrf) in self.links)
             case AddUnreachable():
@@ -168,11 +206,15 @@ class FakeKernel:
                 self._apply_nic(step)
 
     def _set_sysctl(self, step: SetSysctl) -> None:
-        device = re.fullmatch(r"net\.ipv6\.conf\.([^.]+)\.addr_gen_mode", step.key)
-        if device is None:
+        device = re.fullmatch(r"net\.(ipv[46])\.conf\.([^.]+)\.(\w+)", step.key)
+        if device is None or device[2] in ("all", "default"):
             self.sysctls[step.key] = step.value
+        elif (step.namespace, device[2]) not in self.links:
+            raise KernelRefusal(errno.ENOENT)
+        elif device[3] == "addr_gen_mode":
+            self._update((step.namespace, device[2]), addr_gen_none=step.value == "1")
         else:
-            self._update((Namespace.ROUTER, device[1]), addr_gen_none=step.value == "1")
+            self.device_sysctls[step.namespace, device[2]][f"{device[1]}.{device[3]}"] = step.value
 
     def _apply_nic(self, step: Step) -> None:
         match step:
@@ -207,6 +249,7 @@ class FakeKernel:
         link = Link(index=self._index, name=name, kind=kind, group=OWNED_GROUP, mac=f"02::{self._index}")
         self.links[namespace, name] = replace(link, **fields)  # type: ignore[arg-type]
         self.addresses[namespace, name] = []
+        self.device_sysctls[namespace, name] = self._defaults(namespace)
         return self._index
 
     def _create(self, step: CreateLink) -> None:
@@ -257,6 +300,7 @@ class FakeKernel:
         if link is None:
             return
         self.addresses.pop(key, None)
+        self.device_sysctls.pop(key, None)
         for (namespace, name), member in list(self.links.items()):
             if namespace is key[0] and member.master == link.name:
                 self._update((namespace, name), master="", neigh_suppress=False)
@@ -305,7 +349,24 @@ class FakeKernel:
         }
         addresses = {key: frozenset(found) for key, found in self.addresses.items() if found}
         routes = {nic: frozenset(found) for nic, found in self.routes.items() if found}
-        return links, addresses, routes, self.sysctls, self.nic_sysctls, self.unreachable, self.tables, self.journal
+        own = {key: values for key, values in self.device_sysctls.items() if values != DEVICE_SYSCTLS}
+        return (
+            links,
+            addresses,
+            routes,
+            self.filter,
+            self.sysctls,
+            own,
+            self.nic_sysctls,
+            self.unreachable,
+            self.tables,
+            self.journal,
+        )
+
+
+def _key(device: str, name: str) -> str:
+    family, _, rest = name.partition(".")
+    return f"net.{family}.conf.{device}.{rest}"
 
 
 def _last_address(address: Address) -> str:

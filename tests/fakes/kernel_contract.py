@@ -43,6 +43,7 @@ from actors.netlink.planning.steps import (
     SetSysctl,
     Step,
 )
+from actors.netlink.planning.sysctls import LAYER_2_ONLY, sysctl_key
 from actors.netlink.planning.wanted import WantedLink
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import Family
@@ -116,7 +117,7 @@ def changing_a_missing_device_is_refused(kernel: Kernel) -> None:
 def one_change_sets_all_attributes(kernel: Kernel) -> None:
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(wanted("vni100", LinkKind.VXLAN, vxlan=VXLAN4))
-    kernel.apply(SetSysctl("net.ipv6.conf.vni100.addr_gen_mode", "1"))
+    kernel.apply(SetSysctl(ROUTER, "net.ipv6.conf.vni100.addr_gen_mode", "1"))
     kernel.apply(ChangeLink(ROUTER, "vni100", master="br-pe-100", neigh_suppress=True, alias="x", up=True))
     kernel.apply(ChangeLink(ROUTER, "br-pe-100", mac="00:f3:00:00:00:65", up=True))
     vxlan, bridge = link(kernel, ROUTER, "vni100"), link(kernel, ROUTER, "br-pe-100")
@@ -201,8 +202,21 @@ def unreachable_defaults_are_added_and_removed(kernel: Kernel) -> None:
 def sysctls_are_read_and_written_in_the_router(kernel: Kernel) -> None:
     key = "net.ipv4.conf.all.arp_accept"
     assert see(kernel).sysctls[key] == "0"
-    kernel.apply(SetSysctl(key, "1"))
+    kernel.apply(SetSysctl(ROUTER, key, "1"))
     assert see(kernel).sysctls[key] == "1"
+
+
+def a_device_without_an_ip_stack_shows_its_sysctls(kernel: Kernel) -> None:
+    for namespace in Namespace:
+        name = f"br-{namespace}"
+        kernel.apply(CreateLink(WantedLink(namespace, name, LinkKind.BRIDGE, UNDERLAY)))
+        for key, value in LAYER_2_ONLY:
+            kernel.apply(SetSysctl(namespace, sysctl_key(name, key), value))
+        found = see(kernel).sysctls_of(namespace)
+        assert {key: found[sysctl_key(name, key)] for key, _ in LAYER_2_ONLY} == dict(LAYER_2_ONLY)
+        kernel.apply(DeleteLinks(namespace, (name,)))
+        assert refused(kernel, SetSysctl(namespace, sysctl_key(name, "ipv4.forwarding"), "0")) == errno.ENOENT
+        assert sysctl_key(name, "ipv4.arp_ignore") not in see(kernel).sysctls_of(namespace)
 
 
 def a_moved_nic_loses_addresses_and_routes_and_is_down(kernel: Kernel) -> None:
@@ -267,7 +281,7 @@ def each_step_of_a_batch_has_its_own_result(kernel: Kernel) -> None:
     batch = (
         wanted("red", LinkKind.VRF, table=10_000_100),
         ChangeLink(ROUTER, "missing", up=True),
-        SetSysctl("net.ipv4.conf.all.forwarding", "1"),
+        SetSysctl(ROUTER, "net.ipv4.conf.all.forwarding", "1"),
         CreateLink(WantedLink(HOST, "host-e-100", LinkKind.VETH, UNDERLAY, peer="pe-e-100")),
         AddAddress(ROUTER, "missing", owned_address(ip_interface("192.0.2.1/24"))),
         AddAddress(ROUTER, "lo", owned_address(ip_interface("100.65.0.0/32"))),
@@ -323,6 +337,7 @@ CONTRACT: tuple[Callable[[Kernel], None], ...] = (
     enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device,
     unreachable_defaults_are_added_and_removed,
     sysctls_are_read_and_written_in_the_router,
+    a_device_without_an_ip_stack_shows_its_sysctls,
     a_moved_nic_loses_addresses_and_routes_and_is_down,
     a_moved_nic_loses_its_own_sysctls,
     a_route_needs_its_nic_up,

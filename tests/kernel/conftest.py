@@ -7,12 +7,14 @@ OPENPEROUTER_KERNEL_TESTS=1. Anywhere else they are skipped, with the reason.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.node import Node
+from tests.kernel.fabric import DEFAULTS, FABRIC, LEAF, NET, SEGMENTS
+from tests.kernel.node import Node, ip
 
 #: Of one test: a case for each step of a plan takes a minute on an idle machine, and it may be busy.
 LIMIT_SECONDS = 900
@@ -39,3 +41,40 @@ def node(tmp_path: Path) -> Iterator[Node]:
         yield node
     finally:
         node.close()
+
+
+@pytest.fixture(params=DEFAULTS)
+def defaults(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Set the machine's sysctls, before anything is created, and restore them."""
+    before = {}
+    try:
+        for key, value in DEFAULTS[request.param].items():
+            path = NET / key
+            if path.exists():
+                before[path] = path.read_text()
+                path.write_text(value)
+        yield request.param
+    finally:
+        for path, old in reversed(before.items()):
+            path.write_text(old)
+
+
+@pytest.fixture
+def fabric(defaults: str, node: Node) -> Iterator[Node]:
+    """Return the node with the NIC's other end in a namespace of its own, with addresses on both sides."""
+    subprocess.run(["ip", "netns", "del", LEAF], check=False, capture_output=True)
+    ip("netns", "add", LEAF)
+    ip("link", "set", "leaf", "netns", LEAF)
+    ip("-n", LEAF, "link", "set", "leaf", "up")
+    for here, there in FABRIC.values():
+        length, flags = (24, []) if "." in here else (64, ["nodad"])
+        ip("addr", "add", f"{here}/{length}", "dev", node.NIC, *flags)
+        ip("-n", LEAF, "addr", "add", f"{there}/{length}", "dev", "leaf", *flags)
+    for number in SEGMENTS:
+        subprocess.run(["ip", "netns", "del", f"tenant-{number}"], check=False, capture_output=True)
+        ip("netns", "add", f"tenant-{number}")
+    try:
+        yield node
+    finally:
+        for name in (LEAF, *(f"tenant-{number}" for number in SEGMENTS)):
+            ip("netns", "del", name)

@@ -84,6 +84,10 @@ class Node:
     def router_json(self, *arguments: str) -> list[dict[str, Any]]:
         return ip_json("-n", self.NETNS, *arguments)
 
+    def sysctl(self, key: str) -> str:
+        """Return a network sysctl of the router."""
+        return ip("netns", "exec", self.NETNS, "cat", f"/proc/sys/net/{key.replace('.', '/')}").strip()
+
     def link(self, name: str, *, router: bool = True) -> dict[str, Any]:
         """Return one link as iproute2 reports it, independently of our code."""
         where = ("-n", self.NETNS) if router else ()

@@ -283,8 +283,8 @@ def devices(step: steps.Step) -> set[tuple[Namespace, str]]:
             return {(namespace, step.name) for namespace in Namespace}
         case steps.AddRoute() | steps.AddAltname() | steps.SetNicSysctls():
             return {(Namespace.HOST, step.link)}
-        case steps.SetSysctl(key=key) if key.endswith("addr_gen_mode"):
-            return {(Namespace.ROUTER, key.split(".")[3])}
+        case steps.SetSysctl(key=key) if ".conf." in key and key.split(".")[3] not in ("all", "default"):
+            return {(step.namespace, key.split(".")[3])}
     return set()
 
 

@@ -28,7 +28,7 @@ def daemon(tmp_path: Path) -> Daemon:
 def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None:
     lines = str(daemon.graph).splitlines()
     assert "static_config -> [static] -> report, desired, api_mirror, crd_watch" in lines
-    assert "api_wait -> [access] -> report, status_writer, api_mirror, crd_watch" in lines
+    assert "api_wait -> [access] -> report, netlink, status_writer, api_mirror, crd_watch" in lines
     assert "crd_watch -> [api] -> report, desired, status_writer, api_mirror" in lines
     assert "desired -> [desired] -> report, health, frr, status_writer" in lines
     assert "frr -> [frr] -> report, health, netlink, status_writer" in lines

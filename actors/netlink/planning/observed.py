@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 
 from config.desired import Family, IPAddress, IPInterface
 
@@ -163,6 +164,14 @@ class NicRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HostNetwork:
+    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``."""
+
+    network: IPv4Network | IPv6Network
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceView:
     """One namespace's links by name, and addresses by link name."""
 
@@ -178,24 +187,35 @@ class NamespaceView:
 class Observed:
     """Everything that planning needs, read in one pass.
 
-    ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables that a VRF could get but
-    that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and ``nic_sysctls`` belong
-    to wanted NICs that are still in the host.
+    ``sysctls`` are the router's and ``host_sysctls`` the host's, by key, as far as planning needs them; None: the
+    kernel does not have it. ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables
+    that a VRF could get but that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and
+    ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
+    read if a session is new. ``filter`` is our table of the router's packet filter (:mod:`.packet_filter`); None: it
+    was not read, because it does not matter or for ``filter_problem``.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
     router: NamespaceView = field(default_factory=NamespaceView)
     sysctls: Mapping[str, str | None] = field(default_factory=dict)
+    host_sysctls: Mapping[str, str | None] = field(default_factory=dict)
     unreachable: frozenset[tuple[Family, int]] = frozenset()
     busy_tables: frozenset[int] = frozenset()
     tables: Mapping[str, int] = field(default_factory=dict)
     journal: Mapping[str, NicRecord] = field(default_factory=dict)
     nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
     nic_sysctls: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    host_networks: tuple[HostNetwork, ...] = ()
+    filter: tuple[str, ...] | None = None
+    filter_problem: str = ""
 
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""
         return self.host if namespace is Namespace.HOST else self.router
+
+    def sysctls_of(self, namespace: Namespace) -> Mapping[str, str | None]:
+        """Return the sysctls that were read in one namespace."""
+        return self.host_sysctls if namespace is Namespace.HOST else self.sysctls
 
 
 def owned_address(interface: IPInterface) -> Address:

@@ -23,7 +23,9 @@ from collections.abc import Collection, Iterable, Iterator
 from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
+from .host_networks import conflicts
 from .observed import LinkKind, Namespace, Observed, owned_address
+from .packet_filter import filter_steps, unfiltered
 from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
@@ -38,8 +40,9 @@ from .steps import (
     Step,
     attributed,
 )
+from .sysctls import ROUTER_SYSCTLS
 from .vrf_tables import assign_tables
-from .wanted import ROUTER_SYSCTLS, KernelModel, WantedLink, kernel_model
+from .wanted import KernelModel, WantedLink, kernel_model
 
 
 class Failures(dict[ResourceId, ResourceFailure]):
@@ -87,6 +90,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     wanted = tuple(link for link in model.links if link.resource not in failures and link.resource not in waiting)
     remaining = survivors(model, wanted, observed, _masters(waiting, model, observed))
     steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
+    steps += filter_steps(model, observed)
     steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
     nic_steps, nic_failures = handover(model, observed)
     steps += [*restoration(model, observed), *nic_steps]
@@ -105,7 +109,8 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     for link in wanted:
         if link.kind is not LinkKind.VRF:
             steps += attributed(link_steps(link, remaining), link.resource)
-    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, moves, held)
+    warnings = unfiltered(model, observed)
+    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, warnings, moves, held)
 
 
 def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> frozenset[int]:
@@ -142,6 +147,8 @@ def _impossible(model: KernelModel, observed: Observed) -> Failures:
             what = "does not exist" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
             message = f"host bridge {bridge} {what}: create it, or let hostMaster create one (type Managed)"
             failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
+    for resource, message in conflicts(model, observed):
+        failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
     for resource, vrf in model.orphans.items():
         failures.add(resource, Reason.DEPENDENCY_FAILED, f"no active L3VNI creates its VRF {vrf}")
     failures.spread()
@@ -163,7 +170,7 @@ def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
     for key, value, optional in ROUTER_SYSCTLS:
         found = observed.sysctls.get(key)
         if found != value and not (optional and found is None):
-            yield SetSysctl(key, value, resource=model.underlay, unit=f"sysctl {key}")
+            yield SetSysctl(Namespace.ROUTER, key, value, resource=model.underlay, unit=f"sysctl {key}")
 
 
 def _stale_tables(remaining: Survivors) -> Iterator[Step]:

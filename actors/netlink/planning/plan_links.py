@@ -1,7 +1,7 @@
 """Planning of the devices that we create: which must go, and what each wanted one still needs. Pure.
 
 First :func:`survivors` decides the deletions and what remains after them, then :func:`link_steps` compares each wanted
-device with what remains: creation, address generation, one message for all attributes, addresses.
+device with what remains: creation, address generation and sysctls, one message for all attributes, addresses.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .observed import (
     owned_address,
 )
 from .steps import AddAddress, ChangeLink, CreateLink, DeleteLinks, RemoveAddress, SetSysctl, Step
+from .sysctls import device_writes
 from .wanted import KernelModel, WantedLink
 
 #: IFALIASZ less the final zero (linux/if.h), in bytes; a resource's name is ASCII.
@@ -145,7 +146,10 @@ def link_steps(wanted: WantedLink, remaining: Survivors) -> Iterator[Step]:
             yield CreateLink(wanted)
         found = _newborn(wanted)
     if wanted.addr_gen_none and found.addr_gen_none is False:
-        yield SetSysctl(f"net.ipv6.conf.{wanted.name}.addr_gen_mode", ADDR_GEN_MODE_NONE)
+        yield SetSysctl(wanted.namespace, f"net.ipv6.conf.{wanted.name}.addr_gen_mode", ADDR_GEN_MODE_NONE)
+    known = remaining.observed.sysctls_of(wanted.namespace)
+    for key, value in device_writes(wanted.name, wanted.sysctls, known, created=created):
+        yield SetSysctl(wanted.namespace, key, value)
     change = _difference(wanted, found)
     if not change.empty:
         yield change

@@ -122,13 +122,26 @@ class DeleteLinks(Step):
 
 @dataclass(frozen=True, slots=True)
 class SetSysctl(Step):
-    """Write one sysctl in the router's namespace. The key has dots, so no device in it may have one in its name."""
+    """Write one sysctl. The key has dots, so no device in it may have one in its name."""
 
+    namespace: Namespace
     key: str
     value: str
 
     def __str__(self) -> str:
-        return f"{Namespace.ROUTER}: sysctl {self.key}={self.value}"
+        return f"{self.namespace}: sysctl {self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceFilter(Step):
+    """Replace our table of the packet filter by rules for these VXLAN ports; remove it for none."""
+
+    ports: tuple[int, ...]
+
+    def __str__(self) -> str:
+        if not self.ports:
+            return f"{Namespace.ROUTER}: remove table openperouter of the packet filter"
+        return f"{Namespace.ROUTER}: filter VXLAN ports {' '.join(map(str, self.ports))} from the passthrough"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +293,14 @@ class SaveTables(Step):
 class Plan:
     """What to do, in order; what cannot be done, and why; and the model that both come from.
 
-    ``moves`` are the L3VNIs whose devices have to be moved or made again; of them, those of ``held`` are left as they
-    are, because FRR has them.
+    ``warnings`` are about what is in force, but not as it should be. ``moves`` are the L3VNIs whose devices have to be
+    moved or made again; of them, those of ``held`` are left as they are, because FRR has them.
     """
 
     steps: tuple[Step, ...] = ()
     failures: tuple[ResourceFailure, ...] = ()
     model: KernelModel = field(default_factory=KernelModel)
+    warnings: tuple[ResourceFailure, ...] = ()
     moves: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
 
@@ -295,5 +309,6 @@ class Plan:
         """Return all steps and failures, one a line."""
         lines = [str(step) if step.resource is None else f"{step}  # {step.resource}" for step in self.steps]
         lines += [f"cannot: {failure.resource}: {failure.message}" for failure in self.failures]
+        lines += [f"warning: {warning.resource}: {warning.message}" for warning in self.warnings]
         lines += [f"wait: FRR has to remove VNI {vni} before its devices change" for vni in sorted(self.held)]
         return "\n".join(lines) if lines else "nothing to do"

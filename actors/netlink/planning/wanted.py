@@ -38,6 +38,7 @@ from .observed import (
     router_veth,
     vxlan_device,
 )
+from .sysctls import GATEWAY, LAYER_2_ONLY, DeviceSysctls
 
 #: Bytes that VXLAN adds: outer IP (20 or 40), UDP 8, VXLAN 8, inner Ethernet 14.
 OVERHEAD_IPV4 = 50
@@ -47,16 +48,6 @@ MTU_FLOOR = 1280
 #: A new veth's MTU (linux/if_ether.h, ETH_DATA_LEN).
 DEFAULT_MTU = 1500
 
-#: Reference 4.3, the part for VXLAN: key, value, whether the kernel may lack it (before 5.18).
-ROUTER_SYSCTLS = (
-    ("net.ipv4.conf.all.forwarding", "1", False),
-    ("net.ipv6.conf.all.forwarding", "1", False),
-    ("net.ipv4.conf.all.arp_accept", "1", False),
-    ("net.ipv4.conf.default.arp_accept", "1", False),
-    ("net.ipv6.conf.default.accept_untracked_na", "1", True),
-    ("net.ipv6.conf.all.accept_untracked_na", "1", True),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class WantedLink:
@@ -64,6 +55,7 @@ class WantedLink:
 
     ``master`` None leaves it to the host where the device is attached: only an attachment of our own is undone.
     ``addresses`` None leaves them alone. ``peer`` is set on a veth's host end and names the end in the router.
+    ``sysctls`` are the device's own, set before it is up.
     """
 
     namespace: Namespace
@@ -79,6 +71,7 @@ class WantedLink:
     neigh_suppress: bool = False
     addr_gen_none: bool = False
     addresses: tuple[IPInterface, ...] | None = None
+    sysctls: DeviceSysctls = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +81,8 @@ class KernelModel:
     ``underlay`` None means that nothing of ours should remain and the NICs belong to the host. ``kept`` are other NICs,
     which stay inside because one of ``nics`` is not there yet. ``parents`` has the resource that creates a resource's
     VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges`` must exist in the host. With
-    ``needs_address`` no neighbour is reachable without an address on a NIC.
+    ``needs_address`` no neighbour is reachable without an address on a NIC. ``filtered_ports`` are the VXLAN ports that
+    ``passthrough`` must not reach.
     """
 
     underlay: ResourceId | None = None
@@ -103,6 +97,8 @@ class KernelModel:
     origins: Mapping[ResourceId, Origin] = field(default_factory=dict)
     mtu: int | None = None
     needs_address: bool = False
+    passthrough: ResourceId | None = None
+    filtered_ports: tuple[int, ...] = ()
 
     def failure(self, resource: ResourceId, reason: Reason, message: str) -> ResourceFailure:
         """Return a resource's failure, with the place where the resource was written."""
@@ -144,7 +140,16 @@ def kernel_model(
         origins=_origins(desired),
         mtu=mtu,
         needs_address=_needs_address(desired.underlay),
+        passthrough=desired.passthrough.resource if desired.passthrough else None,
+        filtered_ports=_filtered_ports(desired),
     )
+
+
+def _filtered_ports(desired: DesiredState) -> tuple[int, ...]:
+    """Return the VXLAN ports that the passthrough must not reach."""
+    if desired.passthrough is None:
+        return ()
+    return tuple(sorted({vni.vxlan_port for vni in (*desired.l3vnis, *desired.l2vnis)}))
 
 
 def _needs_address(underlay: DesiredUnderlay) -> bool:
@@ -183,7 +188,12 @@ def _origins(desired: DesiredState) -> dict[ResourceId, Origin]:
 
 
 def _segment(
-    vni: DesiredL3VNI | DesiredL2VNI, *, addr_gen_none: bool, mac: str | None, addresses: tuple[IPInterface, ...]
+    vni: DesiredL3VNI | DesiredL2VNI,
+    *,
+    addr_gen_none: bool,
+    mac: str | None,
+    addresses: tuple[IPInterface, ...],
+    sysctls: DeviceSysctls = (),
 ) -> Iterator[WantedLink]:
     """Yield a VNI's bridge and VXLAN device."""
     yield WantedLink(
@@ -195,6 +205,7 @@ def _segment(
         addr_gen_none=addr_gen_none,
         mac=mac,
         addresses=addresses,
+        sysctls=sysctls,
     )
     yield WantedLink(
         Namespace.ROUTER,
@@ -217,11 +228,13 @@ def _veth(
     host_master: str | None = None,
     router_master: str | None = "",
     pairs: tuple[SessionAddresses, ...] = (),
+    host_sysctls: DeviceSysctls = (),
 ) -> Iterator[WantedLink]:
     """Yield both ends of a veth, with their addresses."""
     veth = WantedLink(Namespace.ROUTER, router, LinkKind.VETH, resource, mtu=mtu)
     outside, inside = tuple(pair.host for pair in pairs), tuple(pair.router for pair in pairs)
-    yield replace(veth, namespace=Namespace.HOST, name=host, peer=router, master=host_master, addresses=outside)
+    at_host = replace(veth, namespace=Namespace.HOST, name=host, peer=router, master=host_master, addresses=outside)
+    yield replace(at_host, sysctls=host_sysctls)
     yield replace(veth, master=router_master, addresses=inside)
 
 
@@ -244,9 +257,11 @@ def _l3vni_links(
 
 def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     gateway = gateway_mac(vni.vni) if vni.gateways else None
-    yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways)
+    # Without routing domain it would be in the default VRF, with the underlay.
+    sysctls = LAYER_2_ONLY if vni.vrf is None else GATEWAY if vni.gateways else ()
+    yield from _segment(vni, addr_gen_none=False, mac=gateway, addresses=vni.gateways, sysctls=sysctls)
     if vni.host_master is HostMasterKind.MANAGED_BRIDGE and vni.bridge is not None:
-        yield WantedLink(Namespace.HOST, vni.bridge, LinkKind.BRIDGE, vni.resource)
+        yield WantedLink(Namespace.HOST, vni.bridge, LinkKind.BRIDGE, vni.resource, sysctls=LAYER_2_ONLY)
     # No addresses of ours on either end: those of an L3VNI that had this number before must go.
     yield from _veth(
         vni.resource,
@@ -255,6 +270,7 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
         mtu=veth_mtu(mtu, vni.vtep),
         host_master=vni.bridge,
         router_master=router_bridge(vni.vni),
+        host_sysctls=LAYER_2_ONLY,
     )
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from socket import AF_INET, AF_INET6
 from typing import Final
 
 from config.desired import Family
 
-from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, SavedRoute
+from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, HostNetwork, SavedRoute
 from .message import (
     CREATE,
     REQUEST,
@@ -39,12 +40,15 @@ RTA_GATEWAY = 5
 RTA_PRIORITY = 6
 RTA_PREFSRC = 7
 RTA_METRICS = 8
+RTA_MULTIPATH = 9
 RTA_TABLE = 15
 RTAX_MTU = 2
 RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
+#: linux/rtnetlink.h RT_TABLE_MAIN
+MAIN_TABLE = 254
 #: RTM_F_CLONED: a cache entry, not a configured route.
 RTM_F_CLONED = 0x200
 #: RTNH_F_ONLINK: the only next-hop flag that a user sets.
@@ -52,6 +56,8 @@ RTNH_F_ONLINK = 4
 SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
 #: rtmsg: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
 _INFO: Final = struct.Struct("=BBBBBBBBI")
+#: struct rtnexthop: length, flags, weight, link
+_NEXT_HOP: Final = struct.Struct("=HBBi")
 
 
 def _body(
@@ -120,6 +126,33 @@ def routes_via(socket: RouteSocket, index: int) -> tuple[SavedRoute, ...]:
         and route.kind == RTN_UNICAST
         and not route.flags & RTM_F_CLONED
     )
+
+
+def host_networks(socket: RouteSocket, names: Mapping[int, str], ours: Collection[int]) -> list[HostNetwork]:
+    """Return the main table's destinations but default routes and what goes through ``ours``, by index.
+
+    ``names`` has the links' names by index.
+    """
+    found = []
+    for family in Family:
+        for route in _dump(socket, family, u32(RTA_TABLE, MAIN_TABLE)):
+            indices = _hops(route.found.get(RTA_MULTIPATH)) or [as_int(route.found.get(RTA_OIF))]
+            if not route.length or route.flags & RTM_F_CLONED or set(indices) <= set(ours):
+                continue
+            network = ip_network(f"{as_address(route.found.get(RTA_DST))}/{route.length}")
+            devices = "".join(f" dev {names[index]}" for index in indices if index in names)
+            found.append(HostNetwork(network, f"the host's route {network}{devices}"))
+    return found
+
+
+def _hops(data: bytes | memoryview | None) -> list[int]:
+    """Return the links of a multipath route's next hops (struct rtnexthop)."""
+    indices, rest = [], bytes(data or b"")
+    while len(rest) >= _NEXT_HOP.size:
+        length, _, _, index = _NEXT_HOP.unpack_from(rest)
+        indices.append(index)
+        rest = rest[max(length, _NEXT_HOP.size) :]
+    return indices
 
 
 def _saved(route: _Route) -> SavedRoute:

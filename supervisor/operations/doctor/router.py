@@ -9,7 +9,8 @@ from pathlib import Path
 from actors.frr.abilities import IPV6_ADVICE, has_ipv6_tunnels, vnis_over_ipv6
 from actors.netlink.planning.observed import NIC_GROUP, LinkKind, NamespaceView, NicPhase, NicRecord, host_veth
 from actors.netlink.planning.plan_nics import IMMOVABLE_KINDS, interface_on
-from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6, ROUTER_SYSCTLS
+from actors.netlink.planning.sysctls import LAYER_2_MARK, ROUTER_SYSCTLS, sysctl_key
+from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6
 from actors.netlink.state_files import StateFiles
 from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState, HostMasterKind
@@ -40,7 +41,7 @@ _JOURNAL = "journalctl -u openperouter -n 100"
 class Network:
     """The links of both namespaces. ``router`` None: ``router_problem`` says why; ``sysctls`` are the router's.
 
-    ``rp_filter`` has the host's setting for ``all`` and for each of our devices there.
+    ``rp_filter`` has the host's setting for ``all`` and for each of our devices there that has an IP stack.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -89,8 +90,14 @@ def read_network(settings: Settings) -> Network:
     try:
         router = router_end.view()
         keys = [key for key, _, _ in ROUTER_SYSCTLS]
-        keys += [f"net.ipv4.conf.{name}.forwarding" for name in _routed(router)]
+        marks = router_end.read_sysctls(sysctl_key(name, LAYER_2_MARK[0]) for name in _routed(router))
+        layer_2 = {key for key, value in marks.items() if value == LAYER_2_MARK[1]}
         # Dots in a device's name would count as separators, and no device of ours has any.
+        keys += [
+            sysctl_key(name, "ipv4.forwarding")
+            for name in _routed(router)
+            if sysctl_key(name, LAYER_2_MARK[0]) not in layer_2
+        ]
         sysctls = router_end.read_sysctls(keys)
     finally:
         router_end.close()
@@ -107,7 +114,8 @@ def _rp_filter(host: NamespaceView) -> dict[str, str]:
     found = {}
     for name in ("all", *(name for name, link in sorted(host.links.items()) if link.ours)):
         try:
-            found[name] = (SYSCTLS / name / "rp_filter").read_text().strip()
+            if (SYSCTLS / name / "arp_ignore").read_text().strip() != LAYER_2_MARK[1] or name == "all":
+                found[name] = (SYSCTLS / name / "rp_filter").read_text().strip()
         except FileNotFoundError:
             continue
     return found
@@ -325,12 +333,14 @@ def sysctls(
 
 def _router_sysctls(settings: Settings, network: Network) -> Iterator[Finding]:
     optional = {key for key, _, may_lack in ROUTER_SYSCTLS if may_lack}
+    required = {key: value for key, value, _ in ROUTER_SYSCTLS}
     for key, value in sorted(network.sysctls.items()):
-        if value == "1" or (value is None and key in optional):
+        wanted = required.get(key, "1")
+        if value == wanted or (value is None and key in optional):
             continue
         shown = "missing" if value is None else value
-        fix = f"ip netns exec {settings.netns} sysctl -w {key}=1; find what sets it (grep -r in /etc/sysctl.d)"
-        yield error("sysctls", f"{key} is {shown} in the router, must be 1", fix)
+        fix = f"ip netns exec {settings.netns} sysctl -w {key}={wanted}; find what sets it (grep -r in /etc/sysctl.d)"
+        yield error("sysctls", f"{key} is {shown} in the router, must be {wanted}", fix)
 
 
 def interrupted_moves(network: Network, daemon: Daemon | None = None) -> Iterator[Finding]:

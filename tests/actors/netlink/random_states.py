@@ -63,9 +63,8 @@ def _l2vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str, vrfs:
     master, port = draw(st.sampled_from(HostMasterKind)), draw(st.sampled_from(PORTS))
     # The user's bridge may join two of them: an address that both have would fail duplicate address detection.
     dual = (f"192.170.{vni}.1/24", f"2001:db8:{vni}::1/64")
-    gateways = draw(st.sampled_from(((), dual, (f"192.171.{vni}.1/24",))))
+    vrf = draw(st.sampled_from(vrfs))
+    gateways = draw(st.sampled_from(((), dual, (f"192.171.{vni}.1/24",)))) if vrf else ()
     bridge = EXTERNAL if master is HostMasterKind.EXTERNAL_BRIDGE else None
-    plain = l2vni(
-        "any", vni, vrf=draw(st.sampled_from(vrfs)), gateways=gateways, master=master, bridge=bridge, vtep=vtep
-    )
+    plain = l2vni("any", vni, vrf=vrf, gateways=gateways, master=master, bridge=bridge, vtep=vtep)
     return replace(plain, resource=ResourceId(Kind.L2VNI, *network), vxlan_port=port)

@@ -15,9 +15,13 @@ from config.models.types import (
     Asn,
     Cidr,
     Ipv4Cidr,
+    Ipv4Subnet,
     Ipv6Cidr,
+    Ipv6Subnet,
+    Pool,
     RouteTarget,
     SecretText,
+    Subnet,
     UdpPort,
     Vni,
     check_password,
@@ -63,6 +67,42 @@ def test_what_is_no_plain_address_is_refused(text: str) -> None:
 def test_networks_are_accepted_with_host_bits(text: str) -> None:
     assert accepts(Cidr, text)
     assert accepts(Ipv4Cidr, text) != accepts(Ipv6Cidr, text)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/16", "192.0.2.7/32", "fd00::/64", "2001:db8::1/128", "223.255.0.0/16"])
+def test_subnets_are_accepted(text: str) -> None:
+    assert accepts(Subnet, text)
+    assert accepts(Pool, text)
+    assert accepts(Ipv4Subnet, text) != accepts(Ipv6Subnet, text)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/8", "172.16.0.0/12", "10.0.0.0/15", "2001:db8::/32", "fd00::/63"])
+def test_a_link_has_a_longer_prefix_than_a_pool(text: str) -> None:
+    assert not accepts(Subnet, text)
+    assert accepts(Pool, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0.0.0.0/0", "overlaps 0.0.0.0/8"),
+        ("128.0.0.0/1", "overlaps 169.254.0.0/16"),
+        ("127.0.0.0/8", "overlaps 127.0.0.0/8"),
+        ("169.0.0.0/8", "overlaps 169.254.0.0/16"),
+        ("224.0.0.0/24", "overlaps 224.0.0.0/3"),
+        ("255.255.255.255/32", "overlaps 224.0.0.0/3"),
+        ("::/0", "overlaps ::/96"),
+        ("::1/128", "overlaps ::/96"),
+        ("fe80::/64", "overlaps fe80::/10"),
+        ("ff02::/64", "overlaps ff00::/8"),
+        ("10.0.0.0/7", "at least 8 is needed, this is 7"),
+        ("fd00::/31", "at least 32 is needed, this is 31"),
+    ],
+)
+def test_where_no_router_can_be(text: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        TypeAdapter(Pool).validate_python(text)
+    assert not accepts(Subnet, text)
 
 
 @pytest.mark.parametrize(

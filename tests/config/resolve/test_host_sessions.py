@@ -29,7 +29,7 @@ def vni(name: str, number: int, ipv4: str | None = None, ipv6: str | None = None
         (("192.0.0.0/16", None), ("192.0.2.0/24", None)),
         (("192.0.2.0/24", None), ("192.0.0.0/16", None)),
         (("192.0.2.9/24", None), ("192.0.2.128/25", None)),
-        ((None, "2001:db8::/64"), ("192.0.2.0/24", "2001:db8::/48")),
+        ((None, "2001:db8::/80"), ("192.0.2.0/24", "2001:db8::/64")),
     ],
 )
 def test_the_later_of_two_overlapping_sessions_fails_and_names_the_other(
@@ -46,7 +46,7 @@ def test_the_later_of_two_overlapping_sessions_fails_and_names_the_other(
 
 
 def test_the_families_of_one_session_do_not_meet() -> None:
-    assert in_force(solve(underlay(), l3vni("a", 1, hostSession=session("10.0.0.0/8", "::/8")))) == {"a"}
+    assert in_force(solve(underlay(), l3vni("a", 1, hostSession=session("10.0.0.0/16", "a00::/64")))) == {"a"}
 
 
 def test_a_passthrough_yields_to_an_l3vni() -> None:

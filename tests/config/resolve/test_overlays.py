@@ -73,7 +73,7 @@ def test_a_segment_is_in_its_domains_vrf() -> None:
         [unusable(Kind.L3VNI, "red")],
         [l3vni("red", 1, underlayAddressFamily="IPv6")],
         [l3vni("a", 1), l3vni("red", 1)],
-        [l3vni("a", 1, hostSession=session("10.0.0.0/8")), l3vni("red", 3, hostSession=session("10.9.0.0/24"))],
+        [l3vni("a", 1, hostSession=session("10.9.0.0/16")), l3vni("red", 3, hostSession=session("10.9.0.0/24"))],
     ],
     ids=["missing", "invalid", "no such family", "duplicate", "overlapping session"],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from config.problems import Reason
 
-from ..samples import in_force, l2vni, l3vni, messages_about, solve, underlay
+from ..samples import in_force, l2vni, l3vni, messages_about, session, solve, underlay
 
 V4, V6 = "100.65.0.0/24", "2001:db8::/64"
 
@@ -43,3 +43,27 @@ def test_vnis_without_any_tunnel_endpoint_fail_one_by_one() -> None:
     resolution = solve(underlay(tunnelEndpoint=None), l3vni("red", 1), l2vni("l2", 2))
     assert in_force(resolution) == set()
     assert [problem.reason for problem in resolution.problems] == [Reason.VALIDATION_FAILED] * 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"hostSession": session("100.65.0.0/25")}, "hostSession.localCIDR.ipv4"),
+        ({"hostSession": session("100.65.0.0/16")}, "hostSession.localCIDR.ipv4"),
+        ({"hostSession": session("192.0.2.0/24", "fd00:65::/64")}, "hostSession.localCIDR.ipv6"),
+    ],
+)
+def test_a_session_within_the_tunnel_endpoints_is_refused(spec: dict[str, object], field: str) -> None:
+    pools = {"cidrs": ["100.65.0.0/24", "fd00:65::/112"]}
+    resolution = solve(underlay(tunnelEndpoint=pools), l3vni("red", 1, **spec), l3vni("blue", 2))
+    assert in_force(resolution) == {"blue"}
+    (problem,) = resolution.problems
+    assert problem.field == field
+    assert "the tunnelEndpoint of Underlay" in problem.message
+
+
+def test_a_gateway_within_the_tunnel_endpoints_is_refused() -> None:
+    segment = l2vni("green", 3, domain="red", gatewayIPs=["100.65.0.1/24"])
+    resolution = solve(underlay(), l3vni("red", 1), segment, l2vni("loose", 4))
+    assert in_force(resolution) == {"red", "loose"}
+    assert "100.65.0.0/24 overlaps 100.65.0.0/24, the tunnelEndpoint of Underlay" in messages_about(resolution, "green")

@@ -51,7 +51,7 @@ NODE = Recipe(
     suite=SUITE,
     packages=(
         *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "linux-image-cloud-amd64", "openssh-server"),
-        *("iproute2", "frr", "frr-pythontools"),
+        *("iproute2", "nftables", "frr", "frr-pythontools"),
         *("python3-trio", "python3-pyroute2", "python3-pydantic", "python3-jinja2", "python3-sdnotify", "python3-yaml"),
         *("python3-httpx", "python3-kubernetes", "python3-prometheus-client"),
         *("python3-pytest", "python3-pytest-trio", "python3-hypothesis", "python3-pytest-timeout"),

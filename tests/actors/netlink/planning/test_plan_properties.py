@@ -196,7 +196,7 @@ def devices_of(step: Step) -> set[Key]:
         case AddAddress() | RemoveAddress():
             return {(step.namespace, step.link)}
         case SetSysctl():
-            return {(Namespace.ROUTER, step.key.split(".")[3])}
+            return {(step.namespace, step.key.split(".")[3])} if ".conf." in step.key else set()
     return set()
 
 

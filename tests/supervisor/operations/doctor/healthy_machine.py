@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.lib.frr.processes import DAEMONS
 from actors.netlink.planning.observed import NIC_GROUP, OWNED_GROUP, Address, Link, LinkKind, NamespaceView
-from actors.netlink.planning.wanted import ROUTER_SYSCTLS
+from actors.netlink.planning.sysctls import ROUTER_SYSCTLS
 from config.desired import DesiredState, HostMasterKind
 from config.settings import Settings
 from config.status import ActorStatus, Status
@@ -72,7 +72,7 @@ HEALTHY = Machine(
     network=Network(
         HOST,
         ROUTER,
-        sysctls=dict.fromkeys((key for key, _, _ in ROUTER_SYSCTLS), "1"),
+        sysctls={key: value for key, value, _ in ROUTER_SYSCTLS},
         rp_filter={"all": "0", "host-e-110": "2"},
     ),
     managers=NetworkManagers(

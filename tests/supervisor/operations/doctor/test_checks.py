@@ -314,6 +314,13 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "is 0",
         "ip netns exec perouter sysctl -w net.ipv4.conf.all.forwarding=1",
     ),
+    "sockets outside of VRFs take what VRFs receive": (
+        but("network", sysctls={"net.ipv4.udp_l3mdev_accept": "1"}),
+        "sysctls",
+        Level.ERROR,
+        "net.ipv4.udp_l3mdev_accept is 1 in the router, must be 0",
+        "sysctl -w net.ipv4.udp_l3mdev_accept=0",
+    ),
     "forwarding off on one device": (
         but("network", sysctls={"net.ipv4.conf.br-pe-100.forwarding": "0"}),
         "sysctls",

@@ -1,0 +1,31 @@
+"""What the tests of packets have around a node: sysctls of distributions, the fabric's side and tenants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NET = Path("/proc/sys/net")
+LEAF = "test-leaf"
+SEGMENTS = (110, 120, 130, 140)
+
+#: Defaults as distributions and hostile administrators set them, of the machine's own namespace.
+DEFAULTS = {
+    "kernel": {},
+    "debian": {"ipv4/conf/default/rp_filter": "2"},
+    "ubuntu": {"ipv4/conf/default/rp_filter": "2", "ipv4/conf/all/rp_filter": "2"},
+    "rhel": {"ipv4/conf/default/rp_filter": "1", "ipv4/conf/all/rp_filter": "1"},
+    "inherited": {
+        "core/devconf_inherit_init_net": "1",
+        "ipv4/conf/all/accept_local": "1",
+        "ipv4/conf/all/route_localnet": "1",
+        "ipv4/conf/all/arp_accept": "1",
+        "ipv4/conf/default/accept_local": "1",
+        "ipv4/conf/default/forwarding": "1",
+        "ipv4/conf/all/forwarding": "1",
+        "ipv6/conf/all/forwarding": "1",
+        "ipv6/conf/all/accept_ra": "2",
+        "ipv6/conf/default/accept_ra": "2",
+        "ipv6/conf/default/accept_untracked_na": "1",
+    },
+}
+FABRIC = {"ipv4": ("192.168.11.3", "192.168.11.2"), "ipv6": ("2001:db8:11::3", "2001:db8:11::2")}

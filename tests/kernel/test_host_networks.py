@@ -1,0 +1,31 @@
+"""A session in a network that the host uses is not set up; one that is in force does not lose to a later route."""
+
+from __future__ import annotations
+
+from tests.actors.netlink.builders import l2vni, passthrough, state
+from tests.kernel.node import Node, ip
+
+
+def test_a_route_of_the_host(node: Node) -> None:
+    segment = l2vni(vrf=None, gateways=())
+    desired = state(passthrough=passthrough(), l2vnis=(segment,))
+    ip("link", "add", "lan0", "type", "veth", "peer", "name", "lan1")
+    ip("link", "set", "lan0", "up")
+    ip("link", "set", "lan1", "up")
+    ip("addr", "add", "198.51.100.7/24", "dev", "lan0")
+    ip("route", "add", "default", "via", "198.51.100.1")
+    for route in (("192.168.40.128/25", "via", "198.51.100.1"), ("2001:db8:40::/48", "dev", "lan0")):
+        ip("route", "add", *route)
+        (failure,) = node.converge(desired).failures
+        assert failure.resource == passthrough().resource
+        assert f"overlaps the host's route {route[0]} dev lan0" in failure.message
+        assert "pt-host" not in node.names(router=False)
+        assert "br-hs-110" in node.names(router=False)
+        ip("route", "del", *route)
+    ip("route", "add", "blackhole", "192.168.0.0/16")
+    (failure,) = node.converge(desired).failures
+    assert "overlaps the host's route 192.168.0.0/16" in failure.message
+    ip("route", "del", "blackhole", "192.168.0.0/16")
+    assert not node.converge(desired).failures
+    ip("route", "add", "192.168.40.128/25", "via", "198.51.100.1")
+    assert not node.converge(desired).failures
