@@ -237,8 +237,23 @@ def networks() -> SearchStrategy[str]:
     lengths = st.one_of(
         st.integers(0, 33).map(str), st.sampled_from(["64", "127", "128", "129", "08", "00", "+8", "", "24/24", "٣"])
     )
+    # About where a range becomes too short, or is one in which no address of a router can be.
+    usable = st.builds(
+        "{}/{}".format,
+        st.sampled_from(["10.0.0.0", "FD00::1", "2001:db8::"]),
+        st.sampled_from([8, 15, 16, 32, 63, 64, 65]),
+    )
+    borders = [
+        "127.255.0.0/16",
+        "128.0.0.0/16",
+        "223.255.255.255/32",
+        "224.0.0.0/32",
+        "::1:0:0/96",
+        "::/95",
+        "FEC0::/64",
+    ]
     right = st.builds("{}/{}".format, addresses(), lengths)
-    return st.one_of(right, mistyped(right))
+    return st.one_of(usable, st.sampled_from(borders), right, mistyped(right))
 
 
 @st.composite

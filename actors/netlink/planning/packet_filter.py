@@ -1,9 +1,9 @@
 """The one way that only a filter closes: VXLAN from the host's end of the passthrough. Pure.
 
 The passthrough is in the default VRF, with the tunnel endpoints, because the host is to reach the fabric. Any program
-that can send there could so put frames into any VNI, here or on another node: VXLAN does not authenticate.
-Everything else is kept apart without a filter (:mod:`.sysctls`). The rules are in a table of our own in the router's namespace; no other
-table is looked at.
+that can send there could so put frames into any VNI, here or on another node: VXLAN does not authenticate. Everything
+else is kept apart without a filter (:mod:`.sysctls`). The rules are in a table of our own in the router's namespace; no
+other table is looked at.
 
 A kernel or a machine without nftables has the passthrough nonetheless, and the status names it as not filtered.
 """

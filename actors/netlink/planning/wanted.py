@@ -149,7 +149,8 @@ def _filtered_ports(desired: DesiredState) -> tuple[int, ...]:
     """Return the VXLAN ports that the passthrough must not reach."""
     if desired.passthrough is None:
         return ()
-    return tuple(sorted({vni.vxlan_port for vni in (*desired.l3vnis, *desired.l2vnis)}))
+    vnis: list[DesiredL3VNI | DesiredL2VNI] = [*desired.l3vnis, *desired.l2vnis]
+    return tuple(sorted({vni.vxlan_port for vni in vnis}))
 
 
 def _needs_address(underlay: DesiredUnderlay) -> bool:
