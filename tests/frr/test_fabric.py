@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import ip_address
@@ -91,6 +92,13 @@ class Fabric:
 
 @pytest.fixture
 def fabric(vrf_kernel: None, tmp_path: Path) -> Iterator[Fabric]:
+    with running_fabric(tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def running_fabric(directory: Path) -> Iterator[Fabric]:
+    """Two FRRs with a cable between them, not configured."""
     with running_frr("frrtest", start=False) as router, running_frr("frrleaf", start=False) as leaf:
         sh(
             "ip link add toswitch1 netns frrtest type veth peer name torouter netns frrleaf && "
@@ -102,7 +110,7 @@ def fabric(vrf_kernel: None, tmp_path: Path) -> Iterator[Fabric]:
             sh(f"ip netns exec {name} sysctl -qw net.ipv4.ip_forward=1")
         router.start()
         leaf.start()
-        settings = settings_for("frrtest", tmp_path)
+        settings = settings_for("frrtest", directory)
         yield Fabric(router, leaf, Bench(router, settings), Vtysh(vtysh="/usr/bin/vtysh", pathspace="frrtest"))
 
 

@@ -1,11 +1,14 @@
-"""The health actor on a real fabric: faults are planted behind the router's back, and found, named and repaired."""
+"""The health actor on a real fabric: faults are planted behind the router's back, and found, named and repaired.
+
+All cases share one fabric, which the first finds unconfigured, and which each leaves as healthy as it found it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -13,7 +16,7 @@ from ipaddress import ip_address
 import pytest
 import trio
 
-from actors.health import actor
+from actors.health import actor, repair
 from actors.health.query import PolledFrr
 from config.desired import Bfd, DesiredState, DesiredUnderlay
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth
@@ -21,14 +24,12 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.frr.cases import l2vni
 
-from . import test_fabric
 from .conftest import settings_for
 from .harness import eventually, sh
 from .router import vrf_with_vni
-from .test_fabric import LEAF_CONFIG, ROUTER, Fabric
+from .test_fabric import LEAF_CONFIG, ROUTER, Fabric, running_fabric
 
-fabric = test_fabric.fabric
-#: Each case starts two FRRs and waits for polls; in User-Mode Linux on a busy machine that takes minutes.
+#: Each case waits for polls; in User-Mode Linux on a busy machine that takes minutes.
 pytestmark = pytest.mark.timeout(400)
 
 VTEP = "100.65.0.1"
@@ -127,17 +128,42 @@ async def checked(fabric: Fabric) -> AsyncIterator[Checked]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.fixture(scope="module")
+def fabric(vrf_kernel: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fabric]:
+    """Two FRRs, of which the router has its devices; neither is configured."""
+    with running_fabric(tmp_path_factory.mktemp("fabric")) as running:
+        devices("frrtest", VTEP)
+        yield running
+
+
+@pytest.fixture
+async def converged(fabric: Fabric) -> Fabric:
+    """The fabric with both sides configured, and the leaf's routes in the router."""
+    assert (await fabric.bench.applied(STATE)).applied
+    if not is_loaded(fabric):
+        load_leaf(fabric)
+    eventually("the leaf's routes are in the VRF", lambda: has_routes(fabric))
+    return fabric
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll every second, so that a case takes seconds; what counts as lasting stays."""
+def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Poll every second, so that a case takes seconds; a fault lasts sooner where nothing converges."""
     monkeypatch.setattr(actor, "INTERVAL_SECONDS", 1.0)
     monkeypatch.setattr(actor, "RETRY_LONGEST_SECONDS", 1.0)
+    if "converged" in request.fixturenames:
+        monkeypatch.setattr(actor, "SETTLE_SECONDS", 3.0)
+        monkeypatch.setattr(repair, "LASTING_SECONDS", 3.0)
 
 
 def load_leaf(fabric: Fabric) -> None:
     fabric.leaf.conf.write_text(LEAF)
     sh(f"vtysh -N frrleaf -f {fabric.leaf.conf}")
     devices("frrleaf", "100.64.0.1")
+
+
+def is_loaded(fabric: Fabric) -> bool:
+    return fabric.leaf.conf.exists()
 
 
 def has_routes(fabric: Fabric) -> bool:
@@ -179,70 +205,6 @@ def flap_while_bgpd_is_busy(fabric: Fabric, device: str) -> None:
     os.kill(fabric.router.pid("bgpd"), signal.SIGCONT)
 
 
-@pytest.mark.parametrize("device", ["br-pe-100", "vni100"])
-async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(fabric: Fabric, device: str) -> None:
-    devices("frrtest", VTEP)
-    assert (await fabric.bench.applied(STATE)).applied
-    load_leaf(fabric)
-    eventually("the leaf's routes are in the VRF", lambda: has_routes(fabric))
-    async with checked(fabric) as health:
-        health.apply(STATE)
-        await health.until_well()
-        flap_while_bgpd_is_busy(fabric, device)
-        report = await health.until("a bounce is asked for", lambda report: bool(report.bounce))
-        assert "is not in the kernel, although zebra shows it as installed" in report.failures[0].message
-        assert "10.50.0.0/24" not in kernel_routes()
-        await bounced(health, report)
-        await health.until_well()
-        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
-        assert "100.64.0.1" in sh("bridge -n frrtest fdb show dev vni100")
-
-
-async def test_a_bridge_that_left_its_vrf_and_came_back_leaves_frr_stale_and_is_bounced(fabric: Fabric) -> None:
-    devices("frrtest", VTEP)
-    assert (await fabric.bench.applied(STATE)).applied
-    load_leaf(fabric)
-    eventually("the leaf's routes are in the VRF", lambda: has_routes(fabric))
-    async with checked(fabric) as health:
-        health.apply(STATE)
-        await health.until_well()
-        sh("ip -n frrtest link set br-pe-100 nomaster")
-        report = await health.until_named("bridge br-pe-100 is in VRF default, not in red")
-        assert not report.bounce
-        sh("ip -n frrtest link set br-pe-100 master red")
-        await bounced(health, await health.until("a bounce is asked for", lambda report: bool(report.bounce)))
-        await health.until_well()
-        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
-
-
-async def test_a_neighbour_that_does_not_use_bfd_is_named(fabric: Fabric) -> None:
-    underlay = STATE.underlay
-    assert isinstance(underlay, DesiredUnderlay)
-    (neighbor,) = underlay.neighbors
-    state = replace(STATE, underlay=replace(underlay, neighbors=(replace(neighbor, bfd=Bfd()),)))
-    devices("frrtest", VTEP)
-    assert (await fabric.bench.applied(state)).applied
-    load_leaf(fabric)
-
-    def fabric_session(report: HealthReport) -> SessionHealth:
-        return next(session for session in report.sessions if session.role == "fabric")
-
-    def silent(report: HealthReport) -> bool:
-        session = fabric_session(report)
-        return session.bfd == "down" and "sends no BFD packets" in session.detail
-
-    def answered(report: HealthReport) -> bool:
-        session = fabric_session(report)
-        return (session.up, session.bfd, session.detail) == (True, "up", "")
-
-    # Whether BGP comes up without BFD depends on which of the two is first.
-    async with checked(fabric) as health:
-        health.apply(state)
-        await health.until("the peer is named", silent)
-        sh("vtysh -N frrleaf -c 'configure terminal' -c 'router bgp 64512' -c 'neighbor 192.168.11.3 bfd'")
-        await health.until("session and BFD are up", answered)
-
-
 async def started(health: Checked) -> None:
     """Configure both sides, and wait until the router has the leaf's routes."""
     health.apply(STATE)
@@ -254,7 +216,6 @@ async def started(health: Checked) -> None:
 
 
 async def test_a_fabric_that_converges_and_vnis_without_macs_raise_no_alarm(fabric: Fabric) -> None:
-    devices("frrtest", VTEP)
     assert (await fabric.bench.applied(STATE)).applied
     async with checked(fabric) as health:
         await started(health)
@@ -263,10 +224,36 @@ async def test_a_fabric_that_converges_and_vnis_without_macs_raise_no_alarm(fabr
         assert not any(report.failures or report.bounce for report in health.reports)
 
 
-async def test_faults_of_devices_are_named_and_not_bounced(fabric: Fabric) -> None:
-    devices("frrtest", VTEP)
-    assert (await fabric.bench.applied(STATE)).applied
-    async with checked(fabric) as health:
+@pytest.mark.parametrize("device", ["br-pe-100", "vni100"])
+async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(converged: Fabric, device: str) -> None:
+    async with checked(converged) as health:
+        health.apply(STATE)
+        await health.until_well()
+        flap_while_bgpd_is_busy(converged, device)
+        report = await health.until("a bounce is asked for", lambda report: bool(report.bounce))
+        assert "is not in the kernel, although zebra shows it as installed" in report.failures[0].message
+        assert "10.50.0.0/24" not in kernel_routes()
+        await bounced(health, report)
+        await health.until_well()
+        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
+        assert "100.64.0.1" in sh("bridge -n frrtest fdb show dev vni100")
+
+
+async def test_a_bridge_that_left_its_vrf_and_came_back_leaves_frr_stale_and_is_bounced(converged: Fabric) -> None:
+    async with checked(converged) as health:
+        health.apply(STATE)
+        await health.until_well()
+        sh("ip -n frrtest link set br-pe-100 nomaster")
+        report = await health.until_named("bridge br-pe-100 is in VRF default, not in red")
+        assert not report.bounce
+        sh("ip -n frrtest link set br-pe-100 master red")
+        await bounced(health, await health.until("a bounce is asked for", lambda report: bool(report.bounce)))
+        await health.until_well()
+        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
+
+
+async def test_faults_of_devices_are_named_and_not_bounced(converged: Fabric) -> None:
+    async with checked(converged) as health:
         health.apply(STATE)
         await health.until_well()
         for plant, repaired, text in (
@@ -285,14 +272,12 @@ async def test_faults_of_devices_are_named_and_not_bounced(fabric: Fabric) -> No
             await health.until_well()
         # zebra and bgpd follow another MAC address of the bridge: the routes carry it, so that nothing is wrong.
         sh("ip -n frrtest link set br-pe-100 address 02:00:00:00:41:77")
-        eventually("zebra has it", lambda: "41:77" in fabric.router.vtysh("show evpn vni 100"))
+        eventually("zebra has it", lambda: "41:77" in converged.router.vtysh("show evpn vni 100"))
         await health.until_well()
 
 
-async def test_faults_of_bgpds_configuration_are_named(fabric: Fabric) -> None:
-    devices("frrtest", VTEP)
-    assert (await fabric.bench.applied(STATE)).applied
-    async with checked(fabric) as health:
+async def test_faults_of_bgpds_configuration_are_named(converged: Fabric) -> None:
+    async with checked(converged) as health:
         health.apply(STATE)
         await health.until_well()
         base = ("router bgp 64514", "address-family ipv4 unicast")
@@ -300,13 +285,42 @@ async def test_faults_of_bgpds_configuration_are_named(fabric: Fabric) -> None:
             (evpn("no advertise-all-vni"), evpn("advertise-all-vni"), "bgpd announces no VNI"),
             ((*base, "import vrf red"), (*base, "no import vrf red"), "is in the default VRF"),
         ):
-            configure(fabric, *lines)
+            configure(converged, *lines)
             report = await health.until_named(text)
             assert not report.bounce
-            configure(fabric, *restored)
+            configure(converged, *restored)
             await health.until_well()
         in_vrf = ("router bgp 64514 vrf red", "address-family l2vpn evpn")
-        configure(fabric, *in_vrf, "no advertise ipv4 unicast")
+        configure(converged, *in_vrf, "no advertise ipv4 unicast")
         await health.until_named("bgpd announces no type-5 route for 192.170.10.2/32")
-        configure(fabric, *in_vrf, "advertise ipv4 unicast")
+        configure(converged, *in_vrf, "advertise ipv4 unicast")
         await health.until_well()
+
+
+async def test_a_neighbour_that_does_not_use_bfd_is_named(converged: Fabric) -> None:
+    underlay = STATE.underlay
+    assert isinstance(underlay, DesiredUnderlay)
+    (neighbor,) = underlay.neighbors
+    state = replace(STATE, underlay=replace(underlay, neighbors=(replace(neighbor, bfd=Bfd()),)))
+    assert (await converged.bench.applied(state)).applied
+
+    def fabric_session(report: HealthReport) -> SessionHealth:
+        return next(session for session in report.sessions if session.role == "fabric")
+
+    def silent(report: HealthReport) -> bool:
+        session = fabric_session(report)
+        return session.bfd == "down" and "sends no BFD packets" in session.detail
+
+    def answered(report: HealthReport) -> bool:
+        session = fabric_session(report)
+        return (session.up, session.bfd, session.detail) == (True, "up", "")
+
+    # Whether BGP comes up without BFD depends on which of the two is first.
+    async with checked(converged) as health:
+        health.apply(state)
+        await health.until("the peer is named", silent)
+        with_bfd = "vtysh -N frrleaf -c 'configure terminal' -c 'router bgp 64512' -c '{}neighbor 192.168.11.3 bfd'"
+        sh(with_bfd.format(""))
+        await health.until("session and BFD are up", answered)
+    sh(with_bfd.format("no "))
+    assert (await converged.bench.applied(STATE)).applied
