@@ -32,12 +32,15 @@ put 644 "$here/systemd/modules-load.conf" /usr/lib/modules-load.d/openperouter.c
 put 644 "$here/systemd/networkd.conf.d/openperouter.conf" /usr/lib/systemd/networkd.conf.d/openperouter.conf
 put 644 "$here/systemd/10-openperouter.network" /usr/lib/systemd/network/10-openperouter.network
 
-# FRR reads its files as user frr and refuses them otherwise; the user exists where FRR is installed.
+# Root's, since root's processes run what is in them, and readable for FRR; its group exists where it is installed.
 for file in daemons vtysh.conf frr.conf; do
     put_new 640 "$here/frr/perouter/$file" /etc/frr/perouter/$file
 done
-if [ -z "$destdir" ] && getent passwd frr >/dev/null; then
-    chown -R frr:frr /etc/frr/perouter
+if [ -z "$destdir" ] && getent group frr >/dev/null; then
+    # The directory first: what was FRR's cannot change any more while the files are looked at.
+    chown -h root:frr /etc/frr/perouter
+    chmod 750 /etc/frr/perouter
+    find /etc/frr/perouter -mindepth 1 -maxdepth 1 ! -type l -exec chown -h root:frr {} +
 fi
 
 # What the cluster needs: kubectl apply -f /usr/share/openperouter/kubernetes takes them in this order.

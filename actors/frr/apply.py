@@ -9,7 +9,7 @@ text becomes the file that FRR boots with, so that an FRR restarted without the 
 
 from __future__ import annotations
 
-import pwd
+import grp
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -42,10 +42,10 @@ class SupersededError(Exception):
 class Applier:
     """Applies configurations, one at a time. Remembers what FRR does not take (:mod:`.refusals`)."""
 
-    def __init__(self, driver: FrrDriver, conf: Path, *, owner: str = "frr") -> None:
+    def __init__(self, driver: FrrDriver, conf: Path, *, group: str = "frr") -> None:
         self._driver = driver
         self._conf = conf
-        self._owner = owner
+        self._group = group
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
         self._passing = False
@@ -205,14 +205,16 @@ class Applier:
         if self._passing or self._on_disk() == text:
             return False
         remove_stale(self._conf)
-        write_atomic(self._conf, text, mode=0o640, owner=_ids(self._owner))
+        write_atomic(self._conf, text, mode=0o640, owner=_owner(self._group))
         return True
 
 
-def _ids(user: str) -> tuple[int, int] | None:
-    """Return a user's and its group's IDs, or None where there is no such user, as on a developer's machine."""
+def _owner(group: str) -> tuple[int, int] | None:
+    """Return root with FRR's group, or None where there is no such group, as on a developer's machine.
+
+    FRR's own user must not write what root's vtysh reads at FRR's start.
+    """
     try:
-        entry = pwd.getpwnam(user)
+        return 0, grp.getgrnam(group).gr_gid
     except KeyError:
         return None
-    return entry.pw_uid, entry.pw_gid

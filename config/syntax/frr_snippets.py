@@ -52,7 +52,7 @@ _LOG: Final = frozenset(
     {"error-category", "facility", "immediate-mode", "record-priority", "syslog", "timestamp", "unique-id"}
 )
 
-#: Words of single contexts that are abbreviations elsewhere, with the beginning of that context.
+#: First words in single contexts that are abbreviations elsewhere, with the beginning of that context.
 _ELSEWHERE: Final = {"enable": "link-params", "net": "router "}
 
 #: Which closers close which contexts only; ``exit`` closes all.

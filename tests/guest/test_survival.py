@@ -119,3 +119,20 @@ def test_stopping_the_supervisor_leaves_the_data_plane(node: Machine) -> None:
             assert ping(FABRIC_HOST_V4, count=20)(node).ok
         finally:
             node.remote.run("systemctl start openperouter", seconds=300)
+
+
+def test_frr_is_bounded_and_its_daemons_are_started_again_inside(node: Machine) -> None:
+    node.remote.run("systemd-analyze security --no-pager --threshold=50 frr@perouter.service")
+    owners = node.remote.run("stat -c '%U:%G' /etc/frr/perouter /etc/frr/perouter/daemons /etc/frr/perouter/frr.conf")
+    assert {line.partition(":")[0] for line in owners.stdout.splitlines()} == {"root"}
+    # BGP is all that listens: no terminals.
+    listening = node.remote.run("ip netns exec perouter ss -Htln").stdout.splitlines()
+    assert {line.split()[3].rpartition(":")[2] for line in listening} == {"179"}
+    inside = "nsenter --mount --target $(cat /run/frr/perouter/watchfrr.pid)"
+    for directory in ("/etc/frr/perouter", "/etc/cron.d", "/usr/bin"):
+        assert node.remote.run(f"{inside} touch {directory}/evil", check=False).returncode != 0
+    bgpd = node.remote.run("cat /run/frr/perouter/bgpd.pid").stdout
+    node.remote.run(f"kill -KILL {bgpd}")
+    eventually(lambda: node.remote.run("cat /run/frr/perouter/bgpd.pid", check=False).stdout != bgpd, "bgpd runs again")
+    eventually(lambda: EVPN(node).ok, "the EVPN session is back")
+    eventually(lambda: PLAIN(node).ok, "packets are forwarded")

@@ -256,14 +256,15 @@ def conf(settings: Settings, frr: Frr) -> Iterator[Finding]:
         return
     path = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
     file = frr.conf
-    fix = f"chown frr:frr {path}; chmod 0640 {path}"
+    fix = f"chown root:frr {path}; chmod 0640 {path}"
     if file is None:
         fix = "systemctl restart openperouter writes it once it has something to apply"
         yield warning("frr-conf", f"{path} does not exist: FRR restarts without any configuration", fix)
     elif file.mode & 0o007:
         yield error("frr-conf", f"{path} has mode {file.mode:04o} and may hold passwords", fix)
-    elif file.owner != "frr":
-        yield error("frr-conf", f"{path} belongs to {file.owner}: FRR refuses to read it", fix)
+    elif file.owner != "root":
+        message = f"{path} belongs to {file.owner}, who could run commands as root when FRR starts"
+        yield error("frr-conf", message, fix)
     else:
         yield ok("frr-conf", f"{path} is private to FRR")
 

@@ -26,7 +26,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.frr = FakeFrr(vrf_devices={"red", "blue"})
         self.conf = directory / "frr.conf"
-        self.applier = Applier(self.frr, self.conf, owner="no-such-user")
+        self.applier = Applier(self.frr, self.conf, group="no-such-group")
 
     async def apply(self, desired: DesiredState) -> FrrOutcome:
         return await self.apply_unless(desired, lambda: False)

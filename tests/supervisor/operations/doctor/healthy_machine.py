@@ -66,7 +66,7 @@ HEALTHY = Machine(
         vtysh=True,
         daemons_file={"bgpd": "yes", "bfdd": "yes", "vtysh_enable": "yes"},
         running=DAEMONS,
-        conf=File("/etc/frr/perouter/frr.conf", 0o640, "frr", "frr"),
+        conf=File("/etc/frr/perouter/frr.conf", 0o640, "root", "frr"),
         inside=True,
     ),
     network=Network(

@@ -224,18 +224,18 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
     ),
     "no frr.conf": (but("frr", conf=None), "frr-conf", Level.WARNING, "frr.conf", "restart openperouter"),
     "open frr.conf": (
-        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o644, "frr")),
+        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o644)),
         "frr-conf",
         Level.ERROR,
         "0644",
         "chmod 0640",
     ),
-    "root's frr.conf": (
-        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o640)),
+    "FRR's own frr.conf": (
+        but("frr", conf=File("/etc/frr/perouter/frr.conf", 0o640, "frr", "frr")),
         "frr-conf",
         Level.ERROR,
-        "root",
-        "chown frr:frr",
+        "belongs to frr, who could run commands as root",
+        "chown root:frr",
     ),
     "bad configuration": (
         replace(HEALTHY, configuration=Configuration(3, (PROBLEM,), DESIRED)),
