@@ -33,9 +33,9 @@ def test_a_missing_program_is_named_with_its_package(cache: Path) -> None:
 
 def test_a_failed_download_says_why_and_is_tried_again(cache: Path) -> None:
     program(cache, "patchelf", "exit 0")
-    program(cache, "mmdebstrap", "echo the mirror is away >&2; exit 25")
+    program(cache, "mmdebstrap", "echo the mirror is unreachable >&2; exit 25")
     for _ in range(2):
-        with pytest.raises(GuestError, match=r"mmdebstrap failed \(25\):\nthe mirror is away"):
+        with pytest.raises(GuestError, match=r"mmdebstrap failed \(25\):\nthe mirror is unreachable"):
             ensure_kernel()
     assert not list((cache / "kernels").iterdir())
 
