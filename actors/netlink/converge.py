@@ -219,7 +219,8 @@ class _Turns:
             busy = {left[0].resource for left in self._left.values()}
             for unit, left in list(self._left.items()):
                 resource = left[0].resource
-                if resource is not None and self._parents.get(resource) in busy:
+                parent = None if resource is None else self._parents.get(resource)
+                if parent is not None and parent in busy:
                     continue
                 step = left.popleft()
                 if not self._progress.skips(step):
