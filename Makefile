@@ -12,8 +12,10 @@ UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packag
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start several
 # times as quickly.
 FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves vrfs)
-UML_TESTS := tests/kernel tests/router $(FABRIC_TESTS)
-FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%)
+# User-Mode Linux has no nftables for IP, and the host's kernel has.
+FILTER_TESTS := tests/kernel/test_packet_filter.py
+UML_TESTS := tests/kernel $(FILTER_TESTS:%=--ignore=%) tests/router $(FABRIC_TESTS)
+FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(FILTER_TESTS)
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 

@@ -10,10 +10,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kernel.fabric import DEFAULTS, FABRIC, LEAF, NET, SEGMENTS
+from actors.netlink import kernel
+from actors.netlink.planning.packet_filter import canonical
+from tests.kernel.fabric import DEFAULTS, FABRIC, LEAF, NET, SEGMENTS, filters
 from tests.kernel.node import Node, ip
 
 #: Of one test: a case for each step of a plan takes a minute on an idle machine, and it may be busy.
@@ -30,6 +33,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
             if os.environ.get(SWITCH) != "1":
                 item.add_marker(pytest.mark.skip(reason=REASON))
+
+
+@pytest.fixture(autouse=True)
+def filter_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep our table in memory where the kernel has no nftables for IP, as User-Mode Linux.
+
+    ``make test-frr`` runs test_packet_filter.py on the host's kernel.
+    """
+    if not filters():
+        table: list[dict[str, Any]] = []
+        monkeypatch.setattr(kernel, "read_table", lambda _: canonical(table))
+        monkeypatch.setattr(kernel, "replace_table", lambda _, objects: table.__setitem__(slice(None), objects))
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from functools import cache
 from pathlib import Path
 
 NET = Path("/proc/sys/net")
@@ -29,3 +32,12 @@ DEFAULTS = {
     },
 }
 FABRIC = {"ipv4": ("192.168.11.3", "192.168.11.2"), "ipv6": ("2001:db8:11::3", "2001:db8:11::2")}
+
+PROBE = "add table inet probe\ndelete table inet probe\n"
+
+
+@cache
+def filters() -> bool:
+    """Whether there is nft, and a kernel with nftables for IP."""
+    nft = shutil.which("nft")
+    return nft is not None and subprocess.run([nft, "-f", "-"], input=PROBE, text=True, check=False).returncode == 0

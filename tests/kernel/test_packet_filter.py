@@ -6,8 +6,6 @@ It needs no VRF, but a kernel with nftables for IP, which User-Mode Linux is not
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -17,19 +15,12 @@ from config.desired import DesiredState
 from supervisor.operations.teardown import nothing
 from tests.actors.netlink.builders import l2vni, passthrough, state, underlay
 from tests.kernel import frames
-from tests.kernel.fabric import FABRIC, LEAF
+from tests.kernel.fabric import FABRIC, LEAF, filters
 from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip
 from tests.kernel.test_isolation import FAMILIES, LAST, MARK, SENDER, VTEP, arrived
 
 HOST = {"ipv4": "192.168.40.2", "ipv6": "2001:db8:40::2"}
-PROBE = "add table inet probe\ndelete table inet probe\n"
-
-
-def filters() -> bool:
-    nft = shutil.which("nft")
-    return nft is not None and subprocess.run([nft, "-f", "-"], input=PROBE, text=True, check=False).returncode == 0
-
 
 pytestmark = pytest.mark.skipif(not filters(), reason="needs nft and a kernel with nftables for IP")
 
