@@ -81,8 +81,12 @@ def test_the_underlay_is_inside_with_vtep_and_sysctls(node: Node) -> None:
     assert "UP" in nic["flags"]
     assert node.addresses("toswitch1") == {"192.168.11.3/24"}
     assert "100.65.0.0/32" in node.addresses("lo")
-    keys = ("net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.default.arp_accept")
-    assert node.kernel.router.read_sysctls(keys) == dict.fromkeys(keys, "1")
+    wanted = {
+        "net.ipv4.conf.all.forwarding": "1",
+        "net.ipv6.conf.all.forwarding": "1",
+        "net.ipv4.conf.default.arp_accept": "0",
+    }
+    assert node.kernel.router.read_sysctls(wanted) == wanted
 
 
 def test_sysctls_of_the_host_are_never_touched(node: Node) -> None:

@@ -77,13 +77,15 @@ def l2vni(
     vni: int = 110,
     *,
     vrf: str | None = "red",
-    gateways: tuple[str, ...] = ("192.170.1.1/24", "2001:db8:2::1/64"),
+    gateways: tuple[str, ...] | None = None,
     master: HostMasterKind = HostMasterKind.MANAGED_BRIDGE,
     bridge: str | None = None,
     vtep: str = "100.65.0.0",
 ) -> DesiredL2VNI:
     if master is HostMasterKind.MANAGED_BRIDGE:
         bridge = f"br-hs-{vni}"
+    if gateways is None:
+        gateways = ("192.170.1.1/24", "2001:db8:2::1/64") if vrf is not None else ()
     return DesiredL2VNI(
         resource=resource(Kind.L2VNI, name),
         origin=origin(name),
