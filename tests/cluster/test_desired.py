@@ -265,7 +265,7 @@ async def both_are_reported(life: Life, namespace: str) -> None:
     await until("both conflicts are reported", lambda: len(life.reported(Severity.ERROR)) == 2)
     assert life.vrfs == ["blue"]
     assert set(life.reported(Severity.ERROR)) == {
-        f"{namespace}/another: only one underlay per node, and {FABRIC.id} is used",
+        f"{namespace}/another: only one underlay per node, and {FABRIC.id} ({FABRIC.origin}) is used",
         f"aaa: VNI 200 is also used by L3VNI {namespace}/blue; change one of them",
     }
     assert {line.partition(":")[0] for line in life.reported(Severity.WARNING)} == {f"{namespace}/blue", FABRIC.label}

@@ -30,6 +30,7 @@ from tests.cluster.harness import MANAGER, ROOT, ClusterServer, Json, kube, make
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 SYSTEM: Final = "openperouter-system"
 ROLE: Final = "openperouter-controller"
+PASSWORDS_ROLE: Final = "openperouter-passwords"
 #: On a machine that is busy with something else.
 PATIENCE: Final = 40.0
 
@@ -234,17 +235,21 @@ class Watcher:
         await self.admin.merge_patch(f"/api/v1/nodes/{self.node}", {"metadata": {"labels": labels}}, manager=MANAGER)
 
     async def allow(self, *, networks: bool = True, own: bool = True) -> None:
-        """Give the user the shipped roles: the cluster's for networks and nodes, the one of the program's namespace."""
-        wanted = {f"{RBAC}/clusterrolebindings": ("ClusterRole", networks)}
-        wanted[f"{RBAC}/namespaces/{SYSTEM}/rolebindings"] = ("Role", own)
-        for path, (kind, granted) in wanted.items():
+        """Give the user the shipped roles: the cluster's for networks and nodes, those of the program's namespace."""
+        in_namespace = f"{RBAC}/namespaces/{SYSTEM}/rolebindings"
+        wanted = (
+            (f"{RBAC}/clusterrolebindings", "ClusterRole", ROLE, networks),
+            (in_namespace, "Role", ROLE, own),
+            (in_namespace, "Role", PASSWORDS_ROLE, own),
+        )
+        for path, kind, role, granted in wanted:
+            name = f"{self.user}-{role}"
             with suppress(NotFoundError):
-                await self.admin.delete(f"{path}/{self.user}")
+                await self.admin.delete(f"{path}/{name}")
             if granted:
-                reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ROLE}
+                reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
                 who = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": self.user}
-                body = {"metadata": {"name": self.user}, "roleRef": reference, "subjects": [who]}
-                await self.admin.create(path, body)
+                await self.admin.create(path, {"metadata": {"name": name}, "roleRef": reference, "subjects": [who]})
 
 
 async def install_roles(client: KubeClient) -> None:
