@@ -113,7 +113,8 @@ api-servers: host-cluster
 
 # Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
 # uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
-# output comes when those are done. API servers that have to be built first take what the others leave of the machine.
+# output comes when those are done. API servers that have to be built first take what the others leave of the machine. Emulated
+# machines run last and alone, since they are slow, and what they wait for has deadlines.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
@@ -121,17 +122,20 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
 	trap 'trap - INT TERM; kill 0' INT TERM; \
 	aside uml & \
 	{ \
-	    nice -n 19 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
+	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
 	} & \
-	for name in check newest simulation guest; do \
+	for name in check newest simulation; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
 	    run $$name $$target; \
 	done; \
+	echo "== waiting for frr, cluster and uml (their output so far: $(RESULTS)/*.log)"; \
 	wait; \
-	for name in api-servers frr cluster uml; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation guest frr cluster uml
+	for name in api-servers frr cluster uml; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
+	echo "== make test-guest"; \
+	run guest test-guest
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation frr cluster uml guest
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)
