@@ -90,7 +90,7 @@ def test_the_time_grows_no_faster_than_the_text(unit: str, end: str) -> None:
     assert seconds(1 << 19) < 64 * max(seconds(1 << 15), 1e-4)
 
 
-def test_what_is_longer_than_frr_reads_is_hidden() -> None:
+def test_what_is_longer_than_a_line_may_be_is_hidden() -> None:
     assert redact("x" * MAX_LINE) == "x" * MAX_LINE
     assert redact("x" * MAX_LINE + " password hush\ny") == "x" * MAX_LINE + f"{HIDDEN}\ny"
     assert "hush" not in redact(" password " + "hush" * MAX_LINE)
