@@ -45,5 +45,7 @@ def collect(machine: Machine, folder: Path) -> None:
     try:
         machine.remote.run(_GATHER, seconds=180)
         machine.remote.copy_out("/run/evidence", folder)
+        # A later test may compare what is in /run.
+        machine.remote.run("rm -rf /run/evidence")
     except GuestError as error:
         (folder / "incomplete.txt").write_text(f"{error}\n")

@@ -84,6 +84,10 @@ def test_in_frr_text(line: str, secret: str) -> None:
     assert secret in set(secrets_in_frr(line))
 
 
+def test_a_long_line_without_a_secret_gives_none() -> None:
+    assert set(secrets_in_frr('{"vrfs": [' + '"red", ' * 20_000 + '"red"]}')) == set()
+
+
 def test_prose_in_comments_gives_no_words_that_would_be_hidden_everywhere() -> None:
     assert "of" not in set(secrets_in_frr("# the password of the fabric"))
 
