@@ -19,7 +19,7 @@ import yaml
 from actors.crd_watch import actor
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import NotFoundError
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
+from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials, ApiReach, ApiSnapshot
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind
 from config.settings import Settings
@@ -250,6 +250,23 @@ class Watcher:
                 reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
                 who = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": self.user}
                 await self.admin.create(path, {"metadata": {"name": name}, "roleRef": reference, "subjects": [who]})
+        checks = (
+            ({"verb": "watch", "resource": "l3vnis", "group": GROUP}, networks),
+            ({"verb": "patch", "resource": "l3vnis", "group": GROUP, "namespace": SYSTEM}, own),
+            ({"verb": "watch", "resource": "secrets", "name": "bgp-passwords", "namespace": SYSTEM}, own),
+        )
+        for access, granted in checks:
+            await self._rights(access, granted=granted)
+
+    async def _rights(self, access: Json, *, granted: bool) -> None:
+        """Wait until the server's authorizer, which follows its own roles, decides so about the user."""
+        review = {"spec": {"user": self.user, "resourceAttributes": access}}
+        with trio.fail_after(PATIENCE):
+            while True:
+                answer = await self.admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+                if answer["status"]["allowed"] is granted:
+                    return
+                await trio.sleep(0.05)
 
 
 async def install_roles(client: KubeClient) -> None:

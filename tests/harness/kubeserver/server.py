@@ -88,7 +88,7 @@ class ApiServer:
 
     def pause(self) -> None:
         """Let kube-apiserver stand still: connections stay and are silent, new ones are accepted and not answered."""
-        self._server.signal(signal.SIGSTOP)
+        self._server.pause()
 
     def resume(self) -> None:
         """Undo ``pause``."""
