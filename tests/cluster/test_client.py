@@ -24,6 +24,8 @@ from config.desired import Secret
 from tests.cluster.harness import MANAGER, ClusterServer, both_versions, kube, make, make_namespace, service_account
 
 Json = dict[str, Any]
+#: Far below what a request may take (30 s), far above what a busy machine delays.
+QUICKLY = 10.0
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -261,9 +263,9 @@ async def test_a_silent_server_does_not_delay_the_close(server: ClusterServer, n
                     await wait
                 assert scope.cancelled_caught
             begin = trio.current_time()
-        assert trio.current_time() - begin < 1
+        assert trio.current_time() - begin < QUICKLY
         begin = trio.current_time()
-    assert trio.current_time() - begin < 1
+    assert trio.current_time() - begin < QUICKLY
 
 
 async def test_the_audit_log_has_a_users_requests(server: ClusterServer, namespace: str) -> None:

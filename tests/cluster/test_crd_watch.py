@@ -13,6 +13,7 @@ import pytest
 import trio
 import yaml
 
+from actors.crd_watch.debounce import FIRST_CEILING_SECONDS
 from actors.lib.kube import client as kube_client
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import CredentialsError, NotFoundError
@@ -84,12 +85,13 @@ async def test_everything_that_concerns_the_node_and_each_change_of_it(watcher: 
     assert "second" not in repr(watcher.out.values)
 
 
-async def test_one_change_is_published_in_well_under_a_second(watcher: Watcher) -> None:
+async def test_one_change_is_published_before_the_ceiling_for_bursts(watcher: Watcher) -> None:
+    """0.4 s on a quiet machine."""
     await watcher.following("red", "blue")
     begin = trio.current_time()
     await watcher.put(Kind.L3VNI, "pink", l3vni(200))
     await watcher.names("red", "blue", "pink")
-    assert trio.current_time() - begin < 0.9
+    assert trio.current_time() - begin < FIRST_CEILING_SECONDS
 
 
 @both_versions
