@@ -40,6 +40,8 @@ HERE = Path(__file__).parent
 #: Each process that runs tests has servers, and logs, of its own.
 LOGS = ROOT / "build" / "cluster-logs" / os.environ.get("PYTEST_XDIST_WORKER", "main")
 SYSTEM = "openperouter-system"
+#: Some judge hundreds of objects; on a busy machine that takes minutes.
+_TEST_SECONDS = 600
 #: How much of each log a failed test shows.
 _SHOWN_CHARACTERS = 6000
 
@@ -50,6 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = _reason_to_skip() if ours else None
     for item in ours:
         item.add_marker(pytest.mark.cluster)
+        item.add_marker(pytest.mark.timeout(_TEST_SECONDS))
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
 

@@ -41,6 +41,8 @@ CRDS: Final = ROOT / "packaging" / "crds"
 CRD_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MANAGER: Final = "openperouter-tests"
 _POLL_SECONDS: Final = 0.05
+#: Most seconds that a test waits for something: enough for a machine that is busy with something else.
+PATIENCE: Final = 90.0
 
 Json = dict[str, Any]
 
@@ -184,7 +186,7 @@ def _definitions(directory: Path) -> Iterator[Json]:
 async def _served(client: KubeClient, name: str, version: str) -> None:
     """Wait until the objects can be listed: a definition is Established a moment before."""
     plural, _, group = name.partition(".")
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while True:
             with suppress(NotFoundError, ThrottledError):
                 await client.get(f"/apis/{group}/{version}/{plural}", {"limit": 1})

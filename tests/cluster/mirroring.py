@@ -36,11 +36,10 @@ from config.sources.static_files import read_directory
 from config.store.last_good import LastGood
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
-from tests.cluster.harness import Json, make, make_node, service_account
+from tests.cluster.harness import PATIENCE, Json, make, make_node, service_account
 
 #: The least that the mirror works with.
 VERBS: Final = ("create", "patch", "delete", "get")
-_WAIT_SECONDS: Final = 20.0
 
 
 def collection(namespace: str, kind: Kind) -> str:
@@ -114,13 +113,13 @@ class Bench:
     async def until(self, what: Callable[[dict[str, Json]], bool]) -> dict[str, Json]:
         """Wait until the stored objects are as wanted, and the mirror has nothing more to do."""
         stored: dict[str, Json] = {}
-        with trio.move_on_after(_WAIT_SECONDS):
+        with trio.move_on_after(PATIENCE):
             while True:
                 stored = await self.stored()
                 if what(stored) and self.ctx.mode == "idle" and self.converged(stored):
                     return stored
                 await trio.sleep(0.05)
-        raise AssertionError(f"not within {_WAIT_SECONDS:g} s; {self.ctx.facts}; {stored}")
+        raise AssertionError(f"not within {PATIENCE:g} s; {self.ctx.facts}; {stored}")
 
     def converged(self, stored: dict[str, Json]) -> bool:
         """Whether the snapshot that the mirror has is of what is stored, and it finds nothing to do."""

@@ -11,7 +11,7 @@ import trio
 import yaml
 
 from actors.lib.kube.client import KubeClient
-from tests.cluster.harness import MANAGER, ROOT, Json
+from tests.cluster.harness import MANAGER, PATIENCE, ROOT, Json
 
 MANIFESTS: Final = ROOT / "packaging" / "kubernetes"
 RBAC: Final = MANIFESTS / "rbac.yaml"
@@ -31,7 +31,6 @@ _COLLECTIONS: Final = {
     "ValidatingAdmissionPolicy": f"{_ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{_ADMISSION}/validatingadmissionpolicybindings",
 }
-_WAIT_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,7 +79,7 @@ async def install(client: KubeClient, without: Sequence[Permission] = ()) -> Non
     for path in sorted(MANIFESTS.glob("*.yaml")):
         for one in documents(path):
             await client.apply(path_of(one), _reduced(one, without), manager=MANAGER)
-    with trio.fail_after(_WAIT_SECONDS):
+    with trio.fail_after(PATIENCE):
         for permission in without or SHIPPED:
             while await allowed(client, permission) == (permission in without):  # noqa: ASYNC110
                 await trio.sleep(0.02)

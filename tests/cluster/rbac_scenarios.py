@@ -53,6 +53,7 @@ from tests.actors.status_writer.examples import node_state, state
 from tests.cluster.corpus import GOOD
 from tests.cluster.harness import (
     MANAGER,
+    PATIENCE,
     ClusterServer,
     Json,
     Request,
@@ -66,7 +67,6 @@ from tests.cluster.permissions import ACCOUNT, NAMESPACE, USER, Permission
 
 #: What the writers take for the time of day.
 LATER: Final = 100_000.0
-_WAIT_SECONDS: Final = 20.0
 #: After a refusal: in it, everything that does not need what was refused has long been done.
 _GRACE_SECONDS: Final = 1.0
 _SECRET: Final = "bgp-passwords"
@@ -276,7 +276,7 @@ async def follows(stage: Stage, prepare: Callable[[str], Awaitable[Seen]]) -> No
 
 async def see(stage: Stage, out: Latest[ApiSnapshot], seen: Seen) -> None:
     """Wait until a snapshot shows something; not for long once the account was refused something."""
-    deadline = trio.current_time() + _WAIT_SECONDS
+    deadline = trio.current_time() + PATIENCE
     refused = False
     while not ((snapshot := out.peek()) and seen(snapshot)):
         if trio.current_time() > deadline:

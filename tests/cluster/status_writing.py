@@ -36,11 +36,10 @@ from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.status_writer.examples import health, state
-from tests.cluster.harness import Json, make, make_node, service_account
+from tests.cluster.harness import PATIENCE, Json, make, make_node, service_account
 
 Rules = list[dict[str, Any]]
 T = TypeVar("T")
-_WAIT_SECONDS: Final = 40.0
 
 #: What the actor's docstring lists; the key is the writer that needs it.
 RULES: Final[dict[str, Rules]] = {
@@ -236,7 +235,7 @@ async def cluster(
         nursery.cancel_scope.cancel()
 
 
-async def until(what: str, check: Callable[[], Awaitable[T]], seconds: float = _WAIT_SECONDS) -> T:
+async def until(what: str, check: Callable[[], Awaitable[T]], seconds: float = PATIENCE) -> T:
     """Wait until a check returns something true, and return that."""
     with trio.move_on_after(seconds):
         while True:

@@ -7,7 +7,7 @@ import trio
 
 from actors.lib.kube.errors import ThrottledError
 from config.api import API_VERSION
-from tests.cluster.harness import ClusterServer, both_versions, kube
+from tests.cluster.harness import PATIENCE, ClusterServer, both_versions, kube
 from tests.fakes.api_server_contract import CONTRACT, Clause, ServerUnderTest
 
 
@@ -20,7 +20,7 @@ async def test_the_real_server_keeps_the_contract(
         """Let history be forgotten. What it has seen itself, only a server that begins again forgets."""
         for step in (server.compact, server.stop, server.start):
             await trio.to_thread.run_sync(step)
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             while not await watches_are_served(server):  # noqa: ASYNC110
                 await trio.sleep(0.05)
 

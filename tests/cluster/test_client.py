@@ -21,7 +21,16 @@ from actors.lib.kube.errors import (
     error_in,
 )
 from config.desired import Secret
-from tests.cluster.harness import MANAGER, ClusterServer, both_versions, kube, make, make_namespace, service_account
+from tests.cluster.harness import (
+    MANAGER,
+    PATIENCE,
+    ClusterServer,
+    both_versions,
+    kube,
+    make,
+    make_namespace,
+    service_account,
+)
 
 Json = dict[str, Any]
 #: Far below what a request may take (30 s), far above what a busy machine delays.
@@ -134,7 +143,7 @@ async def watch_error(client: KubeClient, path: str) -> ApiError | None:
 
 
 async def next_of(events: Any) -> tuple[str, str]:
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         event = await anext(events)
     return event["type"], event["object"]["metadata"].get("name", "")
 
@@ -159,7 +168,7 @@ async def test_a_quiet_watch_ends_when_it_said(server: ClusterServer, namespace:
         version = (await client.get(path))["metadata"]["resourceVersion"]
         begin = trio.current_time()
         async with client.watch(path, {"resourceVersion": version, "timeoutSeconds": 2}) as events:
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 assert [event async for event in events] == []
         assert trio.current_time() - begin > 1.5
 
@@ -174,7 +183,7 @@ async def test_a_watch_gets_a_bookmark_before_its_end(server: ClusterServer, nam
         params = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": 4}
         async with client.watch(path, params) as events:
             made = await client.apply(f"{config_maps('elsewhere')}/a", config_map("a", at=version), manager=MANAGER)
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 seen = [event async for event in events]
     assert {event["type"] for event in seen} == {"BOOKMARK"}
     bookmark = seen[-1]["object"]["metadata"]["resourceVersion"]
@@ -187,7 +196,7 @@ async def test_a_watch_from_forgotten_history_is_gone(server: ClusterServer, nam
     async with kube(server.admin) as client:
         await client.create(path, config_map("a"))
         await forget(server)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             assert isinstance(await watch_error(client, path), GoneError)
 
 
@@ -244,9 +253,9 @@ async def test_a_stopped_server_breaks_the_watch_and_answers_again_later(server:
         async with client.watch(path, {}) as events:
             assert await next_of(events) == ("ADDED", "kept")
             await trio.to_thread.run_sync(server.stop)
-            with trio.fail_after(5), pytest.raises(UnreachableError):
+            with trio.fail_after(PATIENCE), pytest.raises(UnreachableError):
                 await anext(events)
-        with trio.fail_after(5), pytest.raises(UnreachableError, match="refused"):
+        with trio.fail_after(PATIENCE), pytest.raises(UnreachableError, match="refused"):
             await client.get(path)
         await trio.to_thread.run_sync(server.start)
         assert (await client.get(f"{path}/kept"))["metadata"]["name"] == "kept"

@@ -21,7 +21,16 @@ from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
 from config.desired import Secret
 from config.problems import Kind, ResourceId
-from tests.cluster.harness import CRD_PATH, MANAGER, ClusterServer, both_versions, install_crds, kube, service_account
+from tests.cluster.harness import (
+    CRD_PATH,
+    MANAGER,
+    PATIENCE,
+    ClusterServer,
+    both_versions,
+    install_crds,
+    kube,
+    service_account,
+)
 from tests.cluster.watching import RBAC, ROLE, SYSTEM, UNDERLAY, Watcher, here, in_parallel, l3vni, watching
 
 Remove = Callable[[Kind], Awaitable[None]]
@@ -195,7 +204,7 @@ async def remove_crd(watcher: Watcher) -> AsyncIterator[Remove]:
     async def remove(kind: Kind) -> None:
         path = f"{CRD_PATH}/{PLURALS[kind]}.{GROUP}"
         await watcher.admin.delete(path)
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             while await there(watcher, path):  # noqa: ASYNC110 - another process's work
                 await trio.sleep(0.05)
 
@@ -316,7 +325,7 @@ async def test_a_token_that_is_good_no_more_waits_for_another(watcher: Watcher) 
     await watcher.admin.delete(f"/api/v1/namespaces/{watcher.namespace}/serviceaccounts/node")
     # The server remembers for some seconds whom it has let in.
     async with kube(account) as client:
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE):
             while await known(client):  # noqa: ASYNC110 - another process's memory
                 await trio.sleep(0.5)
     await watcher.cable.cut()

@@ -34,7 +34,7 @@ from config.problems import Kind, Reason, ResourceId
 
 from .corpus import BAD, GOOD, l2vni, l3vni, nic, routed, session, underlay
 from .crd_agreement import MODELS, Judge, as_data
-from .harness import CRD_PATH, MANAGER, ClusterServer, both_versions, install_crds, kube
+from .harness import CRD_PATH, MANAGER, PATIENCE, ClusterServer, both_versions, install_crds, kube
 
 Json = dict[str, Any]
 
@@ -227,7 +227,7 @@ async def test_for_an_object_older_than_our_definitions_the_reason_is_reported(
 
 async def until_served(client: KubeClient, namespace: str, spec: Json, *, accepted: bool) -> None:
     """Wait until the server goes by a changed definition: there is no other sign of it than what it says to objects."""
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while True:
             body = manifest("L2VNI", "probe" if accepted else "another", spec=spec)
             try:

@@ -25,7 +25,7 @@ from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 
-from .harness import CRD_PATH, ClusterServer, eventually, install_crds, kube, make, make_node
+from .harness import CRD_PATH, PATIENCE, ClusterServer, eventually, install_crds, kube, make, make_node
 
 NODE = "merging-node"
 PASSWORD = "correct-horse"
@@ -233,7 +233,7 @@ async def test_a_kind_that_is_not_installed_after_a_restart_keeps_its_networks_u
         path = f"{CRD_PATH}/{PLURALS[Kind.L2VNI]}.{GROUP}"
         try:
             await client.delete(path)
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE):
                 while not await is_gone(client, path):  # noqa: ASYNC110 - another process's work
                     await trio.sleep(0.05)
             async with trio.open_nursery() as nursery:

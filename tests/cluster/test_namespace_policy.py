@@ -13,7 +13,7 @@ from actors.lib.kube.errors import InvalidError
 from config.api import API_VERSION, PLURALS
 from config.problems import Kind
 from tests.cluster.corpus import GOOD
-from tests.cluster.harness import MANAGER, ROOT, ClusterServer, Json, both_versions, kube
+from tests.cluster.harness import MANAGER, PATIENCE, ROOT, ClusterServer, Json, both_versions, kube
 from tests.cluster.permissions import NAMESPACE, documents, path_of
 
 SAMPLE = ROOT / "packaging" / "examples" / "namespace-policy.yaml"
@@ -42,7 +42,7 @@ async def admin(server: ClusterServer, system: str, namespace: str) -> AsyncIter
         await client.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RANGE}}, manager=MANAGER)
         for one in documents(SAMPLE):
             await client.apply(path_of(one), one, manager=MANAGER)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             for number in count():
                 if await refusal(client, namespace, Kind.L2VNI, {"vni": 1 + number}) is not None:
                     break
@@ -71,7 +71,7 @@ async def test_users_declare_what_their_namespace_has(server: ClusterServer, adm
         assert await refusal(admin, NAMESPACE, kind, spec) is None
     nothing = dict.fromkeys(RANGE)
     await admin.merge_patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": nothing}}, manager=MANAGER)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         # The server's copy of a namespace may be a moment old.
         while await refusal(admin, namespace, ALLOWED[0][0], {**SELECTOR, **ALLOWED[0][1]}) is None:  # noqa: ASYNC110
             await trio.sleep(0.1)

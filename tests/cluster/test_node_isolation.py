@@ -37,6 +37,7 @@ from supervisor.operations.doctor.policies import Policies, read_policies
 from tests.actors.lib.kube.kubeconfigs import base64_of, kubeconfig
 from tests.cluster.harness import (
     MANAGER,
+    PATIENCE,
     ClusterServer,
     Json,
     both_versions,
@@ -101,7 +102,7 @@ async def policies_are_in_force(unbound: ApiCredentials, stage: Stage) -> None:
     """Wait until each policy refuses something: the server takes a moment from a policy to its enforcement."""
     async with kube(unbound) as client:
         for write in all_writes(stage):
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 for _ in count():
                     if await refusal(write(client)) is not None:
                         break
@@ -418,7 +419,7 @@ async def test_without_the_policies_one_node_writes_for_another(server: ClusterS
     try:
         async with kube(pair.a.account) as client:
             for write in all_writes(pair.b):
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE):
                     while await refusal(write(client)) is not None:  # noqa: ASYNC110
                         await trio.sleep(0.1)
         assert await doctor_of(pair.a) == Policies(dict.fromkeys(KINDS, False))

@@ -27,7 +27,7 @@ from config.sources.static_files import read_directory
 from config.store.last_good import LastGood
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.faults import leaves
-from tests.cluster.harness import MANAGER, ClusterServer, Json, both_versions, kube, service_account
+from tests.cluster.harness import MANAGER, PATIENCE, ClusterServer, Json, both_versions, kube, service_account
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, SHIPPED, USER, Permission, install
 from tests.cluster.rbac_scenarios import NEEDS, Need, Stage, collection, index_is_shown, put, stage
 from tests.cluster.status_writing import ReportingNode, until
@@ -159,7 +159,7 @@ async def may_change(client: KubeClient, path: str, change: Json) -> bool:
 
 async def policy_is_in_force(client: KubeClient, path: str) -> None:
     """The server takes a moment from a policy to its enforcement."""
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         for number in count():
             if not await may_change(client, path, {"metadata": {"annotations": {"probe": str(number)}}}):
                 return

@@ -25,14 +25,12 @@ from config.problems import Kind
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
-from tests.cluster.harness import MANAGER, ROOT, ClusterServer, Json, kube, make_namespace, make_node
+from tests.cluster.harness import MANAGER, PATIENCE, ROOT, ClusterServer, Json, kube, make_namespace, make_node
 
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 SYSTEM: Final = "openperouter-system"
 ROLE: Final = "openperouter-controller"
 PASSWORDS_ROLE: Final = "openperouter-passwords"
-#: On a machine that is busy with something else.
-PATIENCE: Final = 40.0
 
 UNDERLAY: Final[Json] = {
     "asn": 64514,
