@@ -13,7 +13,8 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
-from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
+from .verbs.files import plan, try_, validate
+from .verbs.node import bundle, doctor, reload, run, show, status, teardown
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd

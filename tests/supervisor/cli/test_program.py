@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import main, program
-from supervisor.cli.verbs import run as run_verb
+from supervisor.cli.verbs.node import run as run_verb
 from supervisor.operations import exit_codes
 from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
 from supervisor.version import VERSION

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 
-from ..options import StoreFile, add_verb, require_readable
-from ..terminal import print_line, print_problems
+from ...options import StoreFile, add_verb, require_readable
+from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
     from config.problems import Problem

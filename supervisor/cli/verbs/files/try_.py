@@ -16,8 +16,8 @@ from supervisor.operations.control_client import NotRunningError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
-from ..options import StoreFile, add_verb
-from ..terminal import print_line, print_problems
+from ...options import StoreFile, add_verb
+from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
     from actors.static_config.trial import Journal, Trial

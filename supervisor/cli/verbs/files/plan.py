@@ -9,7 +9,7 @@ from typing import Any
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import load_usable_settings
 
-from ..options import add_verb, complain, read_desired
+from ...options import add_verb, complain, read_desired
 
 
 def add_parser(verbs: Any) -> None:
