@@ -91,22 +91,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _as_json(problems: Sequence[Problem]) -> str:
-    return json.dumps([_record(problem) for problem in problems], indent=2)
+    from supervisor.operations.documents import problem_document
 
-
-def _record(problem: Problem) -> Mapping[str, Any]:
-    found = {
-        "path": problem.origin.path,
-        "line": problem.origin.line,
-        "column": problem.origin.column,
-        "severity": str(problem.severity),
-        "kind": str(problem.kind or ""),
-        "name": problem.name,
-        "field": problem.field,
-        "message": problem.message,
-        "inForce": problem.in_force,
-    }
-    return {key: value for key, value in found.items() if value}
+    return json.dumps([problem_document(problem) for problem in problems], indent=2)
 
 
 def _as_github(problems: Sequence[Problem]) -> str:
