@@ -1,7 +1,7 @@
 """Holds back changes of files until a reload, with the setting ``autoApply: false``.
 
 Before each reading the content of the files is compared with what was taken in last: by this process, else by the one
-before it, whose texts in force are on disk. If they differ and nobody has asked for a reload, what is in force is
+before it, whose texts in force are on disk. If they differ and no reload was requested, what is in force is
 published again, with a warning that names the changes. A trial takes effect without a reload, and so does its
 confirmation: both were asked for.
 """
