@@ -89,6 +89,21 @@ class KernelOutcome:
     withdraw: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """What a change would take down, for good or for a moment.
+
+    ``subject`` is ``session``, ``vni`` or ``nic``; ``name`` is what its user calls it; ``effect`` is a sentence's end.
+    """
+
+    subject: str
+    name: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.effect}"
+
+
 #: FRR's state of a session that is up, and ours of a listen range that bgpd serves.
 ESTABLISHED: Final = "Established"
 LISTENING: Final = "Listening"

@@ -142,6 +142,13 @@ class Settings(BaseModel):
         description="Most resources of each kind that count. Files and what is in force come first; the others are "
         "reported and ignored.",
     )
+    auto_apply: bool = Field(
+        default=True,
+        strict=True,
+        description="Whether changed files take effect by themselves. false: at the next reload (openperouter reload, "
+        "systemctl reload openperouter); until then the status names them. A restart does not apply changed router "
+        "files either; it does read the node configuration and password files.",
+    )
     bgp_listen_limit: int = Field(
         default=65535,
         strict=True,

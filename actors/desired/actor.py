@@ -39,7 +39,7 @@ from .snapshot_store import REFRESH_SECONDS, SnapshotStore
 
 log = get_logger("desired")
 
-#: Why nothing is published; the command is :mod:`supervisor.cli.verbs.reload`'s.
+#: Why nothing is published; the command is :mod:`supervisor.cli.verbs.node.reload`'s.
 HOLDING: Final = (
     "without a usable saved API snapshot the files alone would remove networks that are in force: nothing is changed "
     "until the API answers, or until 'openperouter reload --forget-api'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -11,11 +12,13 @@ import trio
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.vtysh import Vtysh, lock_file
 from config.desired import DesiredState
+from config.outcomes import Interruption
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import DependencyFault
 
-from .diff.difference import difference, intended, parse
+from .diff.difference import Intent, difference, intended, parse
+from .interruptions import interrupted_sessions
 from .render.render import RenderedConfig, render
 
 #: How long a preview waits for those that change FRR, seconds. One change of a large configuration takes a minute.
@@ -23,10 +26,19 @@ PATIENCE_SECONDS: Final = 2.0
 _SHOW: Final = "show running-config"
 
 
-async def preview(desired: DesiredState, settings: Settings) -> str:
-    """Return what FRR would gain (``+``) and lose (``-``), a line each; empty if it runs the desired state.
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What FRR would gain (``+``) and lose (``-``), a line each without secrets, and the sessions that this ends."""
 
-    While FRR is being changed it must not be asked (``frr_lock``): then the first line says so, and the difference is
+    lines: tuple[str, ...] = ()
+    interrupted: tuple[Interruption, ...] = ()
+    note: str = ""
+
+
+async def preview(desired: DesiredState, settings: Settings) -> Preview:
+    """Return what would change in FRR; no lines if it runs the desired state.
+
+    While FRR is being changed it must not be asked (``frr_lock``): then the note says so, and the difference is
     that to the configuration that was verified last. Raises ``DependencyFault`` if FRR does not answer.
     """
     wanted = intended(_rendered(desired, settings))
@@ -34,13 +46,20 @@ async def preview(desired: DesiredState, settings: Settings) -> str:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
             vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
-            return str(difference(wanted, parse(await vtysh.text(_SHOW))))
+            return _compared(wanted, await vtysh.text(_SHOW))
     try:
         verified = (settings.frr_etc_dir / settings.frr_pathspace / "frr.conf").read_text()
     except OSError as error:
         raise DependencyFault(f"its configuration is being changed, and {error.filename}: {error.strerror}") from None
-    note = "(FRR is being changed at this moment: this is the difference to what was verified last)"
-    return f"{note}\n{difference(wanted, parse(verified))}".rstrip()
+    return _compared(
+        wanted, verified, "FRR is being changed at this moment: this is the difference to what was verified last"
+    )
+
+
+def _compared(wanted: Intent, text: str, note: str = "") -> Preview:
+    running = parse(text)
+    found = difference(wanted, running)
+    return Preview(tuple(str(found).splitlines()), tuple(interrupted_sessions(running, found)), note)
 
 
 def rendered_redacted(desired: DesiredState, settings: Settings) -> str:

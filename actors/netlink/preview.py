@@ -9,18 +9,29 @@ Each call opens its own sockets and closes them, so all of it works beside a run
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import trio
 
 from config.desired import DesiredState, IPInterface
+from config.outcomes import Interruption
 from config.settings import Settings
 
 from .converge import observe_and_plan
 from .kernel import LinuxKernel
-from .planning.observed import NIC_GROUP, Link, Namespace, NamespaceView, Observed
+from .planning.observed import (
+    NIC_GROUP,
+    Link,
+    Namespace,
+    NamespaceView,
+    Observed,
+    host_veth,
+    router_bridge,
+    router_veth,
+)
+from .planning.plan_links import ALIAS
 from .planning.steps import DeleteLinks, MoveLink, Plan
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
@@ -31,6 +42,41 @@ T = TypeVar("T")
 async def preview(desired: DesiredState, settings: Settings) -> Plan:
     """Return what would be done now; writes nothing. Raises NamespaceMissing, KernelRefusal."""
     return await _with_kernel(settings, lambda kernel: observe_and_plan(desired, kernel)[1])
+
+
+async def preview_interruptions(desired: DesiredState, settings: Settings) -> tuple[Plan, tuple[Interruption, ...]]:
+    """Return the same with what it would take down."""
+
+    def call(kernel: LinuxKernel) -> tuple[Plan, tuple[Interruption, ...]]:
+        observed, plan = observe_and_plan(desired, kernel)
+        return plan, tuple(interruptions(plan, observed))
+
+    return await _with_kernel(settings, call)
+
+
+def interruptions(plan: Plan, observed: Observed) -> Iterator[Interruption]:
+    """Yield the VNIs whose devices go, or go and come back, and the NICs that change sides."""
+    deleted = {name for step in plan.steps if isinstance(step, DeleteLinks) for name in step.names}
+    wanted = {link.name for link in plan.model.links}
+    for link in sorted(observed.router.links.values(), key=lambda link: link.vxlan.vni if link.vxlan else 0):
+        if not link.ours or link.vxlan is None:
+            continue
+        vni = link.vxlan.vni
+        owner = link.alias.removeprefix(ALIAS)
+        name = f"{owner} (VNI {vni})" if link.alias.startswith(ALIAS) else f"VNI {vni}"
+        if link.name in deleted and link.name not in wanted:
+            yield Interruption("vni", name, "is removed")
+        elif vni in plan.moves or deleted & {link.name, router_bridge(vni)}:
+            yield Interruption("vni", name, "is made again, and does not forward meanwhile")
+        elif deleted & {host_veth(vni), router_veth(vni)}:
+            yield Interruption("vni", name, "the veth to the host goes, and what is attached to it loses the network")
+    for step in plan.steps:
+        if isinstance(step, MoveLink):
+            into = step.target is Namespace.ROUTER
+            effect = "moves into the router: connections of the host over it end" if into else "returns to the host"
+            yield Interruption("nic", f"NIC {step.name}", effect)
+    for name in plan.model.kept:
+        yield Interruption("nic", f"NIC {name}", "returns to the host once the others are in the router")
 
 
 async def would_remove(desired: DesiredState, settings: Settings) -> bool:

@@ -40,6 +40,7 @@ from supervisor.runtime.faults import ConfigFault
 from .node_identity import Addresses, Identification, identify
 from .state_store import StateStore
 from .trial import Journal, Trial, current_trial
+from .waiting import Gate, hold
 
 log = get_logger("static_config")
 
@@ -75,6 +76,7 @@ async def run(
     """
     memory = StateStore(settings.state_dir)
     memory.load()
+    gate = Gate(settings)
     ctx.started()
     reload_id = 0
     differing: tuple[Problem, ...] = ()
@@ -87,14 +89,14 @@ async def run(
             if request is not None:
                 differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
             wanted = Request(reload_id, out.peek(), differing)
-            reading = await trio.to_thread.run_sync(read, settings, memory, wanted, addresses)
+            reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
         log_changes(before, reading)
         resources = len(reading.snapshot.resources) if reading.snapshot else 0
         on_trial = str(reading.trial) if reading.trial else None
         ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
-        ctx.note(memory="not on disk" if memory.is_behind else None)
+        ctx.note(memory="not on disk" if memory.is_behind else None, waiting_files=len(reading.waiting_files) or None)
         before = reading
         with ctx.idle():
             await wait_for_work(settings, seen, reload, reading.seconds(memory))
@@ -112,6 +114,11 @@ class Request:
     differing: tuple[Problem, ...] = ()
 
     @property
+    def is_asked_for(self) -> bool:
+        """Whether a reload is newer than what was published, if anything was."""
+        return self.reload_id > (self.previous.reload_id if self.previous else 0)
+
+    @property
     def is_reload(self) -> bool:
         """Whether the request is newer than what was published; a restarted actor sees old requests again."""
         return self.previous is not None and self.reload_id > self.previous.reload_id
@@ -122,11 +129,13 @@ class Reading:
     """The result of reading everything once.
 
     ``snapshot`` is None at a start while an interface is missing that may still appear: READY would be too early.
+    ``waiting_files`` have changes that a reload will take in.
     """
 
     snapshot: StaticSnapshot | None
     waiting_for: str = ""
     trial: Trial | None = None
+    waiting_files: tuple[str, ...] = ()
 
     def seconds(self, memory: StateStore) -> float | None:
         """Return after how many seconds to read again although nothing has changed; None is never."""
@@ -140,6 +149,8 @@ class Reading:
 
 def log_changes(before: Reading, after: Reading) -> None:
     """Log what differs between two readings beyond the snapshot, which later stages log."""
+    if after.waiting_files and after.waiting_files != before.waiting_files:
+        log.info("changed files wait for a reload", files=",".join(after.waiting_files))
     if after.waiting_for != before.waiting_for:
         waiting = bool(after.waiting_for)
         write = log.warning if waiting else log.info
@@ -158,11 +169,24 @@ def log_changes(before: Reading, after: Reading) -> None:
         log.info("the trial is over; the files are in force", message_id=message_ids.TRIAL_OVER, trial=before.trial.id)
 
 
-def read(settings: Settings, memory: StateStore, request: Request, addresses: Addresses) -> Reading:
-    """Read everything once."""
-    who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
-    name = who.node.name if who.node else socket.gethostname()
+def read_or_hold(settings: Settings, memory: StateStore, request: Request, addresses: Addresses, gate: Gate) -> Reading:
+    """Read everything once, or return what is in force while changes wait for a reload."""
     trial = current_trial(memory.journal)
+    who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
+    names = () if trial or request.is_asked_for else gate.waiting(memory)
+    held = hold(names, settings, memory, who.node, request.previous) if names else None
+    if held is not None:
+        # Writes what the disk has refused before.
+        memory.keep(memory.last_good, memory.in_force, None)
+        return Reading(held, waiting_files=names)
+    if trial is None:
+        gate.take_in(memory)
+    return read(settings, memory, request, who, trial)
+
+
+def read(settings: Settings, memory: StateStore, request: Request, who: Identification, trial: Trial | None) -> Reading:
+    """Read everything once."""
+    name = who.node.name if who.node else socket.gethostname()
     files = read_directory(
         settings.configs_dir,
         name,

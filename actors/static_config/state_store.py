@@ -13,6 +13,7 @@ from typing import Final
 from config.outcomes import NodeIdentity
 from config.store.json_store import StoreError
 from config.store.last_good import LastGood, read_texts, to_json
+from config.syntax.files import mark
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
@@ -50,6 +51,17 @@ class StateStore:
     def is_behind(self) -> bool:
         """Whether the disk has refused the newest values."""
         return self._failing
+
+    @property
+    def has_in_force(self) -> bool:
+        """Whether it is known what is in force, be it nothing."""
+        return IN_FORCE_FILE in self._stored
+
+    @property
+    def in_force_since(self) -> float:
+        """Return when the texts in force were written, in Unix seconds; 0 if they are not on disk."""
+        found = mark(self.state_dir / IN_FORCE_FILE)
+        return found[3] / 1e9 if found else 0.0
 
     def load(self) -> None:
         """Read the files; a damaged one counts as none, and is logged."""
@@ -102,5 +114,6 @@ class StateStore:
                 error=error,
             )
             return LastGood()
-        self._stored[name] = to_json(texts)
+        if mark(self.state_dir / name) is not None:
+            self._stored[name] = to_json(texts)
         return texts

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -17,10 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay  # noqa: E402
 from config.node import NodeConfig  # noqa: E402
+from config.reference import Entry, entries  # noqa: E402
 from config.settings import Settings  # noqa: E402
-
-#: JSON Schema, as pydantic makes it.
-Schema = dict[str, Any]
 
 TARGET: Final = ROOT / "docs" / "configuration.md"
 
@@ -61,16 +58,6 @@ SECTIONS: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
 )
 
 
-class Entry(NamedTuple):
-    """What the reference shows about one key; ``default`` is Markdown, like the other texts."""
-
-    path: str
-    type: str
-    default: str
-    constraints: str
-    description: str
-
-
 def reference() -> str:
     """Return the whole document."""
     return "\n".join([INTRODUCTION, *(section(title, model) for title, model in SECTIONS)])
@@ -87,69 +74,6 @@ def row(entry: Entry) -> str:
     """Return one line of a model's table."""
     cells = (f"`{entry.path}`", entry.type, entry.default, entry.constraints, entry.description)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def entries(model: type[BaseModel]) -> Iterator[Entry]:
-    """Yield an entry for each field, then those of the models inside it. The manual pages are made of them too."""
-    schema = model.model_json_schema()
-    return _entries(schema, schema.get("$defs", {}), "")
-
-
-def _entries(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[Entry]:
-    for name, field in model["properties"].items():
-        schema = resolved(field, models)
-        element = resolved(schema["items"], models) if schema.get("type") == "array" else None
-        path = f"{prefix}{name}{'[]' if element else ''}"
-        default = "**required**" if name in model.get("required", ()) else default_text(field)
-        limits = ", ".join(dict.fromkeys((*constraints(schema), *constraints(element or {}))))
-        yield Entry(path, word(schema, element), default, limits, field.get("description", ""))
-        if "properties" in (element or schema):
-            yield from _entries(element or schema, models, f"{path}.")
-
-
-def resolved(schema: Schema, models: dict[str, Schema]) -> Schema:
-    """Return what a reference refers to, and of an optional value what it is when it is there."""
-    [schema] = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"][:1]
-    return models[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-
-
-def word(schema: Schema, element: Schema | None = None) -> str:
-    """Return a user's word for a type."""
-    if element:
-        return f"list of {word(element)}"
-    if "enum" in schema or "const" in schema:
-        return "one of " + ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
-    if schema.get("type") == "object":
-        return "object" if "properties" in schema else "mapping"
-    return "path" if schema.get("format") == "path" else str(schema.get("type", "string"))
-
-
-def default_text(field: Schema) -> str:
-    """Return the default, or nothing for a field that may be absent."""
-    default = field.get("default")
-    return "" if default in (None, [], {}) else f"`{default}`"
-
-
-#: Keywords of JSON Schema for numbers, texts and lists.
-LIMITS: Final = {
-    "minimum": "at least {}",
-    "exclusiveMinimum": "more than {}",
-    "maximum": "at most {}",
-    "exclusiveMaximum": "less than {}",
-    "minLength": "length at least {}",
-    "minItems": "length at least {}",
-    "maxLength": "length at most {}",
-    "maxItems": "length at most {}",
-    "pattern": "matches `{}`",
-}
-
-
-def constraints(schema: Schema) -> Iterator[str]:
-    """Yield the ranges and lengths of a value in words."""
-    for keyword, text in LIMITS.items():
-        if keyword in schema:
-            limit = schema[keyword]
-            yield text.format(int(limit) if isinstance(limit, float) and limit.is_integer() else limit)
 
 
 def main() -> int:

@@ -21,9 +21,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "packaging" / "docs")]
 
-from configuration_reference import SECTIONS, entries  # noqa: E402
+from configuration_reference import SECTIONS  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
+from config.reference import entries  # noqa: E402
 from supervisor.cli.program import build_parser  # noqa: E402
 from supervisor.version import VERSION  # noqa: E402
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -13,7 +15,8 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
-from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
+from .verbs.files import explain, plan, schema, try_, validate
+from .verbs.node import bundle, doctor, reload, run, show, status, teardown
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -21,13 +24,26 @@ starts; the other commands check and show the configuration, the daemon, FRR and
 """
 
 #: In the order in which a new user meets them.
-VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
+VERBS: Final = (explain, schema, validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
+
+
+#: argparse's message for a word that is not among the choices.
+_WRONG_CHOICE: Final = re.compile(
+    r"argument (?P<what>\w+): invalid choice: '(?P<given>.*)' \(choose from (?P<choices>.*)\)"
+)
 
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser that exits with our own code for wrong usage: argparse's 2 means something else here."""
 
     def error(self, message: str) -> NoReturn:
+        wrong = _WRONG_CHOICE.search(message)
+        if wrong:
+            # argparse would list every choice, in a form that differs between versions of Python.
+            close = difflib.get_close_matches(wrong["given"], re.findall(r"[\w-]+", wrong["choices"]), 1)
+            hint = f"did you mean {close[0]}?" if close else f"see '{self.prog} --help'"
+            complain(f"there is no {wrong['what'].lower()} {wrong['given']}: {hint}")
+            raise SystemExit(exit_codes.USAGE)
         self.print_usage(sys.stderr)
         complain(message)
         raise SystemExit(exit_codes.USAGE)
@@ -36,7 +52,11 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit code. Prints a traceback for bugs only."""
     try:
-        arguments = build_parser().parse_args(argv)
+        parser = build_parser()
+        arguments = parser.parse_args(argv)
+        if arguments.verb is None:
+            parser.print_help()
+            return exit_codes.OK
         require_settings(arguments.settings)
         code: int = arguments.function(arguments)
         sys.stdout.flush()
@@ -61,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"openperouter {VERSION}")
     add_settings(parser, default=DEFAULT_SETTINGS)
-    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="verb", required=True)
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="verb")
     for verb in VERBS:
         verb.add_parser(verbs)
     version = verbs.add_parser("version", help="print the version", description="Print the version.")

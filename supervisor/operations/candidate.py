@@ -1,4 +1,4 @@
-"""What ``openperouter try`` is to try: the whole router configuration as it would be, and how it differs from now.
+"""What ``try`` and ``plan`` are given: the whole router configuration as it would be, and how it differs from now.
 
 A directory stands for all router files: those missing from it would be removed. Single files are added to those that
 are in force, or replace those of the same name. The result is read by the daemon's own functions, as if the files were
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.static_config.trial import Trial, now
-from config.outcomes import StaticSnapshot
 from config.problems import Problem, Severity
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX, read_remembered
@@ -23,7 +22,7 @@ from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import MAX_BYTES
 
 from .exit_codes import CONFIG, USAGE, CommandError
-from .node_configuration import problems_of_files, read_all, resolve_with
+from .node_configuration import Configuration, problems_of_files, read_all, resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +103,18 @@ def _gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     )
 
 
-def find_problems(candidate: Candidate, settings: Settings, settings_file: Path) -> tuple[Problem, ...]:
-    """Return every problem that the candidate has on this node, and as warnings those that it causes API objects."""
+def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path) -> Configuration:
+    """Return what the candidate results in on this node.
+
+    The problems are all that it has, and as warnings those that it causes API objects.
+    """
     before = read_all(settings_file, remembered=True)
     texts = LastGood().with_texts(candidate.texts)
     read = read_remembered(settings.configs_dir, before.node.name, texts, namespace=settings.namespace)
-    static = StaticSnapshot(before.node, read.resources, read.problems)
-    resolution = resolve_with(before.api, settings, static)
-    after = replace(before, resources=read.resources, problems=resolution.problems)
+    after = resolved(settings, before.node, read.resources, read.problems)
     of_api = (problem for problem in after.problems if not problem.origin.path and problem not in before.problems)
     found = (*problems_of_files(after), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
-    return tuple(_where_it_is(problem, candidate) for problem in found)
+    return replace(after, problems=tuple(_where_it_is(problem, candidate) for problem in found))
 
 
 def _where_it_is(problem: Problem, candidate: Candidate) -> Problem:

@@ -48,6 +48,22 @@ def desired_document(state: DesiredState) -> Any:
     return _plain(state)
 
 
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """Return a problem as a mapping; what it does not have is left out."""
+    found = {
+        "path": problem.origin.path,
+        "line": problem.origin.line,
+        "column": problem.origin.column,
+        "severity": str(problem.severity),
+        "kind": str(problem.kind or ""),
+        "name": problem.name,
+        "field": problem.field,
+        "message": problem.message,
+        "inForce": problem.in_force,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
 def _plain(value: object) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]

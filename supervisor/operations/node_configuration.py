@@ -72,7 +72,7 @@ def read_all(settings_file: Path, *, remembered: bool) -> Configuration:
     files = read_directory(settings.configs_dir, node.name, memory, namespace=settings.namespace)
     if files.resources or who.node is not None:
         problems += who.problems
-    return _resolved(settings, node, files.resources, (*problems, *files.problems))
+    return resolved(settings, node, files.resources, (*problems, *files.problems))
 
 
 def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
@@ -100,7 +100,7 @@ def read_files(settings_file: Path, paths: Sequence[Path]) -> Configuration:
         else:
             contents.append(_parse(path, node, settings))
     resources, in_files = combine(contents)
-    return _resolved(settings, node, tuple(resources), (*errors(problems), *found, *in_files))
+    return resolved(settings, node, tuple(resources), (*errors(problems), *found, *in_files))
 
 
 def _parse(path: Path, node: NodeIdentity, settings: Settings) -> FileContent:
@@ -120,9 +120,10 @@ def _absent(path: Path) -> Problem:
     return Problem("does not exist", Origin(path=str(path)), reason=Reason.FILE_INVALID)
 
 
-def _resolved(
+def resolved(
     settings: Settings, node: NodeIdentity, resources: tuple[Resource, ...], problems: tuple[Problem, ...]
 ) -> Configuration:
+    """Return what these resources of files result in together with the saved API objects."""
     memory, unusable = remembered_api(settings, node.name)
     resolution = resolve_with(memory, settings, StaticSnapshot(node, resources, problems))
     desired = resolution.desired

@@ -25,7 +25,7 @@ from .wanted import KernelModel, WantedLink
 
 #: IFALIASZ less the final zero (linux/if.h), in bytes; a resource's name is ASCII.
 LONGEST_ALIAS = 255
-_ALIAS = "openperouter: "
+ALIAS = "openperouter: "
 #: linux/if_link.h: IN6_ADDR_GEN_MODE_NONE, no IPv6 link-local address.
 ADDR_GEN_MODE_NONE = "1"
 
@@ -182,7 +182,7 @@ def _difference(wanted: WantedLink, found: Link) -> ChangeLink:
         group=OWNED_GROUP if found.group != OWNED_GROUP else None,
         neigh_suppress=True if wanted.neigh_suppress and not found.neigh_suppress else None,
         # An alias that another program or user gave to a device of ours stays.
-        alias=alias if found.alias != alias and (not found.alias or found.alias.startswith(_ALIAS)) else None,
+        alias=alias if found.alias != alias and (not found.alias or found.alias.startswith(ALIAS)) else None,
         up=True if not found.up else None,
     )
 
@@ -201,7 +201,7 @@ def _other_master(wanted: WantedLink, found: Link) -> str | None:
 def _alias(wanted: WantedLink) -> str:
     """Return a device's resource as its alias, with the master to which we attach a veth's host end."""
     attached = _attached(wanted.master) if wanted.peer is not None and wanted.master else ""
-    return f"{_ALIAS}{wanted.resource}"[: LONGEST_ALIAS - len(attached)] + attached
+    return f"{ALIAS}{wanted.resource}"[: LONGEST_ALIAS - len(attached)] + attached
 
 
 def _attached(master: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import main, program
-from supervisor.cli.verbs import run as run_verb
+from supervisor.cli.verbs.node import run as run_verb
 from supervisor.operations import exit_codes
 from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, DependencyFault, KernelFault
 from supervisor.version import VERSION
@@ -18,12 +18,34 @@ from supervisor.version import VERSION
 REPOSITORY = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("words", [[], ["explode"], ["status", "--nonsense"], ["show"], ["show", "moon"]])
+@pytest.mark.parametrize("words", [["status", "--nonsense"], ["show"], ["reload", "--timeout", "soon"]])
 def test_wrong_usage_has_its_own_exit_code(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
         main(words)
     assert ending.value.code == 64
     assert "usage: openperouter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["staus"], "there is no command staus: did you mean status?"),
+        (["valdate"], "there is no command valdate: did you mean validate?"),
+        (["zzz"], "there is no command zzz: see 'openperouter --help'"),
+        (["show", "kernal"], "there is no subject kernal: did you mean kernel?"),
+        (["show", "moon"], "there is no subject moon: see 'openperouter show --help'"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(words)
+    assert ending.value.code == 64
+    assert capsys.readouterr().err == f"openperouter: {message}\n"
+
+
+def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out == program.build_parser().format_help()
 
 
 def test_version_is_the_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +62,20 @@ def test_help_documents_every_exit_code() -> None:
 
 
 def test_every_verb_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("validate", "plan", "status", "show", "reload", "doctor", "bundle", "teardown", "run", "version"):
+    for verb in (
+        "explain",
+        "schema",
+        "validate",
+        "plan",
+        "status",
+        "show",
+        "reload",
+        "doctor",
+        "bundle",
+        "teardown",
+        "run",
+        "version",
+    ):
         with pytest.raises(SystemExit) as ending:
             main([verb, "--help"])
         assert ending.value.code == 0

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.frr.preview import preview, rendered_redacted, running_redacted
+from actors.frr.preview import Preview, preview, rendered_redacted, running_redacted
 from actors.frr.render.render import render
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused, lock_file
@@ -98,8 +98,11 @@ async def test_a_preview_shows_what_would_change_and_no_secret(tmp_path: Path) -
     desired = CASES["timers_port_password"]
     (tmp_path / "running").write_text(render(desired, hostname=HOSTNAME).text)
     settings = Settings(vtysh=program(tmp_path, f"cat {tmp_path / 'running'}"))
-    assert await preview(desired, settings) == ""
-    changes = await preview(CASES["no_vnis"], settings)
+    assert await preview(desired, settings) == Preview()
+    seen = await preview(CASES["no_vnis"], settings)
+    changes = "\n".join(seen.lines)
+    [interrupted] = seen.interrupted
+    assert str(interrupted) == "session 192.168.11.2 in VRF default: is reset (other address families, password, port)"
     assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in changes
     shown = await running_redacted(settings) + rendered_redacted(desired, settings)
     assert "router bgp 64514" in shown
@@ -116,10 +119,10 @@ async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, 
         with pytest.raises(DependencyFault, match="is being changed"):
             await preview(desired, settings)
         boot.write_text(render(desired, hostname=HOSTNAME).text)
-        first, *changes = (await preview(CASES["no_vnis"], settings)).splitlines()
+        seen = await preview(CASES["no_vnis"], settings)
         assert trio.current_time() - began < 10
-    assert "is being changed at this moment" in first
-    assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in changes
+    assert "is being changed at this moment" in seen.note
+    assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in seen.lines
 
 
 @pytest.mark.parametrize("end", ["kill -KILL $$", "exit 1"])

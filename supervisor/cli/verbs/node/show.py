@@ -8,7 +8,7 @@ from typing import Any
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import load_usable_settings
 
-from ..options import add_verb, read_desired
+from ...options import add_verb, read_desired
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",

@@ -16,8 +16,8 @@ from supervisor.operations.control_client import NotRunningError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
-from ..options import StoreFile, add_verb
-from ..terminal import print_line, print_problems
+from ...options import StoreFile, add_verb
+from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
     from actors.static_config.trial import Journal, Trial
@@ -85,12 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _start(arguments: argparse.Namespace, settings: Settings, journal: Journal) -> int:
-    from supervisor.operations.candidate import find_problems, gather
+    from supervisor.operations.candidate import gather, read_candidate
 
     if not 0 < arguments.timeout <= LONGEST_SECONDS:
         raise CommandError(f"--timeout must be above 0 and at most {LONGEST_SECONDS:g} s", exit_codes.USAGE)
     candidate = gather(settings, arguments.paths)
-    if print_problems(find_problems(candidate, settings, arguments.settings)):
+    if print_problems(read_candidate(candidate, settings, arguments.settings).problems):
         print_line("not tried: the configuration has errors; nothing has changed", "bold")
         return exit_codes.CONFIG
     if not (candidate.changed or candidate.removed):

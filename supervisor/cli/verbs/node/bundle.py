@@ -13,7 +13,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ..options import StoreFile, add_settings, complain
+from ...options import StoreFile, add_settings, complain
 
 if TYPE_CHECKING:
     from config.settings import Settings

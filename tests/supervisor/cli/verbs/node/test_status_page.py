@@ -11,10 +11,10 @@ import pytest
 from config.outcomes import SessionHealth
 from config.status import ApiStatus, Status
 from supervisor.cli.terminal import Painter
-from supervisor.cli.verbs.status_page import render
+from supervisor.cli.verbs.node.status_page import render
 from tests.supervisor.cli.examples import DEGRADED, READY
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from supervisor.cli import main
 from tests.supervisor.cli.examples import write_settings
 
-MISTAKES = Path(__file__).parents[1] / "golden" / "mistakes.txt"
+MISTAKES = Path(__file__).parents[2] / "golden" / "mistakes.txt"
 
 
 def mistakes() -> Iterator[tuple[str, dict[str, str]]]:

@@ -23,7 +23,7 @@ from supervisor.operations import control_client
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET
 
-from ..terminal import print_line
+from ...terminal import print_line
 
 #: The daemon's own limit for one reload request.
 LONGEST_RELOAD_SECONDS: Final = 600.0

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 
-from ..options import StoreFile, add_verb, require_readable
-from ..terminal import print_line, print_problems
+from ...options import StoreFile, add_verb, require_readable
+from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
     from config.problems import Problem
@@ -91,22 +91,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _as_json(problems: Sequence[Problem]) -> str:
-    return json.dumps([_record(problem) for problem in problems], indent=2)
+    from supervisor.operations.documents import problem_document
 
-
-def _record(problem: Problem) -> Mapping[str, Any]:
-    found = {
-        "path": problem.origin.path,
-        "line": problem.origin.line,
-        "column": problem.origin.column,
-        "severity": str(problem.severity),
-        "kind": str(problem.kind or ""),
-        "name": problem.name,
-        "field": problem.field,
-        "message": problem.message,
-        "inForce": problem.in_force,
-    }
-    return {key: value for key, value in found.items() if value}
+    return json.dumps([problem_document(problem) for problem in problems], indent=2)
 
 
 def _as_github(problems: Sequence[Problem]) -> str:

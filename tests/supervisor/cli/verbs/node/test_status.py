@@ -14,11 +14,11 @@ import pytest
 
 from config.status import Status
 from supervisor.cli import main
-from supervisor.cli.verbs import status as status_verb
+from supervisor.cli.verbs.node import status as status_verb
 from supervisor.operations import control_client
 from tests.supervisor.cli.examples import DEGRADED, READY, answering, status_answer
 
-REPOSITORY = Path(__file__).parents[4]
+REPOSITORY = Path(__file__).parents[5]
 
 
 def status(settings: Path, *options: str) -> int:

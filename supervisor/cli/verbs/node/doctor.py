@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import conf_d
 
-from ..options import add_settings, complain
-from ..terminal import Painter, Style, wants_colour
+from ...options import add_settings, complain
+from ...terminal import Painter, Style, wants_colour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

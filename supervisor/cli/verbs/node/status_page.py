@@ -8,7 +8,7 @@ from config.outcomes import SessionHealth, VniHealth
 from config.problems import Severity
 from config.status import ActorStatus, ApiStatus, Status
 
-from ..terminal import Cell, Painter, Style, duration
+from ...terminal import Cell, Painter, Style, duration
 
 _PHASE_STYLE: dict[str, Style] = {
     "running": "good",

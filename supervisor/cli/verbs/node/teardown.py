@@ -11,7 +11,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ..options import add_verb, complain
+from ...options import add_verb, complain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import main
-from tests.supervisor.cli.examples import SECRETS, answering, status_answer
-
-from ..examples import READY
+from tests.supervisor.cli.examples import READY, SECRETS, answering, status_answer
 
 #: Stands for all that is in files which no archive may have, secret or not.
 NEVER = "xylophone"

@@ -22,7 +22,7 @@ from actors.static_config.trial import Journal, Trial, now
 from supervisor.cli import main
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
-CHECKOUT = Path(__file__).parents[4]
+CHECKOUT = Path(__file__).parents[5]
 DEADLINE = 20.0
 GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
 DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..options import add_verb
+from ...options import add_verb
 
 
 def add_parser(verbs: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from supervisor.operations import control_client, exit_codes
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
-from ..options import add_verb, complain
+from ...options import add_verb, complain
 
 DEFAULT_SECONDS: Final = 60.0
 

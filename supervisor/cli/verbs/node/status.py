@@ -16,8 +16,8 @@ from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, 
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, STATE_FILE, run_dir
 
-from ..options import add_settings, complain
-from ..terminal import Painter, duration, wants_colour
+from ...options import add_settings, complain
+from ...terminal import Painter, duration, wants_colour
 from .status_page import render
 
 #: Moves to the top left and clears a terminal (ECMA-48).

@@ -1,0 +1,128 @@
+"""Holds back changes of files until a reload, with the setting ``autoApply: false``.
+
+Before each reading the content of the files is compared with what was taken in last: by this process, else by the one
+before it, whose texts in force are on disk. If they differ and no reload was requested, what is in force is
+published again, with a warning that names the changes. A trial takes effect without a reload, and so does its
+confirmation: both were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from config.outcomes import NodeIdentity, StaticSnapshot
+from config.problems import Origin, Problem, Reason, Severity
+from config.settings import Settings
+from config.sources.static_files import is_router_file, read_remembered
+from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.secret_files import SECRETS_DIRECTORY
+from config.syntax.yaml_reader import MAX_BYTES
+
+from .state_store import StateStore
+
+#: Files by path; None for one that cannot be read.
+Contents = Mapping[str, bytes | None]
+
+_MESSAGE: Final = "changes wait for a reload (autoApply is false): "
+
+
+@dataclass
+class Gate:
+    """What was taken in last, and which confirmed trial was among it."""
+
+    settings: Settings
+    _applied: Contents | None = None
+    _trial: str = ""
+
+    def waiting(self, memory: StateStore) -> tuple[str, ...]:
+        """Return the names of the files whose changes wait; none when they are to be taken in."""
+        if self.settings.auto_apply:
+            return ()
+        now = contents(self.settings)
+        before = self._in_force(memory) if self._applied is None else self._applied
+        if before is None or self._confirmed(memory):
+            return ()
+        if self._applied is None:
+            # What is not among the texts in force was not remembered: it counts as it is.
+            now = {path: content for path, content in now.items() if _is_router_file(path, self.settings)}
+        return tuple(sorted(Path(path).name for path in now.keys() | before if now.get(path) != before.get(path)))
+
+    def take_in(self, memory: StateStore) -> None:
+        """Record that the files as they are now are about to be read."""
+        if not self.settings.auto_apply:
+            ending = memory.journal.last()
+            self._trial = ending.id if ending else ""
+            self._applied = contents(self.settings)
+
+    def _in_force(self, memory: StateStore) -> Contents | None:
+        if not memory.has_in_force:
+            return None
+        return {path: text.encode() for path, text in memory.in_force.texts.items()}
+
+    def _confirmed(self, memory: StateStore) -> bool:
+        """Whether a trial was confirmed since the files were taken in."""
+        ending = memory.journal.last()
+        if ending is None or not ending.confirmed or ending.id == self._trial:
+            return False
+        return self._applied is not None or ending.at > memory.in_force_since
+
+
+def hold(
+    names: tuple[str, ...],
+    settings: Settings,
+    memory: StateStore,
+    node: NodeIdentity | None,
+    previous: StaticSnapshot | None,
+) -> StaticSnapshot | None:
+    """Return what is in force with a warning about the files that wait; None when it is not known.
+
+    ``previous`` is what was published last. What was on trial is not in force any more.
+    """
+    warning = Problem(
+        f"{_MESSAGE}{', '.join(names)}; openperouter plan shows them, openperouter reload applies them",
+        Origin(path=str(settings.configs_dir)),
+        severity=Severity.WARNING,
+        reason=Reason.FILE_INVALID,
+    )
+    if previous is not None and not previous.on_trial:
+        others = (problem for problem in previous.problems if not problem.message.startswith(_MESSAGE))
+        return replace(previous, problems=(warning, *others))
+    if node is None:
+        return None
+    kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
+    return StaticSnapshot(node, kept.resources, (warning, *kept.problems), previous.reload_id if previous else 0)
+
+
+def contents(settings: Settings) -> Contents:
+    """Return the content of everything that a reading depends on."""
+    secrets = settings.configs_dir / SECRETS_DIRECTORY
+    paths = [settings.node_config_file]
+    for directory in (settings.configs_dir, secrets):
+        names = _names(directory)
+        paths += [directory / name for name in names if directory == secrets or is_router_file(name)]
+    found = {str(path): _content(path) for path in paths}
+    return {path: content for path, content in found.items() if content != b""}
+
+
+def _is_router_file(path: str, settings: Settings) -> bool:
+    return Path(path).parent == settings.configs_dir
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return list_directory(directory)
+    except UnreadableFileError:
+        return []
+
+
+def _content(path: Path) -> bytes | None:
+    """Return a file's content; an absent one has none."""
+    try:
+        return read_bounded(path, MAX_BYTES)[0]
+    except FileNotFoundError:
+        return b""
+    except UnreadableFileError:
+        return None

@@ -1,0 +1,1 @@
+"""Verbs for the configuration: checking it, planning it, trying it."""

@@ -1,0 +1,1 @@
+"""Verbs for the running router: the daemon, FRR, the kernel."""

@@ -1,0 +1,216 @@
+"""``openperouter plan``: both differences, and exit codes for scripts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import actors.frr.preview
+import actors.netlink.preview
+from actors.frr.preview import Preview
+from actors.netlink.planning.steps import Plan, Step
+from config.desired import DesiredState
+from config.outcomes import Interruption
+from config.settings import Settings
+from supervisor.cli import main
+from supervisor.runtime.faults import DependencyFault
+from tests.supervisor.cli.examples import SECRETS, UNDERLAY, api_l3vni, remember_api
+
+
+def plan(settings: Path, *arguments: object) -> int:
+    return main(["--settings", str(settings), "plan", *map(str, arguments)])
+
+
+class Making(Step):
+    """A step with a text."""
+
+    def __str__(self) -> str:
+        return "router: create vrf red"
+
+
+def previews(monkeypatch: pytest.MonkeyPatch, frr: str, kernel: Plan, *interrupted: Interruption) -> list[DesiredState]:
+    """Let FRR and the kernel answer with these differences; return the desired states that they get."""
+    requested: list[DesiredState] = []
+
+    async def preview_frr(desired: DesiredState, _settings: Settings) -> Preview:
+        requested.append(desired)
+        return Preview(tuple(frr.splitlines()), interrupted[:1])
+
+    async def preview_kernel(desired: DesiredState, _settings: Settings) -> tuple[Plan, tuple[Interruption, ...]]:
+        requested.append(desired)
+        return kernel, interrupted[1:]
+
+    monkeypatch.setattr(actors.frr.preview, "preview", preview_frr)
+    monkeypatch.setattr(actors.netlink.preview, "preview_interruptions", preview_kernel)
+    return requested
+
+
+@pytest.mark.parametrize(
+    ("differences", "code"),
+    [
+        (("", Plan()), 0),
+        (("+ vrf red", Plan()), 2),
+        (("", Plan((Making(),))), 2),
+        (("+ vrf red", Plan((Making(),))), 2),
+    ],
+)
+def test_the_exit_code_shows_whether_there_is_anything_to_do(
+    settings: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    differences: tuple[str, Plan],
+    code: int,
+) -> None:
+    frr, kernel = differences
+    requested = previews(monkeypatch, frr, kernel)
+    assert plan(settings) == code
+    shown = capsys.readouterr().out
+    ending = "interrupts:\n  nothing\n" if code else ""
+    assert shown == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n{ending}"
+    assert [state.node_index for state in requested] == [3, 3]
+
+
+def test_without_frr_the_plan_for_the_kernel_is_shown_all_the_same(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(_desired: DesiredState, _settings: Settings) -> Preview:
+        raise DependencyFault("it hangs")
+
+    previews(monkeypatch, "", Plan((Making(),)))
+    monkeypatch.setattr(actors.frr.preview, "preview", silent)
+    assert plan(settings) == 69
+    shown = capsys.readouterr()
+    assert "create vrf red" in shown.out
+    assert "FRR is not available: it hangs" in shown.err
+
+
+def test_an_unusable_underlay_changes_nothing_and_says_why(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (settings.parent / "configs" / "openpe_underlay.yaml").write_text("underlays:\n  - asn: 0\n")
+    assert plan(settings) == 78
+    assert "no usable configuration" in capsys.readouterr().err
+
+
+def test_without_frr_and_namespace_it_says_so_and_leaks_nothing(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(settings) == 69
+    shown = capsys.readouterr()
+    assert "openperouter-not-there" in shown.err
+    for secret in SECRETS:
+        assert secret not in shown.out + shown.err
+
+
+def test_saved_api_objects_are_part_of_the_plan(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200), synced_at=time.time() - 250)
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red", "blue"]
+    assert "with 1 saved API object, 4m1" in capsys.readouterr().err
+
+
+def test_an_unusable_snapshot_is_reported(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200), node="another")
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red"]
+    assert "without API objects: " in capsys.readouterr().err
+
+
+GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
+RESET = Interruption("session", "session 192.168.11.2 in VRF default", "is reset (other password)")
+GONE = Interruption("vni", "L3VNI red (VNI 100)", "is removed")
+
+
+def candidate(settings: Path, text: str = GREEN, name: str = "openpe_green.yaml") -> Path:
+    directory = settings.parent / "new"
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_text(text)
+    return directory / name
+
+
+def test_a_file_is_planned_with_those_in_force(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "+ vrf green / vni 300", Plan((Making(),)), RESET, GONE)
+    assert plan(settings, candidate(settings)) == 2
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["green", "red"]
+    assert capsys.readouterr().out == (
+        "adds openpe_green.yaml\n"
+        "FRR:\n  + vrf green / vni 300\n"
+        "kernel:\n  router: create vrf red\n"
+        "interrupts:\n"
+        "  session 192.168.11.2 in VRF default: is reset (other password)\n"
+        "  L3VNI red (VNI 100): is removed\n"
+    )
+    assert sorted(path.name for path in (settings.parent / "configs").iterdir()) == [
+        "openpe_l3vni.yaml",
+        "openpe_underlay.yaml",
+    ]
+
+
+def test_a_directory_is_the_whole_configuration(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "- vrf red", Plan())
+    candidate(settings, UNDERLAY, "openpe_underlay.yaml")
+    candidate(settings)
+    assert plan(settings, settings.parent / "new") == 2
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["green"]
+    assert capsys.readouterr().out.startswith("adds openpe_green.yaml; removes openpe_l3vni.yaml\n")
+
+
+def test_files_with_errors_are_not_planned(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    wrong = candidate(settings, GREEN.replace("300", "many"))
+    assert plan(settings, wrong) == 78
+    shown = capsys.readouterr().out
+    assert f"{wrong}:1:" in shown
+    assert shown.endswith("not planned: the configuration has errors\n")
+    assert plan(settings, wrong, "--json") == 78
+    document = json.loads(capsys.readouterr().out)
+    assert document["problems"][0]["path"] == str(wrong)
+    assert document["frr"] is document["kernel"] is None
+    assert requested == []
+
+
+def test_json_has_all_of_it(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    previews(monkeypatch, "+ vrf green / vni 300", Plan((Making(),)), RESET, GONE)
+    assert plan(settings, candidate(settings), "--json") == 2
+    document = json.loads(capsys.readouterr().out)
+    del document["problems"]
+    assert document == {
+        "schemaVersion": 1,
+        "files": "adds openpe_green.yaml",
+        "frr": ["+ vrf green / vni 300"],
+        "kernel": ["router: create vrf red"],
+        "interrupts": [{"subject": one.subject, "name": one.name, "effect": one.effect} for one in (RESET, GONE)],
+        "notes": [],
+        "unavailable": {},
+    }
+
+
+def test_what_is_not_available_is_named_in_json(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(settings, candidate(settings), "--json") == 69
+    document = json.loads(capsys.readouterr().out)
+    assert "openperouter-not-there" in document["unavailable"]["kernel"]
+    for secret in SECRETS:
+        assert secret not in str(document)
+
+
+@pytest.mark.parametrize(("name", "code"), [("openpe_none.yaml", 78), ("green.yaml", 64)])
+def test_what_is_no_router_file_is_refused(
+    settings: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    assert plan(settings, settings.parent / name) == code
+    assert name in capsys.readouterr().err
