@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from config.desired import DesiredState, Family
 
 from .planning import steps
-from .planning.host_networks import has_new_session
+from .planning.host_networks import has_new_address
 from .planning.observed import (
     CONDEMNED_GROUP,
     PASSTHROUGH_ROUTER,
@@ -170,7 +170,7 @@ class LinuxKernel:
             journal=self._state.journal(),
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
-            host_networks=self._host_networks(desired, host),
+            host_networks=self._host_networks(desired, host, router),
             filter=table,
             filter_problem=problem,
         )
@@ -209,9 +209,11 @@ class LinuxKernel:
         busy = self._host.call(partial(routes.busy_tables, tables=candidates))
         return busy | self._host.call(routes.ruled_tables)
 
-    def _host_networks(self, desired: DesiredState | None, host: NamespaceView) -> tuple[HostNetwork, ...]:
-        """Return what the host uses, if a session is to come; only then its table is read as a whole."""
-        if desired is None or desired.underlay is None or not has_new_session(desired, host):
+    def _host_networks(
+        self, desired: DesiredState | None, host: NamespaceView, router: NamespaceView
+    ) -> tuple[HostNetwork, ...]:
+        """Return what the host uses, if an address is to come; only then its table is read as a whole."""
+        if desired is None or desired.underlay is None or not has_new_address(desired, host, router):
             return ()
         names = {link.index: name for name, link in host.links.items()}
         ours = {link.index for link in host.links.values() if link.ours}

@@ -165,10 +165,14 @@ class NicRecord:
 
 @dataclass(frozen=True, slots=True)
 class HostNetwork:
-    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``."""
+    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``.
+
+    ``learned``: by a routing daemon or from a router advertisement.
+    """
 
     network: IPv4Network | IPv6Network
     what: str
+    learned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +196,8 @@ class Observed:
     that a VRF could get but that hold foreign routes; ``host_unreachable`` and ``busy_host_tables`` are the same of the
     host, where rules count as well; ``tables`` is the persisted map of the router's VRF tables; ``nic_routes`` and
     ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
-    read if a session is new. ``filter`` is our table of the router's packet filter (:mod:`.packet_filter`); None: it
-    was not read, because it does not matter or for ``filter_problem``.
+    read if an address of a session or a gateway is new. ``filter`` is our table of the router's packet filter
+    (:mod:`.packet_filter`); None: it was not read, because it does not matter or for ``filter_problem``.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)

@@ -83,7 +83,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     kept = kept_nics(nics, observed)
     tables, host_tables = assign_tables(desired, observed), assign_host_tables(desired, observed)
     model = kernel_model(desired, tables, underlay_mtu((*nics, *kept), observed), kept, host_tables)
-    failures = _impossible(model, observed)
+    failures = _impossible(desired, model, observed)
     moves = _moves(desired, model, observed)
     held = frozenset() if withdrawn is None else moves.difference(withdrawn)
     waiting = {vni.resource for vni in desired.l3vnis if vni.vni in held}
@@ -136,7 +136,7 @@ def _masters(waiting: Collection[ResourceId], model: KernelModel, observed: Obse
     return {(namespace, link.master) for namespace, link in found if link is not None and link.master}
 
 
-def _impossible(model: KernelModel, observed: Observed) -> Failures:
+def _impossible(desired: DesiredState, model: KernelModel, observed: Observed) -> Failures:
     """Find what cannot be done before anything is."""
     failures = Failures(model)
     for wanted in model.links:
@@ -149,7 +149,7 @@ def _impossible(model: KernelModel, observed: Observed) -> Failures:
             what = "does not exist" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
             message = f"host bridge {bridge} {what}: create it, or let hostMaster create one (type Managed)"
             failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
-    for resource, message in conflicts(model, observed):
+    for resource, message in conflicts(desired, model, observed):
         failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
     for resource, vrf in model.orphans.items():
         failures.add(resource, Reason.DEPENDENCY_FAILED, f"no active L3VNI creates its VRF {vrf}")

@@ -50,6 +50,8 @@ RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
+#: Protocols of routes that somebody configured: unspecified, kernel (connected), boot, static, DHCP.
+CONFIGURED_PROTOCOLS = frozenset({0, 2, 3, 4, 16})
 #: linux/rtnetlink.h RT_TABLE_MAIN
 MAIN_TABLE = 254
 #: RTM_F_CLONED: a cache entry, not a configured route.
@@ -156,7 +158,8 @@ def host_networks(socket: RouteSocket, names: Mapping[int, str], ours: Collectio
                 continue
             network = ip_network(f"{as_address(route.found.get(RTA_DST))}/{route.length}")
             devices = "".join(f" dev {names[index]}" for index in indices if index in names)
-            found.append(HostNetwork(network, f"the host's route {network}{devices}"))
+            learned = route.protocol not in CONFIGURED_PROTOCOLS
+            found.append(HostNetwork(network, f"the host's route {network}{devices}", learned))
     return found
 
 
