@@ -158,7 +158,8 @@ class SessionAddresses:
 class DesiredSession:
     """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order).
 
-    ``allowed_prefixes`` are masked networks, sorted; None means any. None elsewhere means off.
+    ``allowed_prefixes`` are masked networks, sorted; None means any. None elsewhere means off. With ``host_vrf`` the
+    host's end is in a VRF of the host.
     """
 
     asn: int
@@ -169,6 +170,7 @@ class DesiredSession:
     ttl_security_hops: int | None = None
     maximum_prefixes: int | None = None
     allowed_prefixes: tuple[IPNetwork, ...] | None = None
+    host_vrf: bool = False
 
 
 @dataclass(frozen=True, slots=True)

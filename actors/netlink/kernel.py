@@ -18,10 +18,10 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 
-from config.desired import DesiredState
+from config.desired import DesiredState, Family
 
 from .planning import steps
-from .planning.host_networks import has_new_session
+from .planning.host_networks import has_new_address
 from .planning.observed import (
     CONDEMNED_GROUP,
     PASSTHROUGH_ROUTER,
@@ -34,7 +34,8 @@ from .planning.observed import (
 )
 from .planning.packet_filter import filter_objects
 from .planning.sysctls import GATEWAY, LAYER_2_MARK, LAYER_2_ONLY, ROUTER_SYSCTLS, Sysctls, sysctl_key
-from .planning.vrf_tables import candidate_tables
+from .planning.vrf_tables import candidate_host_tables, candidate_tables
+from .planning.wanted import host_vrfs
 from .state_files import StateFiles
 from .wire import addresses, links, routes
 from .wire.namespace import NamespaceHandle, NamespaceMissing, SysctlWrite, Work
@@ -80,6 +81,7 @@ class LinuxKernel:
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
         self._filter_seen = False
+        self._defaults_seen = False
         #: The API server's address, if it is known as such.
         self.api_server = ""
         self._encoders: dict[type[steps.Step], Callable[[Any], Work]] = {
@@ -151,7 +153,7 @@ class LinuxKernel:
         nic_routes: dict[str, tuple[SavedRoute, ...]] = {
             name: self._host.call(partial(routes.routes_via, index=host.links[name].index)) for name in coming
         }
-        existing = {name for name, link in router.links.items() if link.kind == LinkKind.VRF and link.ours}
+        existing = _vrfs(router)
         candidates = set(() if desired is None else candidate_tables(desired, tables, existing))
         probed = candidates - {link.table for link in router.links.values()}
         table, problem = self._packet_filter(desired, router)
@@ -162,11 +164,13 @@ class LinuxKernel:
             host_sysctls=read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours]),
             unreachable=router_handle.call(routes.unreachable_tables),
             busy_tables=router_handle.call(partial(routes.busy_tables, tables=probed)) if probed else frozenset(),
+            host_unreachable=self._host_defaults(desired, host),
+            busy_host_tables=self._busy_host_tables(desired, host),
             tables=tables,
             journal=self._state.journal(),
             nic_routes=nic_routes,
             nic_sysctls={name: self._host.own_sysctls(name) for name in coming},
-            host_networks=self._host_networks(desired, host),
+            host_networks=self._host_networks(desired, host, router),
             filter=table,
             filter_problem=problem,
         )
@@ -186,9 +190,30 @@ class LinuxKernel:
         self._filter_seen = not found
         return found, ""
 
-    def _host_networks(self, desired: DesiredState | None, host: NamespaceView) -> tuple[HostNetwork, ...]:
-        """Return what the host uses, if a session is to come; only then its table is read as a whole."""
-        if desired is None or desired.underlay is None or not has_new_session(desired, host):
+    def _host_defaults(self, desired: DesiredState | None, host: NamespaceView) -> frozenset[tuple[Family, int]]:
+        """Return the host's tables with our unreachable default.
+
+        A host may have many routes. Without a VRF of ours they are read once, for what another process left.
+        """
+        if self._defaults_seen and not _vrfs(host) and (desired is None or not host_vrfs(desired)):
+            return frozenset()
+        found = self._host.call(routes.unreachable_tables)
+        self._defaults_seen = not found
+        return found
+
+    def _busy_host_tables(self, desired: DesiredState | None, host: NamespaceView) -> frozenset[int]:
+        """Return which of the tables that a new VRF in the host could get hold foreign routes, or are in a rule."""
+        candidates = () if desired is None else candidate_host_tables(desired, _vrfs(host))
+        if not candidates:
+            return frozenset()
+        busy = self._host.call(partial(routes.busy_tables, tables=candidates))
+        return busy | self._host.call(routes.ruled_tables)
+
+    def _host_networks(
+        self, desired: DesiredState | None, host: NamespaceView, router: NamespaceView
+    ) -> tuple[HostNetwork, ...]:
+        """Return what the host uses, if an address is to come; only then its table is read as a whole."""
+        if desired is None or desired.underlay is None or not has_new_address(desired, host, router):
             return ()
         names = {link.index: name for name, link in host.links.items()}
         ours = {link.index for link in host.links.values() if link.ours}
@@ -309,10 +334,10 @@ class LinuxKernel:
 
 
 def _namespace_of(step: steps.Step) -> Namespace:
-    """Return where a step works; unreachable defaults are the router's."""
+    """Return where a step works."""
     if isinstance(step, steps.ChangeLink | steps.SetSysctl | steps.AddAddress | steps.RemoveAddress):
         return step.namespace
-    return Namespace.ROUTER
+    return step.namespace if isinstance(step, steps.AddUnreachable | steps.RemoveUnreachable) else Namespace.ROUTER
 
 
 def _single(text: str, what: str) -> Iterator[HostNetwork]:
@@ -335,6 +360,10 @@ def nameservers(path: Path) -> Iterator[HostNetwork]:
         words = line.split()
         if len(words) > 1 and words[0] == "nameserver":
             yield from _single(words[1].partition("%")[0], f"name server {{}} of {path}")
+
+
+def _vrfs(view: NamespaceView) -> set[str]:
+    return {name for name, link in view.links.items() if link.kind == LinkKind.VRF and link.ours}
 
 
 def _bridges(router: NamespaceView) -> list[str]:

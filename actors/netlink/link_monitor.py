@@ -20,7 +20,7 @@ from itertools import islice
 
 import trio
 
-from .planning.observed import PASSTHROUGH_HOST
+from .planning.observed import PASSTHROUGH_HOST, PASSTHROUGH_VRF
 from .wire.socket import enlarge_buffer
 
 #: linux/rtnetlink.h: RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR
@@ -31,7 +31,7 @@ NETLINK_HEADER = 16
 PAUSE_SECONDS = 0.1
 #: Datagrams that are read in one go: a few milliseconds' worth.
 MOST = 512
-OUR_HOST_NAMES = (b"host-e-", b"br-hs-", PASSTHROUGH_HOST.encode())
+OUR_HOST_NAMES = (b"host-e-", b"host-v-", b"br-hs-", PASSTHROUGH_HOST.encode(), PASSTHROUGH_VRF.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def describe(observed: Observed) -> dict[str, Any]:
         "sysctls": dict(observed.sysctls),
         "tables": dict(observed.tables),
         "unreachableDefaults": sorted(f"{family} table {table}" for family, table in observed.unreachable),
+        "hostUnreachableDefaults": sorted(f"{family} table {table}" for family, table in observed.host_unreachable),
         "journal": {name: str(record.phase) for name, record in observed.journal.items()},
     }
 

@@ -20,9 +20,9 @@ _VRF: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]*", re.ASCII)
 #: BGP unnumbered accepts what the kernel does (dev_valid_name), less what could be taken for FRR syntax.
 _NEIGHBOR: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._@+-]*", re.ASCII)
 #: ``all`` and ``default`` are directories of the kernel's per-device settings; ``default`` is FRR's main VRF as well.
-_RESERVED: Final = frozenset({"lo", "all", "default", "pt-host", "pt-ns"})
+_RESERVED: Final = frozenset({"lo", "all", "default", "pt-host", "pt-ns", "pt-vrf"})
 #: Devices that the router makes for itself: see the inventory of kernel objects (reference 4.1).
-_GENERATED: Final = re.compile(r"(br-pe-|br-hs-|vni|host-e-|pe-e-|host-s-|pe-s-)[0-9]+")
+_GENERATED: Final = re.compile(r"(br-pe-|br-hs-|vni|host-e-|host-v-|pe-e-|host-s-|pe-s-)[0-9]+")
 #: The same for the API server.
 _NOT_RESERVED: Final = f"!(self in {sorted(_RESERVED)}) && !self.matches('^{_GENERATED.pattern}$')"
 

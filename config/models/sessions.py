@@ -95,6 +95,14 @@ class HostSession(Model):
         max_length=MAX_ALLOWED_PREFIXES,
         description="Networks that the host may announce, or parts of, in both families; absent: any.",
     )
+    host_vrf: bool | None = Field(
+        default=None,
+        strict=True,
+        alias="hostVRF",
+        description="true: the session's end in the host is in a VRF of the host, host-v-<vni> (pt-vrf of a "
+        "passthrough), so that the host does not forward between this network and others. Its BGP speaker must be in "
+        "that VRF too.",
+    )
 
     @check("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
     def _one_remote(self) -> bool:

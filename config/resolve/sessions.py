@@ -117,6 +117,7 @@ def host_session(written: HostSession, asn: int, addresses: Sequence[SessionAddr
         ttl_security_hops=written.ttl_security_hops,
         maximum_prefixes=written.maximum_prefixes or HOST_MAXIMUM_PREFIXES,
         allowed_prefixes=None if allowed is None else _networks(allowed),
+        host_vrf=bool(written.host_vrf),
     )
 
 

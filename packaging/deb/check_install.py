@@ -120,6 +120,8 @@ ip -n perouter link set NIC group 4242 up
 ip -n perouter link add pe-e-100 group 4243 type veth peer name host-e-100 netns /proc/$$/ns/net
 ip link set host-e-100 group 4243
 ip -n perouter link add br-pe-100 group 4243 type bridge
+ip route add unreachable default table 10000100 metric 4278198272 proto 79
+ip -6 route add unreachable default table 10000100 metric 4278198272 proto 79
 {purge}
 show > /tmp/after
 diff /tmp/before /tmp/after
@@ -127,6 +129,8 @@ diff /tmp/before /tmp/after
 ! grep -q 'openperouter: ' /tmp/output || {{ cat /tmp/output; exit 1; }}
 [ ! -e /run/netns/perouter ]
 ! ip link show host-e-100 2>/dev/null
+! ip route show table all | grep 'proto 79'
+! ip -6 route show table all | grep 'proto 79'
 """
 
 #: The same after the record was lost: the NIC must be returned all the same, and a message must report it.

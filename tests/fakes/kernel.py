@@ -107,6 +107,8 @@ class FakeKernel:
         self.unreachable: set[tuple[Family, int]] = set()
         self.known_to_zebra: set[str] = set()
         self.busy_tables: set[int] = set()
+        self.host_unreachable: set[tuple[Family, int]] = set()
+        self.busy_host_tables: set[int] = set()
         self.tables: dict[str, int] = {}
         self.journal: dict[str, NicRecord] = {}
         self.fail: set[str] = set()
@@ -133,6 +135,8 @@ class FakeKernel:
             host_sysctls=self._device_sysctls(Namespace.HOST),
             unreachable=frozenset(self.unreachable),
             busy_tables=frozenset(self.busy_tables),
+            host_unreachable=frozenset(self.host_unreachable),
+            busy_host_tables=frozenset(self.busy_host_tables),
             tables=dict(self.tables),
             journal=dict(self.journal),
             host_networks=self.host_networks,
@@ -193,9 +197,9 @@ class FakeKernel:
             case AwaitZebra():
                 self.known_to_zebra.update(vrf for vrf in step.vrfs if (Namespace.ROUTER, vrf) in self.links)
             case AddUnreachable():
-                self.unreachable.add((step.family, step.table))
+                self._defaults_of(step.namespace).add((step.family, step.table))
             case RemoveUnreachable():
-                self.unreachable.discard((step.family, step.table))
+                self._defaults_of(step.namespace).discard((step.family, step.table))
             case SaveNic():
                 self.journal[step.record.name] = step.record
             case ForgetNic():
@@ -204,6 +208,9 @@ class FakeKernel:
                 self.tables = dict(step.tables)
             case _:
                 self._apply_nic(step)
+
+    def _defaults_of(self, namespace: Namespace) -> set[tuple[Family, int]]:
+        return self.host_unreachable if namespace is Namespace.HOST else self.unreachable
 
     def _set_sysctl(self, step: SetSysctl) -> None:
         device = re.fullmatch(r"net\.(ipv[46])\.conf\.([^.]+)\.(\w+)", step.key)
@@ -358,6 +365,7 @@ class FakeKernel:
             self.sysctls,
             own,
             self.nic_sysctls,
+            self.host_unreachable,
             self.unreachable,
             self.tables,
             self.journal,

@@ -197,6 +197,12 @@ def unreachable_defaults_are_added_and_removed(kernel: Kernel) -> None:
         kernel.apply(RemoveUnreachable(family, 10_000_100))
         kernel.apply(RemoveUnreachable(family, 10_000_100))
     assert see(kernel).unreachable == frozenset()
+    kernel.apply(wanted("host-v-100", LinkKind.VRF, HOST, table=10_000_100))
+    kernel.apply(AddUnreachable(Family.IPV6, 10_000_100, HOST))
+    assert see(kernel).host_unreachable == {(Family.IPV6, 10_000_100)}
+    assert see(kernel).unreachable == frozenset()
+    kernel.apply(RemoveUnreachable(Family.IPV6, 10_000_100, HOST))
+    assert see(kernel).host_unreachable == frozenset()
 
 
 def sysctls_are_read_and_written_in_the_router(kernel: Kernel) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
-from actors.netlink.planning.observed import Observed
+from actors.netlink.planning.observed import ROUTE_PROTOCOL, Observed
 from actors.netlink.planning.steps import Plan, Step
 from actors.netlink.state_files import StateFiles
 from config.desired import DesiredState
@@ -61,6 +61,10 @@ class Node:
         for link in ip_json("link"):
             if link["ifname"] not in KEPT:
                 subprocess.run(["ip", "link", "del", link["ifname"]], check=False, capture_output=True)
+        for family in ("-4", "-6"):
+            # Routes that no device takes with it: those of VRFs.
+            flush = ["ip", family, "route", "flush", "table", "all", "proto", str(ROUTE_PROTOCOL)]
+            subprocess.run(flush, check=False, capture_output=True)
 
     def close(self) -> None:
         self.crash()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.actors.netlink.builders import l2vni, passthrough, state
+from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state
 from tests.kernel.node import Node, ip
 
 
@@ -29,3 +29,21 @@ def test_a_route_of_the_host(node: Node) -> None:
     assert not node.converge(desired).failures
     ip("route", "add", "192.168.40.128/25", "via", "198.51.100.1")
     assert not node.converge(desired).failures
+
+
+def test_a_gateway_that_the_host_would_learn(node: Node) -> None:
+    segment = l2vni(gateways=("192.170.1.1/24",))
+    desired = state(l3vnis=(l3vni(),), l2vnis=(segment,))
+    ip("link", "add", "lan0", "type", "veth", "peer", "name", "lan1")
+    ip("link", "set", "lan0", "up")
+    ip("link", "set", "lan1", "up")
+    ip("addr", "add", "192.170.1.7/25", "dev", "lan0")
+    ip("route", "add", "192.170.0.0/16", "dev", "lan0")
+    (failure,) = node.converge(desired).failures
+    assert failure.resource == segment.resource
+    assert "192.170.1.0/24 contains the host's route 192.170.1.0/25 dev lan0" in failure.message
+    ip("addr", "del", "192.170.1.7/25", "dev", "lan0")
+    ip("route", "add", "192.170.1.0/26", "dev", "lan0", "proto", "bgp")
+    assert node.converge(desired).clean
+    ip("addr", "add", "192.170.1.7/25", "dev", "lan0")
+    assert node.converge(desired).writes == 0

@@ -491,5 +491,6 @@ def kernel_state(world: World, *, links_only: bool = False) -> dict[str, Any]:
         state[f"{nic} journal"] = journal.get(nic)
     state["sysctls"] = kernel.sysctls
     state["unreachable"] = frozenset((family, vrfs.get(table, table)) for family, table in kernel.unreachable)
+    state["host_unreachable"] = frozenset(kernel.host_unreachable)
     state["tables"] = frozenset(files.tables())
     return state

@@ -165,10 +165,14 @@ class NicRecord:
 
 @dataclass(frozen=True, slots=True)
 class HostNetwork:
-    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``."""
+    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``.
+
+    ``learned``: by a routing daemon or from a router advertisement.
+    """
 
     network: IPv4Network | IPv6Network
     what: str
+    learned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +193,11 @@ class Observed:
 
     ``sysctls`` are the router's and ``host_sysctls`` the host's, by key, as far as planning needs them; None: the
     kernel does not have it. ``unreachable`` are the VRF tables with our unreachable default; ``busy_tables`` are tables
-    that a VRF could get but that hold foreign routes; ``tables`` is the persisted map of VRF tables; ``nic_routes`` and
+    that a VRF could get but that hold foreign routes; ``host_unreachable`` and ``busy_host_tables`` are the same of the
+    host, where rules count as well; ``tables`` is the persisted map of the router's VRF tables; ``nic_routes`` and
     ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
-    read if a session is new. ``filter`` is our table of the router's packet filter (:mod:`.packet_filter`); None: it
-    was not read, because it does not matter or for ``filter_problem``.
+    read if an address of a session or a gateway is new. ``filter`` is our table of the router's packet filter
+    (:mod:`.packet_filter`); None: it was not read, because it does not matter or for ``filter_problem``.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -201,6 +206,8 @@ class Observed:
     host_sysctls: Mapping[str, str | None] = field(default_factory=dict)
     unreachable: frozenset[tuple[Family, int]] = frozenset()
     busy_tables: frozenset[int] = frozenset()
+    host_unreachable: frozenset[tuple[Family, int]] = frozenset()
+    busy_host_tables: frozenset[int] = frozenset()
     tables: Mapping[str, int] = field(default_factory=dict)
     journal: Mapping[str, NicRecord] = field(default_factory=dict)
     nic_routes: Mapping[str, tuple[SavedRoute, ...]] = field(default_factory=dict)
@@ -212,6 +219,10 @@ class Observed:
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""
         return self.host if namespace is Namespace.HOST else self.router
+
+    def unreachable_in(self, namespace: Namespace) -> frozenset[tuple[Family, int]]:
+        """Return the tables with our unreachable default in one namespace."""
+        return self.host_unreachable if namespace is Namespace.HOST else self.unreachable
 
     def sysctls_of(self, namespace: Namespace) -> Mapping[str, str | None]:
         """Return the sysctls that were read in one namespace."""
@@ -243,8 +254,14 @@ def router_veth(vni: int) -> str:
     return f"pe-e-{vni}"
 
 
+def host_vrf(vni: int) -> str:
+    """Return the name of the host's VRF that a VNI's veth end is put into; 15 characters at the most."""
+    return f"host-v-{vni}"
+
+
 PASSTHROUGH_HOST = "pt-host"
 PASSTHROUGH_ROUTER = "pt-ns"
+PASSTHROUGH_VRF = "pt-vrf"
 
 
 #: The kernel never gives a device of ours such a MAC: those that it generates are locally administered.

@@ -41,7 +41,7 @@ from .steps import (
     attributed,
 )
 from .sysctls import ROUTER_SYSCTLS
-from .vrf_tables import assign_tables
+from .vrf_tables import assign_host_tables, assign_tables
 from .wanted import KernelModel, WantedLink, kernel_model
 
 
@@ -81,8 +81,9 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     """
     nics = () if desired.underlay is None else desired.underlay.interfaces
     kept = kept_nics(nics, observed)
-    model = kernel_model(desired, assign_tables(desired, observed), underlay_mtu((*nics, *kept), observed), kept)
-    failures = _impossible(model, observed)
+    tables, host_tables = assign_tables(desired, observed), assign_host_tables(desired, observed)
+    model = kernel_model(desired, tables, underlay_mtu((*nics, *kept), observed), kept, host_tables)
+    failures = _impossible(desired, model, observed)
     moves = _moves(desired, model, observed)
     held = frozenset() if withdrawn is None else moves.difference(withdrawn)
     waiting = {vni.resource for vni in desired.l3vnis if vni.vni in held}
@@ -100,8 +101,9 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     vrfs = [link for link in wanted if link.kind is LinkKind.VRF]
     for link in vrfs:
         steps += attributed(link_steps(link, remaining), link.resource)
+    # No VRF in the router has the name of one in the host: those are reserved.
     defaults = {link.name: tuple(attributed(_unreachable(link, remaining), link.resource)) for link in vrfs}
-    unfinished = tuple(name for name, missing in defaults.items() if missing)
+    unfinished = tuple(link.name for link in vrfs if link.namespace is Namespace.ROUTER and defaults[link.name])
     if unfinished:
         steps.append(AwaitZebra(unfinished))
     for missing in defaults.values():
@@ -134,7 +136,7 @@ def _masters(waiting: Collection[ResourceId], model: KernelModel, observed: Obse
     return {(namespace, link.master) for namespace, link in found if link is not None and link.master}
 
 
-def _impossible(model: KernelModel, observed: Observed) -> Failures:
+def _impossible(desired: DesiredState, model: KernelModel, observed: Observed) -> Failures:
     """Find what cannot be done before anything is."""
     failures = Failures(model)
     for wanted in model.links:
@@ -147,7 +149,7 @@ def _impossible(model: KernelModel, observed: Observed) -> Failures:
             what = "does not exist" if found is None else f"is not a bridge but {found.kind or 'a plain device'}"
             message = f"host bridge {bridge} {what}: create it, or let hostMaster create one (type Managed)"
             failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
-    for resource, message in conflicts(model, observed):
+    for resource, message in conflicts(desired, model, observed):
         failures.add(resource, Reason.OVERLAY_ATTACHMENT_FAILED, message)
     for resource, vrf in model.orphans.items():
         failures.add(resource, Reason.DEPENDENCY_FAILED, f"no active L3VNI creates its VRF {vrf}")
@@ -178,17 +180,20 @@ def _stale_tables(remaining: Survivors) -> Iterator[Step]:
 
     Before the VRF: a zebra that starts in between must not find routes of a table that has no VRF (see AwaitZebra).
     """
-    staying = {link.table for link in remaining.links.values() if link.kind == LinkKind.VRF}
-    for family, table in sorted(remaining.observed.unreachable):
-        if table not in staying:
-            yield RemoveUnreachable(family, table, unit=f"table {table}")
+    vrfs = {key: link.table for key, link in remaining.links.items() if link.kind == LinkKind.VRF}
+    for namespace in Namespace:
+        staying = {table for (where, _), table in vrfs.items() if where is namespace}
+        for family, table in sorted(remaining.observed.unreachable_in(namespace)):
+            if table not in staying:
+                yield RemoveUnreachable(family, table, namespace, unit=f"table {table} in {namespace}")
 
 
 def _unreachable(vrf: WantedLink, remaining: Survivors) -> Iterator[Step]:
     fresh = (vrf.namespace, vrf.name) not in remaining.links
     for family in Family:
-        if vrf.table is not None and (fresh or (family, vrf.table) not in remaining.observed.unreachable):
-            yield AddUnreachable(family, vrf.table)
+        found = remaining.observed.unreachable_in(vrf.namespace)
+        if vrf.table is not None and (fresh or (family, vrf.table) not in found):
+            yield AddUnreachable(family, vrf.table, vrf.namespace)
 
 
 def _loopback(model: KernelModel, observed: Observed) -> Iterator[Step]:

@@ -187,13 +187,14 @@ class RemoveAddress(Step):
 
 @dataclass(frozen=True, slots=True)
 class AddUnreachable(Step):
-    """Add an unreachable default to a VRF's table, so that a lookup never falls through to the underlay (HAZ-2)."""
+    """Add an unreachable default to a VRF's table, so that a lookup never falls through to other tables (HAZ-2)."""
 
     family: Family
     table: int
+    namespace: Namespace = Namespace.ROUTER
 
     def __str__(self) -> str:
-        return f"{Namespace.ROUTER}: add {self.family} unreachable default to table {self.table}"
+        return f"{self.namespace}: add {self.family} unreachable default to table {self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +203,10 @@ class RemoveUnreachable(Step):
 
     family: Family
     table: int
+    namespace: Namespace = Namespace.ROUTER
 
     def __str__(self) -> str:
-        return f"{Namespace.ROUTER}: remove {self.family} unreachable default from table {self.table}"
+        return f"{self.namespace}: remove {self.family} unreachable default from table {self.table}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 An existing VRF keeps its table, by which FRR and the kernel identify it; then the persisted number counts; then ten
 million plus the VNI, far above tables that are configured manually and above local, main and default (253-255).
+
+VRFs in the host get their tables in the same way, but for the persisted number: users write the number into their BGP
+speaker's configuration, so it has to follow from the VNI.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Collection, Mapping
 from config.desired import DesiredState
 
 from .observed import LinkKind, Observed
-from .wanted import vrf_owners
+from .wanted import host_vrfs, vrf_owners
 
 TABLE_BASE = 10_000_000
 #: One whole VNI space: when a VNI's number is taken, the next one to try is no other VNI's first choice.
@@ -62,6 +65,25 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
             tables[vrf] = next(table for table in _tables(vni) if table not in taken)
             taken.add(tables[vrf])
     return tables
+
+
+def candidate_host_tables(desired: DesiredState, existing: Collection[str]) -> tuple[int, ...]:
+    """Return the tables whose foreign use must be known before a VRF of this state can be created in the host."""
+    new = (number for name, number in host_vrfs(desired).items() if name not in existing)
+    return tuple(table for number in new for table in _tables(number)[:2])
+
+
+def assign_host_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
+    """Return the table of each VRF that is wanted in the host."""
+    existing = {name: link for name, link in observed.host.links.items() if link.kind == LinkKind.VRF}
+    taken = {*RESERVED_TABLES, *observed.busy_host_tables, *(link.table for link in existing.values())}
+    found = {}
+    for name, number in host_vrfs(desired).items():
+        link = existing.get(name)
+        # No two VRFs of ours try the same number.
+        kept = link.table if link is not None and link.ours else None
+        found[name] = kept or next(table for table in _tables(number) if table not in taken)
+    return found
 
 
 def _first_vnis(desired: DesiredState) -> dict[str, int]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
 
 from config.desired import (
     DesiredL2VNI,
     DesiredL3VNI,
     DesiredPassthrough,
+    DesiredSession,
     DesiredState,
     DesiredUnderlay,
     EndpointKind,
@@ -29,11 +32,13 @@ from config.problems import Origin, Reason, ResourceId
 from .observed import (
     PASSTHROUGH_HOST,
     PASSTHROUGH_ROUTER,
+    PASSTHROUGH_VRF,
     LinkKind,
     Namespace,
     Vxlan,
     gateway_mac,
     host_veth,
+    host_vrf,
     router_bridge,
     router_veth,
     vxlan_device,
@@ -45,6 +50,7 @@ OVERHEAD_IPV4 = 50
 OVERHEAD_IPV6 = 70
 #: A veth MTU must exceed IPv6's minimum of 1280 to be set at all (reference 4.6).
 MTU_FLOOR = 1280
+NO_TABLES: Final[Mapping[str, int]] = MappingProxyType({})
 #: A new veth's MTU (linux/if_ether.h, ETH_DATA_LEN).
 DEFAULT_MTU = 1500
 
@@ -106,23 +112,27 @@ class KernelModel:
 
 
 def kernel_model(
-    desired: DesiredState, tables: Mapping[str, int], mtu: int | None, kept: tuple[str, ...] = ()
+    desired: DesiredState,
+    tables: Mapping[str, int],
+    mtu: int | None,
+    kept: tuple[str, ...] = (),
+    host_tables: Mapping[str, int] = NO_TABLES,
 ) -> KernelModel:
     """Return what a desired state means for the kernel.
 
-    ``tables`` has each wanted VRF's table; ``mtu`` is the smallest MTU of the underlay's NICs, None when there is none
-    yet; ``kept`` are NICs that stay inside for now.
+    ``tables`` has each wanted VRF's table, ``host_tables`` that of each VRF in the host; ``mtu`` is the smallest MTU of
+    the underlay's NICs, None when there is none yet; ``kept`` are NICs that stay inside for now.
     """
     if desired.underlay is None:
         return KernelModel(tables={})
     vrfs = vrf_owners(desired)
     links: list[WantedLink] = []
     for l3vni in desired.l3vnis:
-        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] is l3vni))
+        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] is l3vni, host_tables=host_tables))
     for l2vni in desired.l2vnis:
         links.extend(_l2vni_links(l2vni, mtu))
     if desired.passthrough is not None:
-        links.extend(_passthrough_links(desired.passthrough))
+        links.extend(_passthrough_links(desired.passthrough, host_tables))
     return KernelModel(
         underlay=desired.underlay.resource,
         nics=desired.underlay.interfaces,
@@ -164,6 +174,16 @@ def vrf_owners(desired: DesiredState) -> dict[str, DesiredL3VNI]:
     for l3vni in desired.l3vnis:
         owners.setdefault(l3vni.vrf, l3vni)
     return owners
+
+
+def host_vrfs(desired: DesiredState) -> dict[str, int]:
+    """Return each VRF that is wanted in the host with the number that its table follows from: its VNI, or 0."""
+    if desired.underlay is None:
+        return {}
+    found = {host_vrf(vni.vni): vni.vni for vni in desired.l3vnis if vni.session is not None and vni.session.host_vrf}
+    if desired.passthrough is not None and desired.passthrough.session.host_vrf:
+        found[PASSTHROUGH_VRF] = 0
+    return found
 
 
 def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
@@ -239,18 +259,34 @@ def _veth(
     yield replace(veth, master=router_master, addresses=inside)
 
 
+def _host_vrf(
+    resource: ResourceId, session: DesiredSession, name: str, tables: Mapping[str, int]
+) -> Iterator[WantedLink]:
+    """Yield the host's VRF of a session that has one."""
+    if session.host_vrf:
+        yield WantedLink(Namespace.HOST, name, LinkKind.VRF, resource, table=tables[name])
+
+
 def _l3vni_links(
-    vni: DesiredL3VNI, tables: Mapping[str, int], mtu: int | None, *, owns_vrf: bool
+    vni: DesiredL3VNI,
+    tables: Mapping[str, int],
+    mtu: int | None,
+    *,
+    owns_vrf: bool,
+    host_tables: Mapping[str, int],
 ) -> Iterator[WantedLink]:
     if owns_vrf:
         yield WantedLink(Namespace.ROUTER, vni.vrf, LinkKind.VRF, vni.resource, table=tables[vni.vrf])
     yield from _segment(vni, addr_gen_none=True, mac=None, addresses=())
     if vni.session is not None:
+        outside = host_vrf(vni.vni)
+        yield from _host_vrf(vni.resource, vni.session, outside, host_tables)
         yield from _veth(
             vni.resource,
             host_veth(vni.vni),
             router_veth(vni.vni),
             mtu=veth_mtu(mtu, vni.vtep),
+            host_master=outside if vni.session.host_vrf else None,
             router_master=vni.vrf,
             pairs=vni.session.addresses,
         )
@@ -275,7 +311,9 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
     )
 
 
-def _passthrough_links(passthrough: DesiredPassthrough) -> Iterator[WantedLink]:
+def _passthrough_links(passthrough: DesiredPassthrough, host_tables: Mapping[str, int]) -> Iterator[WantedLink]:
     """Yield the plain veth, whose MTU is left alone (reference 4.9)."""
-    pairs = passthrough.session.addresses
-    yield from _veth(passthrough.resource, PASSTHROUGH_HOST, PASSTHROUGH_ROUTER, pairs=pairs)
+    session, resource = passthrough.session, passthrough.resource
+    yield from _host_vrf(resource, session, PASSTHROUGH_VRF, host_tables)
+    master = PASSTHROUGH_VRF if session.host_vrf else None
+    yield from _veth(resource, PASSTHROUGH_HOST, PASSTHROUGH_ROUTER, host_master=master, pairs=session.addresses)

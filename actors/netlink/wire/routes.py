@@ -34,6 +34,7 @@ from .socket import KernelRefusal, RouteSocket
 RTM_NEWROUTE = 24
 RTM_DELROUTE = 25
 RTM_GETROUTE = 26
+RTM_GETRULE = 34
 RTA_DST = 1
 RTA_OIF = 4
 RTA_GATEWAY = 5
@@ -43,10 +44,14 @@ RTA_METRICS = 8
 RTA_MULTIPATH = 9
 RTA_TABLE = 15
 RTAX_MTU = 2
+#: linux/fib_rules.h; struct fib_rule_hdr has the table at this place, if it is below 256
+FRA_TABLE = 15
 RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
+#: Protocols of routes that somebody configured: unspecified, kernel (connected), boot, static, DHCP.
+CONFIGURED_PROTOCOLS = frozenset({0, 2, 3, 4, 16})
 #: linux/rtnetlink.h RT_TABLE_MAIN
 MAIN_TABLE = 254
 #: RTM_F_CLONED: a cache entry, not a configured route.
@@ -57,6 +62,8 @@ SOCKET_FAMILIES = {Family.IPV4: AF_INET, Family.IPV6: AF_INET6}
 #: rtmsg: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
 _INFO: Final = struct.Struct("=BBBBBBBBI")
 #: struct rtnexthop: length, flags, weight, link
+#: struct fib_rule_hdr: family, lengths of destination and source, TOS, table, two reserved, action, flags
+_RULE: Final = struct.Struct("=BBBBBBBBI")
 _NEXT_HOP: Final = struct.Struct("=HBBi")
 
 
@@ -109,6 +116,16 @@ def busy_tables(socket: RouteSocket, tables: Iterable[int]) -> frozenset[int]:
     return frozenset(table for table in tables if _is_busy(socket, table))
 
 
+def ruled_tables(socket: RouteSocket) -> frozenset[int]:
+    """Return the tables that rules of either family name."""
+    found = set()
+    for family in SOCKET_FAMILIES.values():
+        for message in socket.dump(RTM_GETRULE, _RULE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
+            table = _RULE.unpack_from(message)[4]
+            found.add(as_int(attributes(message, _RULE.size).get(FRA_TABLE)) or table)
+    return frozenset(found)
+
+
 def _is_busy(socket: RouteSocket, table: int) -> bool:
     return any(
         route.protocol != ROUTE_PROTOCOL for family in Family for route in _dump(socket, family, u32(RTA_TABLE, table))
@@ -141,7 +158,8 @@ def host_networks(socket: RouteSocket, names: Mapping[int, str], ours: Collectio
                 continue
             network = ip_network(f"{as_address(route.found.get(RTA_DST))}/{route.length}")
             devices = "".join(f" dev {names[index]}" for index in indices if index in names)
-            found.append(HostNetwork(network, f"the host's route {network}{devices}"))
+            learned = route.protocol not in CONFIGURED_PROTOCOLS
+            found.append(HostNetwork(network, f"the host's route {network}{devices}", learned))
     return found
 
 

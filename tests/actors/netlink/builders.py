@@ -44,9 +44,9 @@ def underlay(*interfaces: str, vteps: tuple[str, ...] = ("100.65.0.0/32",)) -> D
     )
 
 
-def session(*pairs: tuple[str, str]) -> DesiredSession:
+def session(*pairs: tuple[str, str], host_vrf: bool = False) -> DesiredSession:
     addresses = tuple(SessionAddresses(router=ip_interface(router), host=ip_interface(host)) for router, host in pairs)
-    return DesiredSession(asn=64514, remote_as=64515, ebgp=True, addresses=addresses)
+    return DesiredSession(asn=64514, remote_as=64515, ebgp=True, addresses=addresses, host_vrf=host_vrf)
 
 
 DUAL = (("192.169.10.1/24", "192.169.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
@@ -59,6 +59,7 @@ def l3vni(
     vrf: str | None = None,
     pairs: tuple[tuple[str, str], ...] = DUAL,
     vtep: str = "100.65.0.0",
+    host_vrf: bool = False,
 ) -> DesiredL3VNI:
     return DesiredL3VNI(
         resource=resource(Kind.L3VNI, name),
@@ -68,7 +69,7 @@ def l3vni(
         vxlan_port=4789,
         vtep=ip_address(vtep),
         asn=64514,
-        session=session(*pairs) if pairs else None,
+        session=session(*pairs, host_vrf=host_vrf) if pairs else None,
     )
 
 
@@ -99,9 +100,9 @@ def l2vni(
     )
 
 
-def passthrough() -> DesiredPassthrough:
+def passthrough(*, host_vrf: bool = False) -> DesiredPassthrough:
     pairs = (("192.168.40.1/24", "192.168.40.2/24"), ("2001:db8:40::1/64", "2001:db8:40::2/64"))
-    return DesiredPassthrough(resource(Kind.L3PASSTHROUGH, "pass"), origin("pass"), session(*pairs))
+    return DesiredPassthrough(resource(Kind.L3PASSTHROUGH, "pass"), origin("pass"), session(*pairs, host_vrf=host_vrf))
 
 
 def state(generation: int = 1, **parts: object) -> DesiredState:

@@ -47,16 +47,15 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
         underlay=underlay(*nics, vteps=(f"{vtep}/{128 if ':' in vtep else 32}",)),
         l3vnis=l3vnis,
         l2vnis=l2vnis,
-        passthrough=draw(st.sampled_from((None, passthrough()))),
+        passthrough=draw(st.sampled_from((None, passthrough(), passthrough(host_vrf=True)))),
     )
 
 
 def _l3vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str) -> DesiredL3VNI:
     pairs = draw(st.sampled_from(((), DUAL, DUAL[:1], (("192.169.20.1/24", "192.169.20.2/24"),))))
     vrf, port = draw(st.sampled_from(("shared", f"red{vni}", "-".join(network)))), draw(st.sampled_from(PORTS))
-    return replace(
-        l3vni("any", vni, vrf=vrf, pairs=pairs, vtep=vtep), resource=ResourceId(Kind.L3VNI, *network), vxlan_port=port
-    )
+    plain = l3vni("any", vni, vrf=vrf, pairs=pairs, vtep=vtep, host_vrf=draw(st.booleans()))
+    return replace(plain, resource=ResourceId(Kind.L3VNI, *network), vxlan_port=port)
 
 
 def _l2vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str, vrfs: Sequence[str | None]) -> DesiredL2VNI:

@@ -38,7 +38,10 @@ def test_a_vrf_has_no_dot() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["lo", "all", "default", "pt-host", "pt-ns", "br-pe-100", "vni100", "host-e-1", "pe-e-1", "host-s-1", "pe-s-9"],
+    [
+        *("lo", "all", "default", "pt-host", "pt-ns", "pt-vrf", "br-pe-100", "vni100", "host-e-1", "host-v-1"),
+        *("pe-e-1", "host-s-1", "pe-s-9"),
+    ],
 )
 def test_names_of_the_system_and_of_generated_devices_are_reserved(name: str) -> None:
     assert not accepts(check_vrf_name, name)

@@ -120,3 +120,25 @@ def test_a_session_has_a_limit_of_prefixes_and_nothing_else_unless_it_is_written
     assert found is not None
     assert found.maximum_prefixes == HOST_MAXIMUM_PREFIXES
     assert (found.password, found.ttl_security_hops, found.allowed_prefixes) == (None, None, None)
+
+
+@pytest.mark.parametrize(("written", "apart"), [({}, False), ({"hostVRF": False}, False), ({"hostVRF": True}, True)])
+def test_the_hosts_end_is_in_a_vrf_only_if_that_is_written(written: dict[str, Any], apart: bool) -> None:
+    state = solve(underlay(), l3vni("a", 1, hostSession=session("192.0.2.0/24") | written)).desired
+    assert state is not None
+    [found] = state.l3vnis
+    assert found.session is not None
+    assert found.session.host_vrf is apart
+
+
+def test_sessions_with_vrfs_of_their_own_do_not_overlap_either() -> None:
+    """Switching hostVRF off must not fail because of another session."""
+    apart = session("192.0.2.0/24") | {"hostVRF": True}
+    resolution = solve(underlay(), l3vni("a", 1, hostSession=apart), l3vni("b", 2, hostSession=apart))
+    assert in_force(resolution) == {"a"}
+
+
+def test_a_resource_without_the_field_has_the_digest_that_it_had() -> None:
+    """Else an upgrade would take what is in force for changed."""
+    resource = l3vni("a", 1, hostSession=session("192.0.2.0/24"))
+    assert "host_vrf" not in resource.spec.host_session.model_dump(exclude_none=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from actors.netlink.converge import converge
 from actors.netlink.kernel import nameservers
 from actors.netlink.planning.observed import Address, HostNetwork, Link, Namespace
+from config.desired import DesiredState
 from config.problems import Reason
-from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state
+from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state, underlay
 from tests.fakes.kernel import FakeKernel
 
 GREEN = (("192.0.2.1/24", "192.0.2.2/24"),)
@@ -51,6 +53,73 @@ def test_a_subnet_of_the_underlays_nic() -> None:
         assert failure.message == (
             "host session 192.168.11.0/25 overlaps 192.168.11.3/24 of the underlay's interface toswitch1"
         )
+
+
+ROUTED = l2vni("web", 300, vrf="green", gateways=("198.51.100.1/24", "2001:db8:2::1/64"))
+
+
+def routed(*, host_vrf: bool = False) -> DesiredState:
+    return state(l3vnis=(l3vni("green", 200, pairs=GREEN, host_vrf=host_vrf),), l2vnis=(ROUTED,))
+
+
+@pytest.mark.parametrize("network", ["198.51.100.0/24", "198.51.100.53/32", "2001:db8:2::53/128"])
+def test_gateways_that_the_host_would_learn_do_not_contain_its_networks(network: str) -> None:
+    (failure,) = converge(routed(), node(network)).failures
+    assert failure.resource == ROUTED.resource
+    own = "2001:db8:2::/64" if ":" in network else "198.51.100.0/24"
+    assert failure.message == f"gateway network {own} contains the host's route {network}, and is announced to the host"
+
+
+@pytest.mark.parametrize("network", ["198.51.0.0/16", "198.0.0.0/8"])
+def test_gateways_may_be_part_of_a_summary_route(network: str) -> None:
+    assert converge(routed(), node(network)).clean
+
+
+def test_gateways_in_force_do_not_lose_to_a_route() -> None:
+    kernel = node()
+    assert converge(routed(), kernel).clean
+    kernel.host_networks = node("198.51.100.0/24").host_networks
+    assert converge(routed(), kernel).writes == 0
+
+
+def test_gateways_that_the_host_does_not_learn_are_free() -> None:
+    kernel = node("198.51.100.0/24")
+    assert converge(routed(host_vrf=True), kernel).clean
+    silent = state(l3vnis=(l3vni("green", 200, pairs=()),), l2vnis=(ROUTED,))
+    assert converge(silent, node("198.51.100.0/24")).clean
+
+
+def test_what_the_host_has_learned_may_be_the_same_network() -> None:
+    kernel = node()
+    network = ip_network("198.51.100.0/24")
+    kernel.host_networks = (HostNetwork(network, "the host's route 198.51.100.0/24 dev eth0", learned=True),)
+    assert converge(routed(), kernel).clean
+
+
+def through(*, host_vrf: bool = False) -> DesiredState:
+    fabric = replace(underlay("toswitch1"), vtep_pools=("100.65.0.0/16",))
+    return state(underlay=fabric, l3vnis=(l3vni(),), passthrough=passthrough(host_vrf=host_vrf))
+
+
+def test_a_passthrough_does_not_announce_tunnel_endpoints_that_contain_the_hosts_networks() -> None:
+    kernel = node("100.65.3.0/24")
+    (failure,) = converge(through(), kernel).failures
+    assert failure.resource == passthrough().resource
+    assert failure.message == (
+        "the tunnelEndpoint 100.65.0.0/16 of Underlay underlay contains the host's route 100.65.3.0/24, "
+        "and is announced to the host"
+    )
+    # The rest of the node has its network.
+    assert kernel.addresses[Namespace.ROUTER, "lo"]
+    assert (Namespace.HOST, "host-e-100") in kernel.links
+    assert converge(through(host_vrf=True), node("100.65.3.0/24")).clean
+
+
+def test_a_passthrough_in_force_stays() -> None:
+    kernel = node()
+    assert converge(through(), kernel).clean
+    kernel.host_networks = node("100.65.3.0/24").host_networks
+    assert converge(through(), kernel).clean
 
 
 def test_name_servers_are_read(tmp_path: Path) -> None:
