@@ -158,7 +158,7 @@ class ApiSnapshot:
 
     ``objects``: those whose node selector selects this node, or cannot be read; ``mirrored``: what this node itself
     wrote (signed), whatever its labels say now; ``secrets``: the passwords that ``objects`` refer to, by (namespace,
-    name of the Secret), None for a Secret that does not exist. ``node_status``: this node's
+    name of the Secret, key), None where there is none. ``node_status``: this node's
     RouterNodeConfigurationStatus object as it is, None when there is none. ``synced_at`` (Unix seconds) is when all of
     this was last known to be true; ``live`` False: the server is unreachable since then. ``chosen_by``: the labels
     that selected the objects, those last known where there is no Node, None where none were ever known.
@@ -167,7 +167,9 @@ class ApiSnapshot:
     node: ApiNode | None = None
     objects: tuple[ApiObject, ...] = ()
     mirrored: tuple[ApiObject, ...] = ()
-    secrets: Mapping[tuple[str, str], Secret | None] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    secrets: Mapping[tuple[str, str, str], Secret | None] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
     node_status: Mapping[str, Any] | None = None
     synced_at: float = 0.0
     live: bool = False

@@ -65,6 +65,10 @@ class UnknownContent:
 def passthrough_families(data: Any) -> frozenset[Family]:
     """Return the families of an invalid passthrough's spec as far as they can be recognised."""
     session = data.get("hostSession") if isinstance(data, dict) else None
-    pools = session.get("localCIDR") if isinstance(session, dict) else None
-    given = pools if isinstance(pools, dict) else {}
-    return frozenset(family for family in Family if given.get(family.value))
+    if not isinstance(session, dict):
+        return frozenset()
+    pools, listed = session.get("localCIDR"), session.get("localCIDRs")
+    given = {family for family in Family if isinstance(pools, dict) and pools.get(family.value)}
+    for pool in listed if isinstance(listed, list | tuple) else ():
+        given.add(Family.IPV6 if ":" in str(pool) else Family.IPV4)
+    return frozenset(given)

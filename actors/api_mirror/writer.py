@@ -8,14 +8,14 @@ names the version that it was computed from, so it never overwrites a change tha
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.decoding import api_object
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
 from config.api import API_VERSION, PLURALS, ApiObject
-from config.sources.mirror_objects import manifest
+from config.sources.mirror_objects import in_other_form, manifest
 
 from .planning import ABSENT, Change, another_nodes, difference, is_proven
 
@@ -23,6 +23,8 @@ from .planning import ABSENT, Change, another_nodes, difference, is_proven
 MANAGER: Final = "openperouter-mirror"
 _MANAGED: Final = {"fieldManager": MANAGER}
 _UNPROCESSABLE: Final = 422
+#: What the server misses in the older form of a session.
+_NEWER_FORM: Final = "localCIDRs"
 
 
 class NameTakenError(ConflictError):
@@ -43,9 +45,22 @@ class Outcome:
 async def carry_out(client: KubeClient, change: Change) -> Outcome:
     """Make the change; what another client did already counts as done. Raises the errors of the client.
 
-    :class:`ConflictError` means that the change was computed from an old state; :class:`NameTakenError` that the mirror
-    needs another name.
+    Definitions may have the pools of a session in one of two forms, and only the server knows in which: the newer one
+    is tried where the server misses it. :class:`ConflictError` means that the change was computed from an old state;
+    :class:`NameTakenError` that the mirror needs another name.
     """
+    try:
+        return await _carry_out(client, change)
+    except InvalidError as error:
+        other = in_other_form(change.wanted) if change.wanted is not None else None
+        if error.code != _UNPROCESSABLE or other is None or _NEWER_FORM not in str(error):
+            raise
+        with suppress(InvalidError):
+            return await _carry_out(client, replace(change, wanted=other))
+        raise
+
+
+async def _carry_out(client: KubeClient, change: Change) -> Outcome:
     if change.wanted is None:
         return await _delete(client, change)
     if change.observed is None:

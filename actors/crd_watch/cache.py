@@ -16,11 +16,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 import trio
+from pydantic import ValidationError
 
 from actors.lib.kube.client import Json
 from actors.lib.kube.cluster_size import ClusterSize
@@ -36,6 +39,7 @@ from config.api import (
     WatchFailure,
 )
 from config.desired import Secret
+from config.models.sessions import SecretReference
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 
@@ -94,8 +98,8 @@ class Cache:
                 for kind, plural in PLURALS.items()
             ),
         )
-        #: Those of the Secrets that are needed at the moment, by the Secret's name.
-        self.secrets: dict[str, Reflector] = {}
+        #: Those of the passwords that are needed at the moment, by the names of the Secret and the key in it.
+        self.secrets: dict[tuple[str, str], Reflector] = {}
         #: References beyond what is followed.
         self.ignored_secrets = 0
 
@@ -201,8 +205,8 @@ class Cache:
     def snapshot(self, synced_at: float, *, live: bool) -> ApiSnapshot:
         """Return everything, in a fixed order."""
         stores = self._kinds.values()
-        passwords: dict[tuple[str, str], Secret | None] = {
-            (self.namespace, name): one.store.value for name, one in self.secrets.items() if one.store.known
+        passwords: dict[tuple[str, str, str], Secret | None] = {
+            (self.namespace, *place): one.store.value for place, one in self.secrets.items() if one.store.known
         }
         return ApiSnapshot(
             node=self._node.value,
@@ -252,29 +256,35 @@ class Cache:
                 reflector.interrupt()
 
     def _update_secrets(self) -> None:
-        """Add and remove reflectors so that there is one for each Secret that is referred to."""
+        """Add and remove reflectors so that there is one for each password that is referred to."""
         wanted = sorted(set(self._references()))
         self.ignored_secrets = len(wanted[MOST_SECRETS:])
         path = f"/api/v1/namespaces/{self.namespace}/secrets"
-        for name in self.secrets.keys() - set(wanted[:MOST_SECRETS]):
-            del self.secrets[name]
-        for name in wanted[:MOST_SECRETS]:
-            if name not in self.secrets:
-                self.secrets[name] = Reflector(self, "secrets", path, Store(password, only=name), only=name)
+        for place in self.secrets.keys() - set(wanted[:MOST_SECRETS]):
+            del self.secrets[place]
+        for place in wanted[:MOST_SECRETS]:
+            if place not in self.secrets:
+                name, key = place
+                store = Store(partial(password, key=key), only=name)
+                self.secrets[place] = Reflector(self, "secrets", path, store, only=name)
 
-    def _references(self) -> Iterator[str]:
-        """Yield the names of Secrets in objects of our own namespace: no other namespace's may be read."""
+    def _references(self) -> Iterator[tuple[str, str]]:
+        """Yield Secrets and their keys as objects of our own namespace name them; no other namespace's may be read."""
         for kind in WITH_PASSWORDS:
             for found in self._kinds[kind].objects(mirrored=False):
                 if found.namespace == self.namespace:
                     yield from _password_secrets(found.spec)
 
 
-def _password_secrets(spec: Any) -> Iterator[str]:
-    """Yield what could be names of Secrets; the spec is anything that the server let pass."""
+def _password_secrets(spec: Any) -> Iterator[tuple[str, str]]:
+    """Yield what could be names of Secrets, and keys in them; the spec is anything that the server let pass."""
     neighbors = spec.get("neighbors") if isinstance(spec, dict) else None
     host_session = spec.get("hostSession") if isinstance(spec, dict) else None
     for session in (*(neighbors if isinstance(neighbors, list) else ()), host_session):
-        name = session.get("passwordSecret") if isinstance(session, dict) else None
-        if isinstance(name, str) and _SECRET_NAME.fullmatch(name):
-            yield name
+        written = session.get("passwordSecret") if isinstance(session, dict) else None
+        if not isinstance(written, dict | str):
+            continue
+        with suppress(ValidationError):
+            place = SecretReference.from_api(written).in_secret
+            if _SECRET_NAME.fullmatch(place[0]):
+                yield place

@@ -13,14 +13,12 @@ from config.desired import BGPFamily, EndpointKind, Family, RemoteAS
 from .base import Model
 from .names import NeighborInterface
 from .rules import NOT_YET, Default, OneEach, cel, check
-from .sessions import remote_as
+from .sessions import REFERENCE_HELP, SecretReference, remote_as
 from .types import (
-    REFERENCE_HELP,
     Address,
     Asn,
     Cidr,
     PrefixLimit,
-    SecretName,
     SecretText,
     TtlSecurityHops,
     parse_address,
@@ -115,7 +113,7 @@ class Neighbor(Model):
     password: SecretText | None = Field(
         default=None, description="TCP-MD5 password. Mutually exclusive with passwordSecret."
     )
-    password_secret: SecretName | None = Field(default=None, description=REFERENCE_HELP)
+    password_secret: SecretReference | None = Field(default=None, description=REFERENCE_HELP)
     ttl_security_hops: TtlSecurityHops | None = Field(
         default=None,
         description="Accept packets only from this many hops away (RFC 5082, which both ends must use): 1 for a "

@@ -10,7 +10,7 @@ from .base import Model
 from .names import BridgeName, VrfName
 from .rules import Cel, cel, check, unsupported
 from .selector import Selected
-from .sessions import HostSession
+from .sessions import HostSession, LastingHostSession
 from .types import ONE_OF_EACH_FAMILY, NamespacePattern, RouteTarget, Subnet, UdpPort, Vni, one_of_each_family
 
 #: IANA's VXLAN port (RFC 7348).
@@ -38,7 +38,9 @@ class L3Vni(Vxlan):
     """A routed tenant network: one VRF stretched over the fabric as EVPN type-5 routes."""
 
     vrf: VrfName = Field(description="VRF of the network; also the name of its Linux device.")
-    host_session: HostSession | None = Field(default=None, description="BGP session with the host inside this VRF.")
+    host_session: LastingHostSession | None = Field(
+        default=None, description="BGP session with the host inside this VRF."
+    )
     export_rts: tuple[RouteTarget, ...] = Field(
         default=(),
         alias="exportRTs",
@@ -154,7 +156,7 @@ class L2Vni(Vxlan):
 class L3Passthrough(Selected):
     """Plain BGP between host and fabric through the underlay's instance; at most one per node."""
 
-    host_session: HostSession = Field(
+    host_session: LastingHostSession = Field(
         description="The session. It runs in the underlay's BGP instance, so the underlay's asn is the router's."
     )
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from config.desired import Family, RemoteAS
 
 from .base import Model
-from .rules import Cel, check
+from .rules import Cel, cel, check
 from .types import (
-    REFERENCE_HELP,
+    ONE_OF_EACH_FAMILY,
     Asn,
     Cidr,
     Ipv4Subnet,
     Ipv6Subnet,
     PrefixLimit,
+    SecretKey,
     SecretName,
     SecretText,
+    Subnet,
     TtlSecurityHops,
+    one_of_each_family,
+    parse_cidr,
 )
 
 #: Networks that a host may announce: enough for pools of services, few enough for FRR to take at once.
@@ -39,6 +43,37 @@ def is_external(remote: RemoteAS, own: int) -> bool:
     return remote == "external" if isinstance(remote, str) else remote != own
 
 
+#: The key of a Secret in which the password is unless the reference names another.
+DEFAULT_KEY: Final = "password"
+REFERENCE_HELP: Final = (
+    "Where the password is: for objects of the API, a key of a Secret; for files, secrets/<name> beside the "
+    "configuration, or secrets/<name>.<key> for another key than password. Files may have the name alone."
+)
+
+
+class SecretReference(Model):
+    """The place of a password. The name alone, as text, means the same as an object without ``key``."""
+
+    name: SecretName = Field(min_length=1, description="Name of the Secret or file.")
+    key: SecretKey | None = Field(default=None, description="Key in the Secret; absent: password.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str | int) and not isinstance(data, bool) else data
+
+    @property
+    def in_secret(self) -> tuple[str, str]:
+        """Return the names of the Secret and the key."""
+        return self.name, self.key or DEFAULT_KEY
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the file that has the password."""
+        name, key = self.in_secret
+        return name if key == DEFAULT_KEY else f"{name}.{key}"
+
+
 class LocalCidr(Model):
     """Pools for the two ends of the veth: the router takes the first usable address, node ``i`` the next ones."""
 
@@ -48,17 +83,6 @@ class LocalCidr(Model):
     @check("has(self.ipv4) || has(self.ipv6)", "set at least one of ipv4 and ipv6")
     def _some_family(self) -> bool:
         return self.ipv4 is not None or self.ipv6 is not None
-
-    @property
-    def pools(self) -> tuple[str, ...]:
-        """Return the pools that are set, IPv4 first."""
-        return tuple(pool for pool in (self.ipv4, self.ipv6) if pool is not None)
-
-    @property
-    def families(self) -> tuple[Family, ...]:
-        """Return the families that are set, IPv4 first."""
-        pairs = ((self.ipv4, Family.IPV4), (self.ipv6, Family.IPV6))
-        return tuple(family for pool, family in pairs if pool is not None)
 
 
 class HostSession(Model):
@@ -73,13 +97,23 @@ class HostSession(Model):
     host_type: Literal["External", "Internal"] | None = Field(
         default=None, description="External: any AS but asn; Internal: the same AS. Mutually exclusive with hostASN."
     )
-    local_cidr: Annotated[
-        LocalCidr, Cel("self == oldSelf", "localCIDR cannot be changed; delete the object and create it again")
-    ] = Field(alias="localCIDR", description="Address pools of the session's veth pair.")
+    local_cidr: LocalCidr | None = Field(
+        default=None,
+        alias="localCIDR",
+        description="Address pools of the session's veth pair. Mutually exclusive with localCIDRs.",
+    )
+    local_cidrs: tuple[Subnet, ...] | None = Field(
+        default=None,
+        alias="localCIDRs",
+        min_length=1,
+        max_length=2,
+        description="Address pools of the session's veth pair, at most one per family, the same on every node: the "
+        "router takes the first usable address, node i the next ones. Mutually exclusive with localCIDR.",
+    )
     password: SecretText | None = Field(
         default=None, description="TCP-MD5 password. Mutually exclusive with passwordSecret."
     )
-    password_secret: SecretName | None = Field(default=None, description=REFERENCE_HELP)
+    password_secret: SecretReference | None = Field(default=None, description=REFERENCE_HELP)
     ttl_security_hops: TtlSecurityHops | None = Field(
         default=None,
         description="Accept packets only from this many hops away (RFC 5082, which the host's speaker must use too): "
@@ -104,6 +138,16 @@ class HostSession(Model):
         "that VRF too.",
     )
 
+    @field_validator("local_cidrs")
+    @classmethod
+    @cel(ONE_OF_EACH_FAMILY, "at most one IPv4 and one IPv6 network", field="localCIDRs")
+    def _one_pool_a_family(cls, pools: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if pools is None else one_of_each_family(pools, "network")
+
+    @check("has(self.localCIDR) != has(self.localCIDRs)", "set exactly one of localCIDR and localCIDRs")
+    def _one_form_of_pools(self) -> bool:
+        return (self.local_cidr is None) != (self.local_cidrs is None)
+
     @check("has(self.hostASN) != has(self.hostType)", "set exactly one of hostASN and hostType")
     def _one_remote(self) -> bool:
         return (self.host_asn is None) != (self.host_type is None)
@@ -113,6 +157,44 @@ class HostSession(Model):
         return self.password is None or self.password_secret is None
 
     @property
+    def pools(self) -> tuple[str, ...]:
+        """Return the pools in whichever form they are written, IPv4 first."""
+        if self.local_cidr is None:
+            return tuple(sorted(self.local_cidrs or (), key=lambda pool: parse_cidr(pool).version))
+        return tuple(pool for pool in (self.local_cidr.ipv4, self.local_cidr.ipv6) if pool is not None)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Return the families of the pools, IPv4 first."""
+        return tuple(Family.IPV4 if parse_cidr(pool).version == 4 else Family.IPV6 for pool in self.pools)
+
+    def field_of(self, pool: str) -> str:
+        """Return where a pool is written, below the session."""
+        if self.local_cidrs is not None:
+            return f"localCIDRs[{self.local_cidrs.index(pool)}]"
+        return f"localCIDR.ipv{parse_cidr(pool).version}"
+
+    @property
     def remote_as(self) -> RemoteAS:
         """Return what FRR takes for the host's AS."""
         return remote_as(self.host_asn, self.host_type)
+
+
+def _pools_in(session: str) -> str:
+    """Return the CEL form of :attr:`HostSession.pools`, in no order."""
+    parts = (
+        f"(has({session}.localCIDR) && has({session}.localCIDR.ipv{version}) ? [{session}.localCIDR.ipv{version}] : [])"
+        for version in (4, 6)
+    )
+    return f"(has({session}.localCIDRs) ? {session}.localCIDRs : {' + '.join(parts)})"
+
+
+#: A session whose addresses stay: others rely on them. Only the form in which they are written may change.
+LastingHostSession = Annotated[
+    HostSession,
+    Cel(
+        f"{_pools_in('self')}.size() == {_pools_in('oldSelf')}.size()"
+        f" && {_pools_in('self')}.all(pool, pool in {_pools_in('oldSelf')})",
+        "the networks of localCIDR and localCIDRs cannot be changed; delete the object and create it again",
+    ),
+]

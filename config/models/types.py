@@ -266,10 +266,8 @@ class _SecretSchema:
 
 #: What ``passwordSecret`` is: the name of a file or Secret.
 SecretName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=253)]
-REFERENCE_HELP: Final = (
-    "Where the password is: for files, secrets/<name> beside the configuration; for objects of the API, the key "
-    "password of the Secret of that name."
-)
+#: A key of a Secret's data (Kubernetes: "Secrets").
+SecretKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", min_length=1, max_length=253)]
 #: Hops of RFC 5082: packets with a smaller time to live are dropped.
 TtlSecurityHops = Annotated[int, Field(strict=True, ge=1, le=254)]
 #: FRR's range of a limit for prefixes.

@@ -39,7 +39,6 @@ from .ipam import PoolExhaustedError, session_addresses
 from .sessions import host_session
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
-_POOL_FIELDS = {4: "hostSession.localCIDR.ipv4", 6: "hostSession.localCIDR.ipv6"}
 _FAMILIES = {"IPv4": Family.IPV4, "IPv6": Family.IPV6}
 
 
@@ -131,7 +130,7 @@ class Overlays:
             raise RefusedError(f"VRF {spec.vrf} already belongs to {described(owner)}", "vrf", winner=owner)
         if spec.host_session is not None:
             self._claim_pools(spec.host_session, resource)
-            for pool in spec.host_session.local_cidr.pools:
+            for pool in spec.host_session.pools:
                 self._subnets[spec.vrf].add(pool, resource)
         self._vnis[spec.vni] = self._vrfs[spec.vrf] = resource
         return DesiredL3VNI(
@@ -191,22 +190,22 @@ class Overlays:
     def _session(self, written: HostSession, asn: int) -> DesiredSession:
         """Return a session with the host on this node, in a BGP instance whose AS is ``asn``."""
         addresses: list[SessionAddresses] = []
-        for pool in written.local_cidr.pools:
+        for pool in written.pools:
             try:
                 addresses.append(session_addresses(pool, self.index))
             except PoolExhaustedError as error:
-                raise RefusedError(str(error), _pool_field(pool)) from None
+                raise RefusedError(str(error), _pool_field(written, pool)) from None
         return host_session(written, asn, addresses)
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
-        for pool in session.local_cidr.pools:
-            self._check_tunnels(pool, _pool_field(pool))
+        for pool in session.pools:
+            self._check_tunnels(pool, _pool_field(session, pool))
             found = self._sessions.overlapping(pool)
             if found is not None:
                 owner, other = found
                 message = f"{pool} overlaps {other} of a host session of {described(owner)}"
-                raise RefusedError(message, _pool_field(pool), winner=owner)
-        for pool in session.local_cidr.pools:
+                raise RefusedError(message, _pool_field(session, pool), winner=owner)
+        for pool in session.pools:
             self._sessions.add(pool, claimant)
 
     def _check_tunnels(self, subnet: str, rule_field: str) -> None:
@@ -321,8 +320,8 @@ def managed_bridge(vni: int) -> str:
     return f"br-hs-{vni}"
 
 
-def _pool_field(pool: str) -> str:
-    return _POOL_FIELDS[ip_network(pool, strict=False).version]
+def _pool_field(session: HostSession, pool: str) -> str:
+    return f"hostSession.{session.field_of(pool)}"
 
 
 def _place(part: DesiredL3VNI | DesiredL2VNI) -> tuple[str, str]:

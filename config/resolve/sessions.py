@@ -56,7 +56,7 @@ class Configured:
         for resource in resources:
             if resource.kind is Kind.L3PASSTHROUGH:
                 spec = resource.spec
-                families.update(spec.families if isinstance(spec, Unusable) else spec.host_session.local_cidr.families)
+                families.update(spec.families if isinstance(spec, Unusable) else spec.host_session.families)
         return cls(vnis, frozenset(families))
 
 

@@ -20,6 +20,7 @@ from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
 from config.models import Model
 from config.models.passwords import Place, sessions_of, with_passwords
+from config.models.sessions import SecretReference
 from config.problems import Kind, Problem, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.hints import message_of
@@ -135,7 +136,7 @@ def _with_passwords(
     return with_passwords(model, passwords), problems
 
 
-def _password(one: ApiObject, name: str, snapshot: ApiSnapshot, namespace: str) -> Secret:
+def _password(one: ApiObject, reference: SecretReference, snapshot: ApiSnapshot, namespace: str) -> Secret:
     """Return the password in a Secret. Raises ValueError with what to do, never with the password."""
     place = one.namespace
     if place != namespace:
@@ -143,14 +144,15 @@ def _password(one: ApiObject, name: str, snapshot: ApiSnapshot, namespace: str) 
             f"Secrets are read in namespace {namespace} only: create this {one.kind} and its Secret there, "
             "or set password instead"
         )
-    if (place, name) not in snapshot.secrets:
+    name, key = reference.in_secret
+    if (place, name, key) not in snapshot.secrets:
         raise ValueError(
             f"Secret {place}/{name} cannot be read: add its name to resourceNames in the Role openperouter-passwords"
         )
-    secret = snapshot.secrets[place, name]
+    secret = snapshot.secrets[place, name, key]
     if secret is None:
         raise ValueError(
             f"Secret {place}/{name} does not exist or has no usable password: create it with 1 to 128 printable ASCII "
-            "characters without spaces under the key password"
+            f"characters without spaces under the key {key}"
         )
     return secret

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from config.api import (
 from config.models import Model, RawFrrConfig
 from config.models.overlays import MAX_RAW_CONFIG
 from config.models.passwords import sessions_of
+from config.models.types import parse_cidr
 from config.problems import Kind, Origin
 from config.resources import Resource
 from config.syntax.frr_secrets import HIDDEN, redact
@@ -93,6 +95,16 @@ def manifest(mirror: ApiObject) -> dict[str, Any]:
         },
         "spec": mirror.spec,
     }
+
+
+def in_other_form(mirror: ApiObject) -> ApiObject | None:
+    """Return a mirror as definitions have it that know ``localCIDRs`` only; None where there are no pools."""
+    session = mirror.spec.get("hostSession", {})
+    if "localCIDR" not in session:
+        return None
+    rest = {key: value for key, value in session.items() if key != "localCIDR"}
+    listed = {"localCIDRs": [pool for _, pool in sorted(session["localCIDR"].items())]}
+    return replace(mirror, spec={**mirror.spec, "hostSession": rest | listed})
 
 
 def canonical(kind: Kind, spec: Any) -> dict[str, Any] | None:
@@ -180,8 +192,15 @@ def _withheld(spec: Model) -> Iterator[str]:
 
 
 def _dump(spec: Model) -> dict[str, Any]:
-    """Return the model as JSON data with all defaults but empty lists, which mean the same as none."""
-    return _without_empty_lists(spec.model_dump(mode="json", by_alias=True, exclude_none=True))
+    """Return the model as JSON data with all defaults but empty lists, which mean the same as none.
+
+    Pools are always in the older form: both mean the same, and :func:`in_other_form` has the newer one.
+    """
+    data = _without_empty_lists(spec.model_dump(mode="json", by_alias=True, exclude_none=True))
+    session = data.get("hostSession", {})
+    if "localCIDRs" in session:
+        session["localCIDR"] = {f"ipv{parse_cidr(pool).version}": pool for pool in session.pop("localCIDRs")}
+    return data
 
 
 def _without_empty_lists(values: Mapping[str, Any]) -> dict[str, Any]:

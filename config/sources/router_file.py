@@ -196,10 +196,12 @@ def _with_passwords(
         if session.password_secret is None:
             continue
         try:
-            passwords[session_place], warning = context.passwords.read(context.path.parent, session.password_secret)
+            passwords[session_place], warning = context.passwords.read(
+                context.path.parent, session.password_secret.file_name
+            )
         except SecretUnusableError as error:
             problem = _secret_problem(str(error), Severity.ERROR, place, context)
-            kept = context.passwords.kept(context.path.parent, session.password_secret)
+            kept = context.passwords.kept(context.path.parent, session.password_secret.file_name)
             if kept is None:
                 lacking = True
             else:

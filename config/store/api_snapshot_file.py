@@ -18,6 +18,7 @@ from pydantic import PlainSerializer
 
 from config.api import ApiObject, ApiSnapshot
 from config.desired import Secret
+from config.models.sessions import DEFAULT_KEY
 from config.precedence import NOTHING_IN_FORCE, Held, Standing
 from config.problems import Kind, ResourceId
 
@@ -66,11 +67,18 @@ def _as_sent(one: ApiObject) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Password:
-    """The support bundle recognises the value by its key, and leaves it out. None: the Secret does not exist."""
+    """The support bundle recognises the value by its key, and leaves it out. None: there is no password."""
 
     namespace: str
     name: str
     password: str | None
+    key: str = DEFAULT_KEY
+
+
+def _as_known(one: _Password) -> dict[str, str | None]:
+    """Return the members that are stored: earlier versions, to which a node may return, know no other key."""
+    members = {"namespace": one.namespace, "name": one.name, "password": one.password}
+    return members if one.key == DEFAULT_KEY else members | {"key": one.key}
 
 
 #: Kind, namespace and name.
@@ -88,7 +96,7 @@ class _Content:
     synced_at: float | None
     labels: dict[str, str] | None = None
     objects: tuple[Annotated[ApiObject, PlainSerializer(_as_sent)], ...] | None
-    secrets: tuple[_Password, ...]
+    secrets: tuple[Annotated[_Password, PlainSerializer(_as_known)], ...]
     in_force: tuple[tuple[Kind, str, str, str, _Id | None], ...]
 
 
@@ -134,7 +142,8 @@ def _content(saved: SavedSnapshot) -> _Content:
         synced_at=snapshot.synced_at if saved.snapshot else None,
         objects=snapshot.objects if saved.snapshot else None,
         secrets=tuple(
-            _Password(*key, secret.reveal() if secret else None) for key, secret in sorted(snapshot.secrets.items())
+            _Password(namespace, name, secret.reveal() if secret else None, key)
+            for (namespace, name, key), secret in sorted(snapshot.secrets.items())
         ),
         in_force=tuple(
             (*_parts(one), held.digest, _parts(held.domain) if held.domain else None)
@@ -152,7 +161,8 @@ def _saved(content: _Content) -> SavedSnapshot:
     snapshot = None
     if content.objects is not None:
         secrets = {
-            (one.namespace, one.name): None if one.password is None else Secret(one.password) for one in content.secrets
+            (one.namespace, one.name, one.key): None if one.password is None else Secret(one.password)
+            for one in content.secrets
         }
         snapshot = ApiSnapshot(
             objects=content.objects,

@@ -105,7 +105,9 @@ GOOD: dict[Kind, list[Spec]] = {
             ]
         ),
         with_neighbor(port=0, password="s3cret!~", holdTimeSeconds=0, keepaliveTimeSeconds=0, connectTimeSeconds=65535),
-        with_neighbor(port=16384, passwordSecret="tor-1", holdTimeSeconds=3, keepaliveTimeSeconds=3),
+        with_neighbor(
+            port=16384, passwordSecret={"name": "tor-1", "key": "p.w"}, holdTimeSeconds=3, keepaliveTimeSeconds=3
+        ),
         with_neighbor(ttlSecurityHops=254, maximumPrefixes=4294967295, properties=[]),
         with_neighbor(
             properties=[{"type": "ebgpMultiHop"}],
@@ -132,7 +134,9 @@ GOOD: dict[Kind, list[Spec]] = {
         l3vni(hostSession=session(hostASN=None, hostType="Internal", localCIDR={"ipv6": "2001:db9:1::/64"})),
         l3vni(hostSession=session(localCIDR={"ipv4": "192.169.10.7/24", "ipv6": "2001:DB9:1::/64"})),
         l3vni(hostSession=session(password="s3cret!~", ttlSecurityHops=1, maximumPrefixes=1)),
-        l3vni(hostSession=session(passwordSecret="host", allowedPrefixes=["10.0.0.0/8", "2001:db8::1/32"])),
+        l3vni(hostSession=session(passwordSecret={"name": "host"}, allowedPrefixes=["10.0.0.0/8", "2001:db8::1/32"])),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24"])),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["2001:db9:1::/64", "192.169.10.0/24"])),
         l3vni(
             exportRTs=["64514:100", "65536:65535", "4294967295:1", "65535:4294967295"],
             importRTs=["192.0.2.1:65535", "0:0", "255.255.255.255:65535"],
@@ -234,8 +238,10 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a password with a space": with_neighbor(password="a b"),
         "an empty password": with_neighbor(password=""),
         "a password that is too long": with_neighbor(password="x" * 129),
-        "both passwords": with_neighbor(password="a", passwordSecret="b"),
-        "a secret's name with a slash": with_neighbor(passwordSecret="../b"),
+        "both passwords": with_neighbor(password="a", passwordSecret={"name": "b"}),
+        "a secret's name with a slash": with_neighbor(passwordSecret={"name": "../b"}),
+        "a secret's key with a slash": with_neighbor(passwordSecret={"name": "b", "key": "a/b"}),
+        "a secret without a name": with_neighbor(passwordSecret={"key": "b"}),
         "a hold time alone": with_neighbor(holdTimeSeconds=9),
         "a keepalive time alone": with_neighbor(keepaliveTimeSeconds=3),
         "a hold time of 2": with_neighbor(holdTimeSeconds=2, keepaliveTimeSeconds=1),
@@ -307,7 +313,15 @@ BAD: dict[Kind, dict[str, Any]] = {
         },
         "a session with IPv6 for IPv4": l3vni(hostSession=session(localCIDR={"ipv4": "2001:db8::/64"})),
         "a session with IPv4 for IPv6": l3vni(hostSession=session(localCIDR={"ipv6": "10.0.0.0/8"})),
-        "a session with both passwords": l3vni(hostSession=session(password="a", passwordSecret="b")),
+        "a session with both passwords": l3vni(hostSession=session(password="a", passwordSecret={"name": "b"})),
+        "a session with pools in both forms": l3vni(hostSession=session(localCIDRs=["192.169.10.0/24"])),
+        "a session with an empty list of pools": l3vni(hostSession=session(localCIDR=None, localCIDRs=[])),
+        "a session with two pools of a family": l3vni(
+            hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24", "192.169.11.0/24"])
+        ),
+        "a session with a listed pool that is too large": l3vni(
+            hostSession=session(localCIDR=None, localCIDRs=["fd00::/63"])
+        ),
         "a session with GTSM over no hop": l3vni(hostSession=session(ttlSecurityHops=0)),
         "a session with an allowed address": l3vni(hostSession=session(allowedPrefixes=["192.0.2.1"])),
         "a session that may announce nothing": l3vni(hostSession=session(allowedPrefixes=[])),

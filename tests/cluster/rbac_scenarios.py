@@ -317,7 +317,7 @@ async def objects_are_followed(stage: Stage, *, kind: Kind) -> None:
 
 
 async def passwords_are_followed(stage: Stage) -> None:
-    neighbor = {"asn": 64512, "address": "192.168.11.2", "passwordSecret": _SECRET}
+    neighbor = {"asn": 64512, "address": "192.168.11.2", "passwordSecret": {"name": _SECRET}}
     await put(stage, Kind.UNDERLAY, NAMESPACE, "passwords", {**GOOD[Kind.UNDERLAY][0], "neighbors": [neighbor]})
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{_SECRET}"
 

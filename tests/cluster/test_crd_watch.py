@@ -53,7 +53,7 @@ async def watcher(
 async def test_everything_that_concerns_the_node_and_each_change_of_it(watcher: Watcher) -> None:
     key = mirror_key(watcher.settings.state_dir)
     signed = {PROOF_ANNOTATION: proof(key, ResourceId(Kind.L3VNI, SYSTEM, "ours"))}
-    secretive = {**UNDERLAY, "neighbors": [{**UNDERLAY["neighbors"][0], "passwordSecret": "bgp-passwords"}]}
+    secretive = {**UNDERLAY, "neighbors": [{**UNDERLAY["neighbors"][0], "passwordSecret": {"name": "bgp-passwords"}}]}
     await watcher.put(Kind.L3VNI, "ours", l3vni(103), namespace=SYSTEM, annotations=signed)
     await watcher.put(Kind.UNDERLAY, "fabric", secretive, namespace=SYSTEM)
     status = f"/apis/{API_VERSION}/namespaces/{SYSTEM}/{NODE_STATUS_PLURAL}"
@@ -64,18 +64,18 @@ async def test_everything_that_concerns_the_node_and_each_change_of_it(watcher: 
     assert snapshot.node is not None
     assert (snapshot.node.name, snapshot.labels["zone"]) == (watcher.node, "a")
     assert [one.name for one in snapshot.mirrored] == ["ours"]
-    assert snapshot.secrets == {(SYSTEM, "bgp-passwords"): None}
+    assert snapshot.secrets == {(SYSTEM, "bgp-passwords", "password"): None}
     assert snapshot.node_status is not None
     assert snapshot.node_status["metadata"]["name"] == watcher.node
     [red] = [one for one in snapshot.objects if one.name == "red" and one.namespace == watcher.namespace]
     assert (red.spec["vni"], red.generation) == (100, 1)
 
     await watcher.put_secret("bgp-passwords", "first")
-    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords"): Secret("first")})
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords", "password"): Secret("first")})
     await watcher.put_secret("bgp-passwords", "second")
-    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords"): Secret("second")})
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords", "password"): Secret("second")})
     await watcher.admin.delete(f"/api/v1/namespaces/{SYSTEM}/secrets/bgp-passwords")
-    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords"): None})
+    await watcher.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp-passwords", "password"): None})
 
     await watcher.put(Kind.L3VNI, "zoned", l3vni(104, nodeSelector={"matchLabels": {"zone": "b"}}))
     await watcher.put(Kind.L3VNI, "red", l3vni(105))

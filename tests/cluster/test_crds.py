@@ -125,6 +125,16 @@ CHANGES: dict[str, tuple[Kind, Json, Json]] = {
         l3vni(hostSession=session()),
         l3vni(hostSession=session(localCIDR={"ipv4": "192.169.10.0/24", "ipv6": "fd00::/64"})),
     ),
+    "a pool in the other form": (
+        Kind.L3VNI,
+        l3vni(hostSession=session()),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["10.0.0.0/24"])),
+    ),
+    "a further pool in the other form": (
+        Kind.L3VNI,
+        l3vni(hostSession=session()),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24", "fd00::/64"])),
+    ),
     "the passthrough's pool": (
         Kind.L3PASSTHROUGH,
         {"hostSession": session()},

@@ -85,8 +85,8 @@ TEXT_FIELDS: dict[str, tuple[Kind, Schema, Callable[[str], Any]]] = {
     ),
     "secret": (
         Kind.UNDERLAY,
-        schema_at(Kind.UNDERLAY, "neighbors", "[]", "passwordSecret"),
-        lambda text: with_neighbor(passwordSecret=text),
+        schema_at(Kind.UNDERLAY, "neighbors", "[]", "passwordSecret", "name"),
+        lambda text: with_neighbor(passwordSecret={"name": text}),
     ),
     "link": (
         Kind.UNDERLAY,

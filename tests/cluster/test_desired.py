@@ -305,7 +305,7 @@ async def test_a_password_comes_from_a_secret_and_follows_it(
 
     async with kube(server.admin) as client:
         await make_node(client, NODE)
-        neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
+        neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": {"name": "fabric"}}]
         await create(server, Kind.UNDERLAY, system, "fabric", only_here(**UNDERLAY | {"neighbors": neighbors}))
         life = Life(server, settings.model_copy(update={"namespace": system}))
 

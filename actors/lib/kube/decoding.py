@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from config.api import ApiNode, ApiObject
 from config.desired import Secret
+from config.models.sessions import DEFAULT_KEY
 from config.models.types import check_password
 from config.problems import Kind
 
@@ -24,8 +25,6 @@ from .errors import UnreachableError
 _MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: The annotations of the Node that are kept. Others hold timestamps and the like, each of which would be a change.
 _OUR_DOMAINS: Final = ("openpe.io/", "openperouter.github.io/")
-#: The key of a Secret's data.
-PASSWORD: Final = "password"  # noqa: S105 - the name of a key
 
 
 def api_object(kind: Kind, raw: Any) -> ApiObject:
@@ -60,13 +59,13 @@ def whole(raw: Any) -> Json:
     return dict(raw)
 
 
-def password(raw: Any) -> Secret | None:
-    """Return the password in a Secret, None where there is none that could be used.
+def password(raw: Any, key: str = DEFAULT_KEY) -> Secret | None:
+    """Return the password under a key of a Secret, None where there is none that could be used.
 
     One trailing line end is removed, as with passwords in files.
     """
     metadata(raw)
-    encoded = _mapping(raw.get("data")).get(PASSWORD)
+    encoded = _mapping(raw.get("data")).get(key)
     try:
         text = base64.b64decode(str(encoded or ""), validate=True).decode("ascii")
         return Secret(check_password(text.removesuffix("\n").removesuffix("\r")))

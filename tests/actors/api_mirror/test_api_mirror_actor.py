@@ -31,6 +31,7 @@ from supervisor.runtime.channel import Latest
 from supervisor.runtime.faults import DependencyFault
 from tests.actors.message_catalog import explained
 from tests.config.samples import l2vni, neighbor, passthrough, raw, underlay
+from tests.fakes import api_server
 from tests.fakes.api_server import no_trouble
 
 from .bench import ACCESS, L3VNIS, NAME, Bench
@@ -154,6 +155,25 @@ async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_ag
     assert bench.spec()["hostSession"]["localCIDR"] == {"ipv4": "198.51.100.0/24"}
     assert bench.server.find("/l3vnis/")[0]["metadata"]["uid"] != before["metadata"]["uid"]
     assert [verb for verb, _ in bench.server.requests[1:]] == ["patch", "dry-run", "delete", "create"]
+
+
+async def test_a_server_that_knows_only_a_list_of_pools_gets_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upstream's newer definitions drop localCIDR and miss localCIDRs."""
+
+    def validate(path: str, one: Json, old: Json | None = None) -> None:
+        session = {key: value for key, value in one["spec"]["hostSession"].items() if key != "localCIDR"}
+        one["spec"] = {**one["spec"], "hostSession": session}
+        if "localCIDRs" not in session:
+            raise error_for(422, "Invalid", "spec.hostSession.localCIDRs: Required value")
+
+    monkeypatch.setattr(api_server, "validate", validate)
+    await bench.files(red())
+    assert bench.spec()["hostSession"] == {"asn": 64514, "hostASN": 64515, "localCIDRs": ["192.0.2.0/24"]}
+    sent = len(bench.server.requests)
+    await bench.files(red(line=2))
+    assert len(bench.server.requests) == sent, "both forms mean the same"
+    await bench.files(red(vni=101))
+    assert bench.spec()["vni"] == 101
 
 
 async def test_a_mirror_that_the_server_would_not_create_again_is_not_deleted(bench: Bench) -> None:

@@ -365,7 +365,7 @@ async def test_what_this_node_wrote_is_mirrored_whatever_its_labels_say(
     await bench.names("ours", "copied", "labelled")
 
 
-def referring(*names: str) -> dict[str, object]:
+def referring(*names: object) -> dict[str, object]:
     return {"neighbors": [{"address": "192.0.2.1", "passwordSecret": name} for name in names]}
 
 
@@ -376,15 +376,26 @@ async def test_secrets_of_underlays_in_our_namespace_are_followed(autojump_clock
     bench.server.put_secret("theirs", "secret", namespace="default")
     bench.begin()
     snapshot = await bench.live()
-    assert snapshot.secrets == {(SYSTEM, "bgp"): Secret("first"), (SYSTEM, "absent"): None}
+    assert snapshot.secrets == {(SYSTEM, "bgp", "password"): Secret("first"), (SYSTEM, "absent", "password"): None}
     bench.server.put_secret("bgp", "second")
-    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "bgp"] == Secret("second"), seconds=1)
+    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "bgp", "password"] == Secret("second"), seconds=1)
     bench.server.put_secret("absent", "there")
-    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "absent"] == Secret("there"), seconds=1)
+    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "absent", "password"] == Secret("there"), seconds=1)
     bench.server.delete("secrets", "bgp", namespace=SYSTEM)
-    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "bgp"] is None, seconds=1)
+    await bench.until(lambda snapshot: snapshot.secrets[SYSTEM, "bgp", "password"] is None, seconds=1)
     assert "secret" not in repr(bench.published)
     assert "first" not in repr(bench.published)
+
+
+async def test_each_key_of_a_secret_is_followed(autojump_clock: MockClock, bench: Bench) -> None:
+    bench.server.put_secret("bgp", "first\n")
+    both = ({"name": "bgp"}, {"name": "bgp", "key": "tor-1"}, {"name": "bgp", "key": "../x"}, {"key": "x"})
+    bench.server.put_kind(Kind.UNDERLAY, "fabric", referring(*both), namespace=SYSTEM)
+    bench.begin()
+    assert (await bench.live()).secrets == {
+        (SYSTEM, "bgp", "password"): Secret("first"),
+        (SYSTEM, "bgp", "tor-1"): None,
+    }
 
 
 @pytest.mark.parametrize("kind", [Kind.L3VNI, Kind.L3PASSTHROUGH])
@@ -395,7 +406,7 @@ async def test_secrets_of_host_sessions_in_our_namespace_are_followed(
     bench.server.put_kind(kind, "ours", {"hostSession": {"passwordSecret": "bgp"}}, namespace=SYSTEM)
     bench.server.put_kind(kind, "theirs", {"hostSession": {"passwordSecret": "theirs"}}, namespace="default")
     bench.begin()
-    assert (await bench.live()).secrets == {(SYSTEM, "bgp"): Secret("first")}
+    assert (await bench.live()).secrets == {(SYSTEM, "bgp", "password"): Secret("first")}
 
 
 async def test_a_secret_without_a_reference_is_not_read(autojump_clock: MockClock, bench: Bench) -> None:

@@ -125,7 +125,7 @@ def check(bench: Bench) -> None:
     assert content(last) == expected(bench.server)
     assert (last.live, last.not_followed) == (True, ())
     assert bench.ctx.facts["state"] == "watching"
-    assert last.secrets == {(SYSTEM, "bgp"): Secret(_password(bench.server))}
+    assert last.secrets == {(SYSTEM, "bgp", "password"): Secret(_password(bench.server))}
     versions: dict[tuple[str, str], int] = {}
     for snapshot in bench.published:
         there = content(snapshot)

@@ -272,7 +272,7 @@ async def test_secrets_that_may_not_be_read_do_not_hold_up_the_rest(autojump_clo
     assert bench.ctx.facts["refused"] == "list secrets"
     assert all(snapshot.live for snapshot in bench.published)
     bench.server.start()
-    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("x")}, seconds=100)
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp", "password"): Secret("x")}, seconds=100)
     bench.server.trouble = failing(forbidden("list", "secrets"), "", "secrets")
     bench.server.compact()
     bench.server.break_watches()
@@ -300,7 +300,7 @@ async def test_secrets_that_the_server_cannot_read_hold_up_the_rest_for_a_moment
     assert failures(bench.published[-1]) == [("secrets", WatchFailure.FAILING, False)]
     assert (bench.ctx.facts["state"], bench.ctx.facts["failing"]) == ("watching", "list secrets")
     bench.server.start()
-    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): None})
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp", "password"): None})
 
 
 async def test_a_secret_that_cannot_be_read_any_more_keeps_its_value_and_the_snapshot_live(
@@ -315,10 +315,10 @@ async def test_a_secret_that_cannot_be_read_any_more_keeps_its_value_and_the_sna
     assert bench.ctx.facts["state"] == "watching"
     assert str(bench.ctx.facts["failing"]).endswith("secrets")
     assert all(snapshot.live for snapshot in bench.published)
-    assert bench.published[-1].secrets == {(SYSTEM, "bgp"): Secret("x")}
+    assert bench.published[-1].secrets == {(SYSTEM, "bgp", "password"): Secret("x")}
     bench.server.put_secret("bgp", "y")
     bench.server.start()
-    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp"): Secret("y")}, seconds=50)
+    await bench.until(lambda snapshot: snapshot.secrets == {(SYSTEM, "bgp", "password"): Secret("y")}, seconds=50)
 
 
 async def test_refused_credentials_are_retried_slowly_until_there_are_others(

@@ -228,7 +228,7 @@ async def test_a_kind_that_a_server_does_not_list_after_a_restart_stays_until_it
 async def test_an_underlay_that_is_kept_has_its_password(bench: Bench) -> None:
     neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
     bench.static.set(files())
-    secrets = MappingProxyType({(OWN, "fabric"): Secret(PASSWORD)})
+    secrets = MappingProxyType({(OWN, "fabric", "password"): Secret(PASSWORD)})
     bench.api.set(replace(cluster(api_underlay(neighbors=neighbors)), secrets=secrets))
     await run_until(bench, bench.file.exists)
     second = reborn(bench)
@@ -277,7 +277,7 @@ async def test_the_saved_snapshot_is_for_root_alone_and_in_no_log(
     caplog.set_level("DEBUG")
     neighbors = [{"asn": 64512, "address": "192.0.2.1", "passwordSecret": "fabric"}]
     bench.static.set(files())
-    secrets = MappingProxyType({(OWN, "fabric"): Secret(PASSWORD)})
+    secrets = MappingProxyType({(OWN, "fabric", "password"): Secret(PASSWORD)})
     bench.api.set(replace(cluster(api_underlay(neighbors=neighbors)), secrets=secrets))
     await run_until(bench, bench.file.exists)
     assert stat.S_IMODE(bench.file.stat().st_mode) == 0o600

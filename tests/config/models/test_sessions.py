@@ -8,7 +8,7 @@ import pytest
 
 from config.desired import Family
 from config.models import HostSession
-from config.models.sessions import MAX_ALLOWED_PREFIXES, is_external
+from config.models.sessions import MAX_ALLOWED_PREFIXES, SecretReference, is_external
 
 V4 = {"ipv4": "192.0.2.0/24"}
 
@@ -36,7 +36,11 @@ def test_the_host_is_known_by_number_or_relation(fields: dict[str, object], remo
         ({"asn": 1, "localCIDR": V4, "hostASN": 2, "hostType": "External"}, "exactly one of hostASN and hostType"),
         ({"asn": 1, "localCIDR": V4, "hostType": "external"}, "hostType"),
         ({"asn": 1, "hostASN": 2, "localCIDR": {}}, "at least one of ipv4 and ipv6"),
-        ({"asn": 1, "hostASN": 2}, "localCIDR"),
+        ({"asn": 1, "hostASN": 2}, "exactly one of localCIDR and localCIDRs"),
+        ({"asn": 1, "hostASN": 2, "localCIDR": V4, "localCIDRs": ["192.0.2.0/24"]}, "exactly one of localCIDR and"),
+        ({"asn": 1, "hostASN": 2, "localCIDRs": []}, "localCIDRs"),
+        ({"asn": 1, "hostASN": 2, "localCIDRs": ["192.0.2.0/24", "198.51.100.0/24"]}, "at most one IPv4 and one IPv6"),
+        ({"asn": 1, "hostASN": 2, "localCIDRs": ["10.0.0.0/15"]}, "prefix length of at least 16"),
         ({"hostASN": 2, "localCIDR": V4}, "asn"),
         ({"asn": 0, "hostASN": 2, "localCIDR": V4}, "asn"),
         ({"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "2001:db8::/64"}}, "must be an IPv4 network"),
@@ -49,11 +53,46 @@ def test_a_wrong_session_is_refused(spec: dict[str, object], message: str) -> No
         HostSession.model_validate(spec)
 
 
-def test_pools_and_families_are_listed_ipv4_first() -> None:
-    pools = {"ipv6": "2001:db8::/64", "ipv4": "192.0.2.0/24"}
-    local = HostSession.model_validate({"asn": 1, "hostASN": 2, "localCIDR": pools}).local_cidr
-    assert local.pools == ("192.0.2.0/24", "2001:db8::/64")
-    assert local.families == (Family.IPV4, Family.IPV6)
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"localCIDR": {"ipv6": "2001:db8::/64", "ipv4": "192.0.2.0/24"}},
+        {"localCIDRs": ["2001:db8::/64", "192.0.2.0/24"]},
+        {"localCIDRs": ["192.0.2.0/24", "2001:db8::/64"]},
+    ],
+)
+def test_pools_and_families_are_listed_ipv4_first(written: dict[str, object]) -> None:
+    session = HostSession.model_validate({"asn": 1, "hostASN": 2} | written)
+    assert session.pools == ("192.0.2.0/24", "2001:db8::/64")
+    assert session.families == (Family.IPV4, Family.IPV6)
+
+
+def test_a_pool_is_named_where_it_is_written() -> None:
+    older = HostSession.model_validate({"asn": 1, "hostASN": 2, "localCIDR": {"ipv6": "2001:db8::/64"}})
+    newer = HostSession.model_validate({"asn": 1, "hostASN": 2, "localCIDRs": ["192.0.2.0/24", "2001:db8::/64"]})
+    assert older.field_of("2001:db8::/64") == "localCIDR.ipv6"
+    assert newer.field_of("2001:db8::/64") == "localCIDRs[1]"
+
+
+@pytest.mark.parametrize(
+    ("written", "names", "file_name"),
+    [
+        ("fabric", ("fabric", "password"), "fabric"),
+        (4711, ("4711", "password"), "4711"),
+        ({"name": "fabric"}, ("fabric", "password"), "fabric"),
+        ({"name": "fabric", "key": "password"}, ("fabric", "password"), "fabric"),
+        ({"name": "fabric", "key": "tor-1"}, ("fabric", "tor-1"), "fabric.tor-1"),
+    ],
+)
+def test_a_password_is_referred_to_by_name_and_key(written: object, names: tuple[str, str], file_name: str) -> None:
+    found = SecretReference.model_validate(written)
+    assert (found.in_secret, found.file_name) == (names, file_name)
+
+
+@pytest.mark.parametrize("written", [True, [], {}, {"key": "a"}, {"name": "a", "key": "../b"}, {"name": ""}, ""])
+def test_a_wrong_reference_to_a_password_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="SecretReference"):
+        SecretReference.model_validate(written)
 
 
 LOCAL = {"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "192.0.2.0/24"}}

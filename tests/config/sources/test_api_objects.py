@@ -119,8 +119,17 @@ def with_reference(namespace: str = OWN) -> ApiObject:
     return api_object(Kind.UNDERLAY, "u", spec, namespace)
 
 
+def test_a_password_may_be_under_another_key() -> None:
+    spec = underlay_spec(neighbors=[neighbor(passwordSecret={"name": "fabric", "key": "tor-1"})])
+    secrets = {(OWN, "fabric", "password"): Secret("another"), (OWN, "fabric", "tor-1"): Secret(PASSWORD)}
+    (resource,), problems = read(api_object(Kind.UNDERLAY, "u", spec, OWN), secrets=secrets)
+    assert problems == ()
+    assert isinstance(resource.spec, Underlay)
+    assert resource.spec.neighbors[0].password == Secret(PASSWORD)
+
+
 def test_a_password_comes_from_its_secret() -> None:
-    (resource,), problems = read(with_reference(), secrets={(OWN, "fabric"): Secret(PASSWORD)})
+    (resource,), problems = read(with_reference(), secrets={(OWN, "fabric", "password"): Secret(PASSWORD)})
     assert problems == ()
     assert isinstance(resource.spec, Underlay)
     assert [one.password for one in resource.spec.neighbors] == [None, Secret(PASSWORD)]
@@ -132,7 +141,7 @@ def test_a_host_sessions_password_comes_from_its_secret(kind: Kind) -> None:
     host = {"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": "192.0.2.0/24"}, "passwordSecret": "host"}
     fields = {"vrf": "red", "vni": 1} if kind is Kind.L3VNI else {}
     one = api_object(kind, "x", {"hostSession": host, **fields})
-    (resource,), problems = read(one, secrets={(OWN, "host"): Secret(PASSWORD)})
+    (resource,), problems = read(one, secrets={(OWN, "host", "password"): Secret(PASSWORD)})
     assert problems == ()
     assert resource.spec.host_session.password == Secret(PASSWORD)
     assert resource.spec.host_session.password_secret is None
@@ -146,12 +155,16 @@ def test_a_host_sessions_password_comes_from_its_secret(kind: Kind) -> None:
     ("secrets", "namespace", "fix"),
     [
         ({}, OWN, "add its name to resourceNames in the Role openperouter-passwords"),
-        ({(OWN, "fabric"): None}, OWN, "create it with 1 to 128 printable ASCII characters"),
-        ({("tenant", "fabric"): Secret(PASSWORD)}, "tenant", f"create this Underlay and its Secret there ({OWN})"),
+        ({(OWN, "fabric", "password"): None}, OWN, "create it with 1 to 128 printable ASCII characters"),
+        (
+            {("tenant", "fabric", "password"): Secret(PASSWORD)},
+            "tenant",
+            f"create this Underlay and its Secret there ({OWN})",
+        ),
     ],
 )
 def test_an_unavailable_password_is_reported_with_the_fix(
-    secrets: dict[tuple[str, str], Secret | None], namespace: str, fix: str
+    secrets: dict[tuple[str, str, str], Secret | None], namespace: str, fix: str
 ) -> None:
     (resource,), (problem,) = read(with_reference(namespace), secrets=secrets)
     assert resource.spec == Unusable()

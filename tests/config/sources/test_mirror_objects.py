@@ -16,7 +16,16 @@ from config.models import Underlay
 from config.models.overlays import MAX_RAW_CONFIG
 from config.problems import Kind, Origin, errors
 from config.resources import Resource
-from config.sources.mirror_objects import canonical, file_of, label_value, manifest, mirror_of, other_name, plain_name
+from config.sources.mirror_objects import (
+    canonical,
+    file_of,
+    in_other_form,
+    label_value,
+    manifest,
+    mirror_of,
+    other_name,
+    plain_name,
+)
 from config.sources.naming import resource_name
 from config.sources.router_file import parse_router_file
 from config.sources.static_files import combine
@@ -87,6 +96,18 @@ def test_the_manifest_is_what_the_api_takes() -> None:
         "vrf": "red", "vni": 100, "vxlanPort": 4789,
         "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node"}},
     }  # fmt: skip
+
+
+def test_pools_mean_the_same_in_both_forms() -> None:
+    pools = ["2001:db8::/64", "192.0.2.0/24"]
+    listed = mirror(l3vni("red", 1, hostSession={"asn": 1, "hostASN": 2, "localCIDRs": pools}))
+    older = mirror(l3vni("red", 1, hostSession=session("192.0.2.0/24", "2001:db8::/64", asn=1, hostASN=2)))
+    assert listed.spec == older.spec
+    other = in_other_form(listed)
+    assert other is not None
+    assert other.spec["hostSession"] == {"asn": 1, "hostASN": 2, "localCIDRs": ["192.0.2.0/24", "2001:db8::/64"]}
+    assert canonical(Kind.L3VNI, other.spec) == canonical(Kind.L3VNI, older.spec)
+    assert in_other_form(mirror(l3vni("red", 1))) is None
 
 
 def test_passwords_are_left_out_and_said_to_be_there() -> None:

@@ -167,6 +167,19 @@ def test_a_password_file_beside_the_configuration_is_read(tmp_path: Path) -> Non
     assert "s3cret" not in repr(content)
 
 
+@pytest.mark.parametrize(
+    ("written", "file_name"), [("{name: fabric}", "fabric"), ("{name: fabric, key: tor-1}", "fabric.tor-1")]
+)
+def test_a_password_file_may_be_named_like_a_secret(tmp_path: Path, written: str, file_name: str) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / file_name).write_text("s3cret")
+    (tmp_path / "secrets" / file_name).chmod(0o600)
+    text = UNDERLAY_FILE.replace("address: 192.168.11.2", f"address: 192.168.11.2\n        passwordSecret: {written}")
+    content = parse(text, tmp_path / "openpe_a.yaml")
+    assert messages(content) == []
+    assert resources_of(content)[0].spec.neighbors[0].password == Secret("s3cret")
+
+
 @pytest.mark.parametrize("text", [None, "s3 cret"])
 def test_an_underlay_without_its_password_is_unusable(tmp_path: Path, text: str | None) -> None:
     content = with_secret(tmp_path, text)

@@ -29,7 +29,7 @@ SNAPSHOT = ApiSnapshot(
         ),
     ),
     mirrored=(ApiObject(Kind.L3VNI, "ns", "static-node-a-red"),),
-    secrets=MappingProxyType({("ns", "fabric"): Secret(PASSWORD), ("ns", "gone"): None}),
+    secrets=MappingProxyType({("ns", "fabric", "password"): Secret(PASSWORD), ("ns", "gone", "password"): None}),
     node_status={"big": "thing"},
     synced_at=1234.5,
     live=True,
@@ -54,6 +54,14 @@ WRITTEN = (
 def test_files_are_read_and_written_as_they_always_were() -> None:
     assert from_json(WRITTEN) == SAVED
     assert to_json(SAVED) == WRITTEN
+
+
+def test_a_password_under_another_key_is_read_and_written() -> None:
+    secrets = {("ns", "fabric", "tor-1"): Secret("other"), ("ns", "fabric", "password"): Secret(PASSWORD)}
+    saved = replace(SAVED, snapshot=replace(SNAPSHOT, secrets=MappingProxyType(secrets)))
+    again = from_json(to_json(saved)).snapshot
+    assert again is not None
+    assert again.secrets == secrets
 
 
 def test_only_this_nodes_snapshot_is_read(tmp_path: Path) -> None:
@@ -166,7 +174,7 @@ def test_time_and_status_updates_change_nothing() -> None:
         SavedSnapshot("node-a"),
         replace(SAVED, node_name="node-b"),
         replace(SAVED, standing={}),
-        replace(SAVED, snapshot=replace(SNAPSHOT, secrets={("ns", "fabric"): Secret("new")})),
+        replace(SAVED, snapshot=replace(SNAPSHOT, secrets={("ns", "fabric", "password"): Secret("new")})),
         replace(SAVED, snapshot=replace(SNAPSHOT, objects=())),
         replace(SAVED, snapshot=replace(essence(SNAPSHOT), chosen_by={"zone": "b"})),
         replace(SAVED, snapshot=replace(SNAPSHOT, objects=(replace(SNAPSHOT.objects[0], spec={}),))),

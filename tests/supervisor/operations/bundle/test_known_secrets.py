@@ -26,7 +26,9 @@ API = ApiSnapshot(
         ),
         ApiObject(Kind.L3VNI, "ns", "odd", spec=None),
     ),
-    secrets=MappingProxyType({("ns", "fabric"): Secret('in-"secret"-object'), ("ns", "gone"): None}),
+    secrets=MappingProxyType(
+        {("ns", "fabric", "password"): Secret('in-"secret"-object'), ("ns", "gone", "password"): None}
+    ),
 )
 
 

@@ -81,6 +81,8 @@ def test_a_block_ends_where_its_indent_ends() -> None:
     "text",
     [
         "passwordSecret: fabric",
+        "passwordSecret: {name: fabric, key: tor-1}",
+        "passwordSecret:\n  name: fabric\n  key: password",
         " neighbor 192.168.11.2 remote-as 64512",
         "route 10.0.0.0/8 via 192.0.2.1 dev toswitch1 proto bgp metric 20",
         "router: create vxlan vni100 id 100 dev lo local 100.65.0.0 dstport 4789 nolearning",
