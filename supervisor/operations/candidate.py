@@ -116,7 +116,7 @@ def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path
     after = resolved(settings, before.node, read.resources, read.problems)
     of_api = (problem for problem in after.problems if not problem.origin.path and problem not in before.problems)
     known = read_identity(settings.state_dir / "node.json")
-    # The daemon goes on with the index that it knows; without one it does not start with this.
+    # The daemon continues with the index that it knows; without one it does not start with this.
     lacking = () if known else errors(load_node_config(settings.node_config_file)[1])
     found = (*lacking, *problems_of_files(after), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
     return replace(after, problems=tuple(_where_it_is(problem, candidate) for problem in found))
