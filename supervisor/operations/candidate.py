@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from actors.static_config.node_identity import read_identity
 from actors.static_config.trial import Trial, now
-from config.problems import Problem, Severity
+from config.node import load_node_config
+from config.problems import Problem, Severity, errors
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX, read_remembered
 from config.store.last_good import LastGood
@@ -113,7 +115,10 @@ def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path
     read = read_remembered(settings.configs_dir, before.node.name, texts, namespace=settings.namespace)
     after = resolved(settings, before.node, read.resources, read.problems)
     of_api = (problem for problem in after.problems if not problem.origin.path and problem not in before.problems)
-    found = (*problems_of_files(after), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
+    known = read_identity(settings.state_dir / "node.json")
+    # The daemon continues with the index that it knows; without one it does not start with this.
+    lacking = () if known else errors(load_node_config(settings.node_config_file)[1])
+    found = (*lacking, *problems_of_files(after), *(replace(problem, severity=Severity.WARNING) for problem in of_api))
     return replace(after, problems=tuple(_where_it_is(problem, candidate) for problem in found))
 
 

@@ -63,6 +63,7 @@ def test_help_documents_every_exit_code() -> None:
 
 def test_every_verb_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in (
+        "init",
         "explain",
         "schema",
         "validate",

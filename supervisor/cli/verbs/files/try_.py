@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,18 +80,31 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load_usable_settings(arguments.settings)
     journal = Journal(settings.state_dir)
     try:
-        return act(settings, journal) if act else _start(arguments, settings, journal)
+        if act:
+            return act(settings, journal)
+        where, how_long = arguments.settings, arguments.timeout
+        return try_files(settings, where, arguments.paths, seconds=how_long, detach=arguments.detach)
     except TrialError as error:
         raise CommandError(str(error), exit_codes.DEGRADED) from None
 
 
-def _start(arguments: argparse.Namespace, settings: Settings, journal: Journal) -> int:
+def try_files(
+    settings: Settings,
+    settings_file: Path,
+    paths: Sequence[Path],
+    *,
+    seconds: float = DEFAULT_SECONDS,
+    detach: bool = False,
+) -> int:
+    """Try a directory or files; return the exit code. Raises :class:`CommandError`, ``TrialError``."""
+    from actors.static_config.trial import Journal
     from supervisor.operations.candidate import gather, read_candidate
 
-    if not 0 < arguments.timeout <= LONGEST_SECONDS:
+    journal = Journal(settings.state_dir)
+    if not 0 < seconds <= LONGEST_SECONDS:
         raise CommandError(f"--timeout must be above 0 and at most {LONGEST_SECONDS:g} s", exit_codes.USAGE)
-    candidate = gather(settings, arguments.paths)
-    if print_problems(read_candidate(candidate, settings, arguments.settings).problems):
+    candidate = gather(settings, paths)
+    if print_problems(read_candidate(candidate, settings, settings_file).problems):
         print_line("not tried: the configuration has errors; nothing has changed", "bold")
         return exit_codes.CONFIG
     if not (candidate.changed or candidate.removed):
@@ -100,9 +114,9 @@ def _start(arguments: argparse.Namespace, settings: Settings, journal: Journal) 
         next(ask(settings.run_dir / CONTROL_SOCKET, {"verb": "status"}), None)
     except NotRunningError as error:
         raise NotRunningError(f"{error}: nothing can be tried") from None
-    trial = candidate.trial(arguments.timeout)
+    trial = candidate.trial(seconds)
     print(f"{candidate}\non trial until {_clock(trial.ends_at)}", flush=True)
-    return _detached(settings, journal, trial) if arguments.detach else _attended(settings, journal, trial)
+    return _detached(settings, journal, trial) if detach else _attended(settings, journal, trial)
 
 
 def _detached(settings: Settings, journal: Journal, trial: Trial) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from config.status import Status, StatusFormatError
 from supervisor.operations import exit_codes
@@ -20,6 +22,9 @@ from ...options import add_settings, complain
 from ...terminal import Painter, duration, wants_colour
 from .status_page import render
 
+#: How long ``--watch`` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
+RESTART_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 0.5
 #: Moves to the top left and clears a terminal (ECMA-48).
 _CLEAR = "\033[H\033[2J"
 
@@ -29,15 +34,17 @@ def add_parser(verbs: Any) -> None:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "status",
         help="show what the router is doing",
-        description="Show the actors, the underlay, BGP sessions and VNIs with their state and where each is "
-        "configured. Exits with 0 when the router is ready, 1 when it is degraded, 2 when it is not ready yet, 3 when "
-        "the daemon is not running (its last status is shown then) and 4 when it does not answer.",
+        description="Show problems, the underlay, BGP sessions and VNIs with their state and where each is "
+        "configured; of long lists what is down comes first, and the rest is counted. Exits with 0 when the router is "
+        "ready, 1 when it is degraded, 2 when it is not ready yet, 3 when the daemon is not running (its last status "
+        "is shown then) and 4 when it does not answer. With --watch a daemon that ends has a minute to come back.",
     )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the status as one JSON document (schema_version 1)")
     parser.add_argument(
         "--watch", action="store_true", help="keep running and show each change; with --json, one document per line"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="list every session, VNI and actor")
     parser.set_defaults(function=run)
 
 
@@ -45,14 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until interrupted."""
     directory = run_dir(arguments.settings)
     if arguments.watch:
-        return _watch(directory, as_json=arguments.json)
+        return _watch(directory, as_json=arguments.json, everything=arguments.verbose)
     try:
         status = _current(directory)
     except NotRunningError:
         return _show_last(directory, "the daemon is not running", exit_codes.NOT_RUNNING, as_json=arguments.json)
     except (NoAnswerError, StatusFormatError) as error:
         return _show_last(directory, str(error), exit_codes.NO_ANSWER, as_json=arguments.json)
-    _show(status, as_json=arguments.json)
+    _show(status, as_json=arguments.json, everything=arguments.verbose)
     return exit_code(status)
 
 
@@ -78,29 +85,49 @@ def _statuses(directory: Path, verb: str) -> Iterator[Status]:
         yield Status.from_data(answer["status"])
 
 
-def _show(status: Status, *, as_json: bool) -> None:
+def _show(status: Status, *, as_json: bool, everything: bool = False) -> None:
     if as_json:
         print(status.to_json(indent=2))
     else:
-        print(render(status, Painter(colour=wants_colour()), time.time()))
+        print(render(status, Painter(colour=wants_colour()), time.time(), everything=everything))
 
 
-def _watch(directory: Path, *, as_json: bool) -> int:
-    """Show every change: on a terminal the whole page again, elsewhere a line each."""
-    page = wants_colour()
-    try:
-        for status in _statuses(directory, "watch"):
-            if as_json:
-                print(status.to_json(), flush=True)
-            elif page:
-                print(_CLEAR + render(status, Painter(colour=True), time.time()), flush=True)
-            else:
-                print(f"{_clock(status.updated_at)} {status.summary}", flush=True)
-    except NotRunningError as error:
-        raise CommandError(str(error), exit_codes.NOT_RUNNING) from None
-    except (NoAnswerError, StatusFormatError) as error:
-        raise CommandError(str(error), exit_codes.NO_ANSWER) from None
-    raise CommandError("the daemon has stopped", exit_codes.NOT_RUNNING)
+def _watch(directory: Path, *, as_json: bool, everything: bool) -> int:
+    """Show every change: on a terminal the whole page again, elsewhere a line each.
+
+    A daemon that ends, as in an upgrade, has some time to come back.
+    """
+    seen, until = False, 0.0
+    while True:
+        gone: CommandError = NotRunningError("the daemon has stopped")
+        try:
+            for status in _statuses(directory, "watch"):
+                _show_change(status, as_json=as_json, everything=everything)
+                seen, until = True, 0.0
+        except (NotRunningError, NoAnswerError) as error:
+            gone = error
+        except StatusFormatError as error:
+            raise CommandError(str(error), exit_codes.NO_ANSWER) from None
+        if until == 0.0 and seen:
+            until = time.monotonic() + RESTART_SECONDS
+            complain(f"{gone}; waiting {RESTART_SECONDS:g} s for it to come back")
+        if time.monotonic() >= until:
+            raise gone
+        _pause()
+
+
+def _pause() -> None:
+    threading.Event().wait(RETRY_SECONDS)
+
+
+def _show_change(status: Status, *, as_json: bool, everything: bool) -> None:
+    if as_json:
+        print(status.to_json(), flush=True)
+    elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        page = render(status, Painter(colour=wants_colour()), time.time(), everything=everything)
+        print(_CLEAR + page, flush=True)
+    else:
+        print(f"{_clock(status.updated_at)} {status.summary}", flush=True)
 
 
 def _clock(moment: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Severity
@@ -10,6 +11,11 @@ from config.status import ActorStatus, ApiStatus, Status
 
 from ...terminal import Cell, Painter, Style, duration
 
+T = TypeVar("T")
+
+#: Rows of a table, and problems, so that a page fits on a screen.
+MOST_ROWS: Final = 15
+_GOOD_STATES: Final = frozenset({"running", "finished"})
 _PHASE_STYLE: dict[str, Style] = {
     "running": "good",
     "reloading": "warn",
@@ -20,12 +26,15 @@ _PHASE_STYLE: dict[str, Style] = {
 _SEVERITY_STYLE: dict[Severity, Style] = {Severity.ERROR: "bad", Severity.WARNING: "warn"}
 
 
-def render(status: Status, painter: Painter, now: float) -> str:
-    """Return the page; ``now`` in Unix seconds is for ages."""
-    return "\n".join(_lines(status, painter, now))
+def render(status: Status, painter: Painter, now: float, *, everything: bool = False) -> str:
+    """Return the page; ``now`` in Unix seconds is for ages.
+
+    Without ``everything`` long lists are cut, what is down first, and actors are listed only if one is in trouble.
+    """
+    return "\n".join(_lines(status, painter, now, everything=everything))
 
 
-def _lines(status: Status, painter: Painter, now: float) -> Iterator[str]:
+def _lines(status: Status, painter: Painter, now: float, *, everything: bool) -> Iterator[str]:
     paint = painter.paint
     index = "" if status.node_index is None else f", index {status.node_index}"
     age = duration(now - status.started_at)
@@ -33,26 +42,46 @@ def _lines(status: Status, painter: Painter, now: float) -> Iterator[str]:
     yield paint(f"openperouter {version} on {status.node or 'this node'}{index}, pid {status.pid}, up {age}", "dim")
     style = "warn" if status.phase == "running" and _isolated(status) else _PHASE_STYLE.get(status.phase, "warn")
     yield f"{paint('●', style)} {paint(status.summary, 'bold')}"
-    yield from _problems(status, painter)
+    most = len(status.sessions) + len(status.vnis) + len(status.problems) if everything else MOST_ROWS
+    yield from _problems(status, painter, None if everything else MOST_ROWS)
     yield from _underlay(status, painter)
     yield from _api(status, painter, now)
-    sections = (
+    actors = [one for one in status.actors if everything or one.state not in _GOOD_STATES]
+    sections: tuple[tuple[str, tuple[str, ...], Iterable[tuple[Cell, ...]], str], ...] = (
         (
             "Sessions",
             ("PEER", "VRF", "ROLE", "AS", "STATE", "UPTIME", "PREFIXES", "BFD"),
-            map(_session, status.sessions),
+            *_cut(status.sessions, lambda one: one.up or one.is_range, _session, most),
         ),
-        ("VNIs", ("NAME", "KIND", "VNI", "VRF", "STATE", "VTEPS", "ROUTES", "CONFIGURED IN"), map(_vni, status.vnis)),
-        ("Actors", ("NAME", "STATE", "RESTARTS", "DOING", "LAST ERROR"), map(_actor, status.actors)),
+        (
+            "VNIs",
+            ("NAME", "KIND", "VNI", "VRF", "STATE", "VTEPS", "ROUTES", "CONFIGURED IN"),
+            *_cut(status.vnis, lambda one: one.ok, _vni, most),
+        ),
+        ("Actors", ("NAME", "STATE", "RESTARTS", "DOING", "LAST ERROR"), map(_actor, actors), ""),
     )
-    for title, head, rows in sections:
+    for title, head, rows, rest in sections:
         yield from _section(painter, title, painter.table(head, rows))
+        if rest:
+            yield f"  {painter.paint(rest, 'dim')}"
     yield from _section(painter, "FRR", [_daemons(status, painter)] if status.daemons else [])
     reached = status.generations
     yield ""
     yield paint(
         f"generation {reached.desired}: FRR {reached.frr}, kernel {reached.kernel}, verified {reached.verified}", "dim"
     )
+
+
+def _cut(
+    items: Sequence[T], good: Callable[[T], bool], row: Callable[[T], tuple[Cell, ...]], most: int
+) -> tuple[list[tuple[Cell, ...]], str]:
+    """Return the rows of a table and what is said of those that it leaves out: of too many, the bad ones come first."""
+    if len(items) <= most:
+        return [row(item) for item in items], ""
+    ordered = sorted(items, key=good)
+    down = sum(not good(item) for item in ordered[most:])
+    rest = f"and {len(items) - most} more, {f'{down} of them down' if down else 'none of them down'} (-v lists them)"
+    return [row(item) for item in ordered[:most]], rest
 
 
 def _isolated(status: Status) -> bool:
@@ -155,7 +184,7 @@ def _vni(vni: VniHealth) -> tuple[Cell, ...]:
 
 
 def _actor(actor: ActorStatus) -> tuple[Cell, ...]:
-    good = actor.state in {"running", "finished"}
+    good = actor.state in _GOOD_STATES
     return (
         (actor.name, "plain"),
         (actor.state, "good" if good else "warn" if actor.state in {"starting", "stopping"} else "bad"),
@@ -165,7 +194,7 @@ def _actor(actor: ActorStatus) -> tuple[Cell, ...]:
     )
 
 
-def _problems(status: Status, painter: Painter) -> Iterator[str]:
+def _problems(status: Status, painter: Painter, most: int | None) -> Iterator[str]:
     lines: list[tuple[str, Style]] = []
     lines += [(str(problem), _SEVERITY_STYLE[problem.severity]) for problem in status.problems]
     lines += [(str(failure), "bad") for failure in status.failures]
@@ -174,8 +203,11 @@ def _problems(status: Status, painter: Painter) -> Iterator[str]:
     if lines:
         yield ""
         yield painter.paint("Problems", "bold")
-    for text, style in lines:
+    lines.sort(key=lambda line: line[1] != "bad")
+    for text, style in lines[:most]:
         yield f"  {painter.paint(text, style)}"
+    if most is not None and len(lines) > most:
+        yield f"  {painter.paint(f'and {len(lines) - most} more (-v lists them)', 'dim')}"
 
 
 def _daemons(status: Status, painter: Painter) -> str:

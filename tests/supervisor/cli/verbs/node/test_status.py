@@ -7,7 +7,9 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,13 @@ def test_a_daemon_that_answers_nonsense_is_no_crash(
     assert "left no status" in capsys.readouterr().err
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a daemon that has ended not come back."""
+    monkeypatch.setattr(status_verb, "RESTART_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_watch_prints_a_line_for_each_change_until_the_daemon_ends(
     settings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +114,43 @@ def test_watch_prints_a_line_for_each_change_until_the_daemon_ends(
     assert "the daemon has stopped" in shown.err
 
 
+def test_watch_continues_with_a_daemon_that_was_restarted(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = settings.parent / "run"
+    with ExitStack() as daemons:
+        daemons.enter_context(answering(directory, [status_answer(READY)]))
+
+        def restart() -> None:
+            (directory / "control.sock").unlink()
+            monkeypatch.setattr(status_verb, "RESTART_SECONDS", 0.0)
+            daemons.enter_context(answering(directory, [status_answer(DEGRADED)]))
+
+        monkeypatch.setattr(status_verb, "_pause", restart)
+        assert status(settings, "--watch") == 3
+    shown = capsys.readouterr()
+    assert [line.split(" ", 1)[1] for line in shown.out.splitlines()] == [READY.summary, DEGRADED.summary]
+    assert "the daemon has stopped; waiting 60 s for it to come back" in shown.err
+
+
+def test_watch_of_a_daemon_that_does_not_run_ends_at_once(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(settings, "--watch") == 3
+    assert capsys.readouterr().err == "openperouter: the daemon is not running\n"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_terminal_without_colour_shows_the_page(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with answering(settings.parent / "run", [status_answer(READY)]):
+        assert status(settings, "--watch") == 3
+    assert terminal.getvalue().startswith("\033[H\033[2Jopenperouter 0.1.0 on n1")
+    assert "\033[3" not in terminal.getvalue()
+
+
+@pytest.mark.usefixtures("impatient")
 def test_watch_as_json_is_one_document_a_line(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(settings.parent / "run", [status_answer(READY), status_answer(DEGRADED)]):
         status(settings, "--watch", "--json")

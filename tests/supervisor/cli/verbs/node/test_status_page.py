@@ -87,3 +87,24 @@ def test_every_line_of_a_table_lines_up() -> None:
 def test_the_api_has_one_line_that_says_what_counts(api: ApiStatus, line: str | None) -> None:
     page = render(replace(READY, api=api), Painter(colour=False), now=2010.0).splitlines()
     assert [found for found in page if found.startswith("API:")] == ([line] if line else [])
+
+
+def test_actors_that_work_are_listed_only_on_request() -> None:
+    assert "netlink" not in render(READY, Painter(colour=False), 4725.0)
+    assert "netlink  running  2" in render(READY, Painter(colour=False), 4725.0, everything=True)
+
+
+def test_five_hundred_vnis_fit_on_a_screen_with_the_bad_ones_first() -> None:
+    vnis = tuple(replace(READY.vnis[0], vni=number, ok=number not in (400, 450)) for number in range(1, 501))
+    page = render(replace(READY, vnis=vnis), Painter(colour=False), 4725.0)
+    assert len(page.splitlines()) < 50
+    assert page.index(" 400 ") < page.index(" 450 ") < page.index("  1    red")
+    assert "  and 485 more, none of them down (-v lists them)\n" in page
+    assert " 500 " in render(replace(READY, vnis=vnis), Painter(colour=False), 4725.0, everything=True)
+
+
+def test_too_many_problems_are_counted_errors_first() -> None:
+    many = tuple(replace(problem, field=str(number)) for number in range(20) for problem in reversed(DEGRADED.problems))
+    page = render(replace(DEGRADED, problems=many), Painter(colour=False), 4725.0)
+    assert "warning:" not in page
+    assert "  and 28 more (-v lists them)" in page

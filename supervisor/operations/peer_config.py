@@ -1,0 +1,117 @@
+"""What the host's BGP speaker needs for its session with the router, as configuration of the usual ones. Pure.
+
+Addresses and AS numbers are this node's. A password is never shown: a comment says where it is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from config.desired import DesiredL3VNI, DesiredPassthrough, DesiredSession, DesiredState, SessionAddresses
+
+from .documents import to_yaml
+from .exit_codes import USAGE, CommandError
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """One session as the host sees it. ``host_as`` is a number, or words where the host may choose one."""
+
+    name: str
+    host_as: int | str
+    session: DesiredSession
+    addresses: SessionAddresses
+
+    @property
+    def router(self) -> str:
+        return str(self.addresses.router.ip)
+
+    @property
+    def family(self) -> str:
+        return f"ipv{self.addresses.router.version}"
+
+
+def peer_config(desired: DesiredState, name: str) -> str:
+    """Return the configuration for the host's sessions with an L3VNI (its VNI, VRF or name) or ``passthrough``.
+
+    Raises :class:`CommandError` where there is none.
+    """
+    owner = _owner(desired, name)
+    session = owner.session
+    if session is None:
+        raise CommandError(f"{owner.resource} has no hostSession", USAGE)
+    word, device = (owner.vrf, f"host-e-{owner.vni}") if isinstance(owner, DesiredL3VNI) else ("passthrough", "pt-host")
+    host_as = _host_as(session)
+    peers = [_Peer(f"{word}-ipv{one.router.version}", host_as, session, one) for one in session.addresses]
+    lines = [f"# {owner.resource} on {desired.node_name}, configured in {owner.origin}"]
+    lines += [f"# {device}: host {one.host}, router {one.router.ip} AS {session.asn}" for one in session.addresses]
+    lines += [] if isinstance(host_as, int) else [f"# {host_as}: any AS number but {session.asn}"]
+    lines += [f"# PASSWORD: the one of {owner.resource}"] if session.password else []
+    lines += ["", "# FRR", *_frr(peers), "", "# BIRD 2", *_bird(peers), "", "# MetalLB", *_metallb(peers)]
+    return "\n".join(lines)
+
+
+def _owner(desired: DesiredState, name: str) -> DesiredL3VNI | DesiredPassthrough:
+    if name == "passthrough" and desired.passthrough:
+        return desired.passthrough
+    for vni in desired.l3vnis:
+        if name in (str(vni.vni), vni.vrf, vni.resource.display_name):
+            return vni
+    known = [vni.resource.display_name for vni in desired.l3vnis if vni.session]
+    known += ["passthrough"] if desired.passthrough else []
+    raise CommandError(f"there is no L3VNI {name}; sessions with the host: {', '.join(known) or 'none'}", USAGE)
+
+
+def _host_as(session: DesiredSession) -> int | str:
+    if isinstance(session.remote_as, int):
+        return session.remote_as
+    return session.asn if session.remote_as == "internal" else "HOST-AS"
+
+
+def _frr(peers: list[_Peer]) -> Iterator[str]:
+    yield f"router bgp {peers[0].host_as}"
+    yield " no bgp ebgp-requires-policy"
+    yield " no bgp default ipv4-unicast"
+    for peer in peers:
+        yield f" neighbor {peer.router} remote-as {peer.session.asn}"
+        if peer.session.password:
+            yield f" neighbor {peer.router} password PASSWORD"
+        if peer.session.ttl_security_hops:
+            yield f" neighbor {peer.router} ttl-security hops {peer.session.ttl_security_hops}"
+    for peer in peers:
+        yield f" address-family {peer.family} unicast"
+        yield f"  neighbor {peer.router} activate"
+        yield " exit-address-family"
+    yield "exit"
+
+
+def _bird(peers: list[_Peer]) -> Iterator[str]:
+    for peer in peers:
+        yield f"protocol bgp {peer.name.replace('-', '_')} {{"
+        yield f"  local {peer.addresses.host.ip} as {peer.host_as};"
+        yield f"  neighbor {peer.router} as {peer.session.asn};"
+        if peer.session.password:
+            yield '  password "PASSWORD";'
+        if peer.session.ttl_security_hops:
+            yield "  ttl security on;"
+        yield f"  {peer.family} {{ import all; export all; }};"
+        yield "}"
+
+
+def _metallb(peers: list[_Peer]) -> Iterator[str]:
+    for peer in peers:
+        spec: dict[str, Any] = {"myASN": peer.host_as, "peerASN": peer.session.asn, "peerAddress": peer.router}
+        if peer.session.password:
+            # A Secret of type kubernetes.io/basic-auth beside it, with the key password.
+            spec["passwordSecret"] = {"name": f"{peer.name}-password"}
+        yield "---"
+        yield to_yaml(
+            {
+                "apiVersion": "metallb.io/v1beta2",
+                "kind": "BGPPeer",
+                "metadata": {"name": peer.name.lower().replace("_", "-"), "namespace": "metallb-system"},
+                "spec": spec,
+            }
+        ).rstrip()
