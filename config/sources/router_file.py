@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from config.api import API_VERSION, RETIRED_GROUP, VERSION
 from config.desired import Secret
 from config.models import Model
 from config.models.passwords import Place, sessions_of, with_passwords
@@ -25,7 +26,11 @@ from .naming import PASSTHROUGH, SECTIONS, Entry, RouterFile, Section, entry_suf
 _PASSTHROUGH_KEY: Final = "bgppassthrough"
 #: Part of upstream's format, but nothing that this version carries out.
 _L3VPN_KEY: Final = "l3vpns"
-_KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY)
+#: Which schema the file follows, for programs that write files; there is one so far.
+_VERSION_KEYS: Final = ("apiVersion", "version")
+_VERSIONS: Final = (API_VERSION, VERSION)
+_RETIRED_VERSION: Final = f"{RETIRED_GROUP}/{VERSION}"
+_KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY, *_VERSION_KEYS)
 _LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 
@@ -118,6 +123,9 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
             problems.append(case_warning(document, (key,), name))
         if name in sections:
             problems.append(_file_problem(f"given twice: also as {sections[name][0]!r}", document, (key,)))
+        if name in _VERSION_KEYS:
+            problems += _check_version(value, document, key)
+            continue
         wanted = dict if name == _PASSTHROUGH_KEY else list
         if value is not None and not isinstance(value, wanted):
             message = (
@@ -126,6 +134,15 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
             problems.append(replace(_file_problem(message, document, (key,)), origin=document.origin((key,))))
         sections[name] = (key, value or wanted())
     return sections
+
+
+def _check_version(value: Any, document: Document, key: str) -> Iterator[Problem]:
+    if value in _VERSIONS or value is None:
+        return
+    problem = replace(_file_problem(f"must be {API_VERSION}", document, (key,)), origin=document.origin((key,)))
+    if value == _RETIRED_VERSION:
+        problem = replace(problem, message=f"not used any more: write {API_VERSION}", severity=Severity.WARNING)
+    yield problem
 
 
 def _entries(sections: Mapping[str, tuple[str, Any]], context: _Context, problems: list[Problem]) -> Iterator[Entry]:
