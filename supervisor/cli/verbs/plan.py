@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import load_usable_settings
 
 from ..options import add_verb, complain, read_desired
+
+if TYPE_CHECKING:
+    from config.desired import DesiredUnderlay, RouterIdScheme
 
 
 def add_parser(verbs: Any) -> None:
@@ -33,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = load_usable_settings(arguments.settings)
     desired = read_desired(arguments.settings, all_problems=True)
+    if desired.underlay is not None:
+        print(_router_ids(desired.underlay, desired.node_index))
 
     async def kernel_difference() -> str:
         plan = await actors.netlink.preview.preview(desired, settings)
@@ -43,6 +48,19 @@ def run(arguments: argparse.Namespace) -> int:
         _show("kernel", kernel_difference),
     }
     return exit_codes.UNAVAILABLE if exit_codes.UNAVAILABLE in codes else max(codes)
+
+
+def _router_ids(underlay: DesiredUnderlay, index: int) -> str:
+    """Return the node's router ID and what the other scheme would give."""
+    from config.resolve.ipam import PoolExhaustedError, router_id
+
+    scheme = underlay.router_id_scheme
+    other: RouterIdScheme = "v1" if scheme == "v2" else "v2"
+    try:
+        by_other = str(router_id(underlay.router_id_pool, index, other))
+    except PoolExhaustedError as error:
+        by_other = f"none: {error}"
+    return f"router ID: {underlay.router_id} (routerIDScheme {scheme}; {other}: {by_other})"
 
 
 def _show(title: str, difference: Callable[[], Awaitable[str]]) -> int:

@@ -65,7 +65,9 @@ def test_the_exit_code_shows_whether_there_is_anything_to_do(
     requested = previews(monkeypatch, frr, kernel)
     assert plan(settings) == code
     shown = capsys.readouterr().out
-    assert shown == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n"
+    router_id, rest = shown.split("\n", 1)
+    assert router_id == "router ID: 10.0.0.3 (routerIDScheme v2; v1: 10.0.0.4)"
+    assert rest == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n"
     assert [state.node_index for state in requested] == [3, 3]
 
 
