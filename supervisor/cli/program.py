@@ -14,6 +14,7 @@ from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
 from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
+from .verbs.files import migrate
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -21,7 +22,7 @@ starts; the other commands check and show the configuration, the daemon, FRR and
 """
 
 #: In the order in which a new user meets them.
-VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
+VERBS: Final = (validate, migrate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
 
 
 class _Parser(argparse.ArgumentParser):

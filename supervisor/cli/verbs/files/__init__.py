@@ -1,0 +1,1 @@
+"""Verbs that work on configuration files rather than on the running router."""
