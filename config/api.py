@@ -20,6 +20,8 @@ from config.desired import Secret
 from config.problems import Kind, Origin, ResourceId
 
 GROUP: Final = "network.openperouter.io"
+#: The name of the group in early versions of upstream.
+RETIRED_GROUP: Final = "openpe.openperouter.github.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 #: The resource names in the API's paths.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network, ip_network
+from typing import Literal
 
 from config.problems import Origin, Problem, Reason, ResourceId
 
@@ -17,6 +18,8 @@ IPAddress = IPv4Address | IPv6Address
 IPNetwork = IPv4Network | IPv6Network
 #: An address with its prefix length, as put on a device.
 IPInterface = IPv4Interface | IPv6Interface
+#: How a router ID follows from its pool and the node's index (:func:`config.resolve.ipam.router_id`).
+RouterIdScheme = Literal["v1", "v2"]
 
 
 class Family(StrEnum):
@@ -126,7 +129,8 @@ class DesiredUnderlay:
     """The fabric side.
 
     ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
-    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``.
+    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``. ``router_id`` follows
+    from ``router_id_pool`` by ``router_id_scheme``.
     """
 
     resource: ResourceId
@@ -139,6 +143,8 @@ class DesiredUnderlay:
     vtep_pools: tuple[str, ...] = field(default=(), compare=False)
     graceful_restart: GracefulRestart | None = None
     advertise_evpn: bool = False
+    router_id_pool: str = field(default="", compare=False)
+    router_id_scheme: RouterIdScheme = field(default="v1", compare=False)
 
     def vtep(self, family: Family) -> IPInterface | None:
         """Return this node's tunnel endpoint of a family, if it has one."""

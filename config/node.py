@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from config.desired import IPInterface
+from config.desired import IPInterface, RouterIdScheme
 from config.models.base import Model
 from config.models.names import NeighborInterface
 from config.models.types import Cidr, parse_cidr
@@ -22,6 +22,8 @@ from config.syntax.yaml_reader import InvalidYamlError, read_yaml
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 #: Upstream truncates host parts to this; a pool that size does not exist, so IPAM refuses the index in time.
 _HOST_PART_BITS: Final = 64
+#: What a node without a history gets.
+NEW_SCHEME: Final[RouterIdScheme] = "v2"
 #: The longest name of a Kubernetes object (RFC 1123 subdomain).
 _MAX_NODE_NAME: Final = 253
 
@@ -78,6 +80,13 @@ class NodeConfig(Model):
     node_name: Annotated[str, AfterValidator(_check_node_name)] | None = Field(
         default=None, description="The node's name in Kubernetes; absent: the host name."
     )
+    router_id_scheme: RouterIdScheme | None = Field(
+        default=None,
+        alias="routerIDScheme",
+        description="How the router ID follows from routerIDCIDR: v2: host number index; v1, as upstream had it up to "
+        "0.2: host number index+1. All nodes of a fabric need the same, or two have one router ID. Absent: what the "
+        "node had before, v2 for a new node. A change resets all sessions of the node.",
+    )
     log_level: LogLevelWord | None = Field(default=None, description="FRR's log level; absent: that of the daemon.")
 
     @property
@@ -85,8 +94,17 @@ class NodeConfig(Model):
         """Return the interface whose addresses :meth:`identify` needs, or None."""
         return self.node_index.interface_name
 
-    def identify(self, hostname: str, addresses: Sequence[IPInterface] = (), log_level: str = "info") -> NodeIdentity:
-        """Return the node's identity. Raises :class:`IndexUnknownError` when no address gives an index."""
+    def identify(
+        self,
+        hostname: str,
+        addresses: Sequence[IPInterface] = (),
+        log_level: str = "info",
+        scheme: RouterIdScheme = NEW_SCHEME,
+    ) -> NodeIdentity:
+        """Return the node's identity; ``scheme`` counts where none is written.
+
+        Raises :class:`IndexUnknownError` when no address gives an index.
+        """
         if self.needs_interface is not None:
             try:
                 index = derive_index(addresses, self.node_index.cidr)
@@ -94,7 +112,9 @@ class NodeConfig(Model):
                 raise IndexUnknownError(f"interface {self.needs_interface}: {error}") from None
         else:
             index = self.node_index.index or 0
-        return NodeIdentity(self.node_name or hostname, index, self.log_level or log_level)
+        return NodeIdentity(
+            self.node_name or hostname, index, self.log_level or log_level, self.router_id_scheme or scheme
+        )
 
 
 def derive_index(addresses: Sequence[IPInterface], cidr: str | None = None) -> int:

@@ -11,18 +11,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure, RouterIdScheme
 from config.problems import Origin, Problem, ResourceId
 from config.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """The node: ``index`` (0 or more) is for IPAM, ``log_level`` is FRR's."""
+    """The node: ``index`` (0 or more) is for IPAM, ``log_level`` is FRR's.
+
+    ``router_id_scheme`` is remembered with the rest. Files of versions that knew one scheme only have none: v1.
+    """
 
     name: str
     index: int
     log_level: str = "info"
+    router_id_scheme: RouterIdScheme = "v1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from config.desired import IPInterface
-from config.node import IndexUnknownError, NodeConfig, load_node_config
+from config.desired import IPInterface, RouterIdScheme
+from config.node import NEW_SCHEME, IndexUnknownError, NodeConfig, load_node_config
 from config.outcomes import NodeIdentity
 from config.problems import Origin, Problem, Reason, errors
 from config.store.json_store import JsonStore, StoreError
@@ -35,14 +35,24 @@ class Identification:
 
 
 def identify(
-    path: Path, hostname: str, log_level: str, addresses: Addresses, known: NodeIdentity | None
+    path: Path,
+    hostname: str,
+    log_level: str,
+    addresses: Addresses,
+    known: NodeIdentity | None,
+    *,
+    scheme: RouterIdScheme | None = None,
 ) -> Identification:
-    """Read the node configuration at ``path``; ``known`` is the identity that was last good."""
+    """Read the node configuration at ``path``; ``known`` is the identity that was last good.
+
+    ``scheme`` is the router ID's unless the file has one; absent: the known identity's, else that of a new node.
+    """
     config, problems = load_node_config(path)
     if config is None or errors(problems):
         return Identification(known, keeping(problems, known))
     try:
-        node = config.identify(hostname, look_up(config, addresses), log_level)
+        scheme = scheme or (known.router_id_scheme if known else NEW_SCHEME)
+        node = config.identify(hostname, look_up(config, addresses), log_level, scheme)
     except IndexUnknownError as error:
         problem = Problem(str(error), Origin(path=str(path)), "nodeIndex.interfaceName", reason=Reason.FILE_INVALID)
         return Identification(known, keeping((*problems, problem), known), config.needs_interface or "")

@@ -91,7 +91,9 @@ class Underlay(Selected):
 
     asn: Asn = Field(description="The router's AS number towards the fabric.")
     router_id_cidr: Ipv4Cidr = Field(
-        default="10.0.0.0/24", alias="routerIDCIDR", description="Pool of router IDs: node i gets host number i+1."
+        default="10.0.0.0/24",
+        alias="routerIDCIDR",
+        description="Pool of router IDs: node i gets host number i, or i+1 by the node's routerIDScheme v1.",
     )
     neighbors: tuple[Neighbor, ...] = Field(min_length=1, max_length=128, description="BGP neighbours in the fabric.")
     interfaces: tuple[UnderlayInterface, ...] = Field(

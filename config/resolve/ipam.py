@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, ip_interface, ip_network
 
-from config.desired import IPAddress, IPInterface, SessionAddresses
+from config.desired import IPAddress, IPInterface, RouterIdScheme, SessionAddresses
 
 
 class PoolExhaustedError(ValueError):
@@ -30,11 +30,13 @@ def host_number(pool: str, index: int, offset: int = 0) -> IPAddress:
     return network.network_address + index + offset
 
 
-def router_id(pool: str, index: int) -> IPv4Address:
-    """Return the node's router ID: host number ``index + 1``."""
-    address = host_number(pool, index, 1)
+def router_id(pool: str, index: int, scheme: RouterIdScheme) -> IPv4Address:
+    """Return the node's router ID: host number ``index`` by scheme v2, ``index + 1`` by v1."""
+    address = host_number(pool, index, 1 if scheme == "v1" else 0)
     if not isinstance(address, IPv4Address):
         raise PoolExhaustedError(f"{pool} is not an IPv4 network")
+    if address.is_unspecified:
+        raise PoolExhaustedError(f"{pool} gives it {address}, which is none (RFC 6286)")
     return address
 
 

@@ -62,7 +62,7 @@ def resolve_underlay(
         raise UnderlayUnusableError
     _warn_of_open_ranges(chosen, findings)
     try:
-        return _resolved(chosen, node.index, Configured.by(resources))
+        return _resolved(chosen, node, Configured.by(resources))
     except RefusedError as refusal:
         findings.refuse(chosen, refusal)
         raise UnderlayUnusableError from None
@@ -121,10 +121,10 @@ def _key(resource: Resource, precedence: Precedence) -> tuple[object, ...]:
     return rank, source, resource.is_usable, *names
 
 
-def _resolved(resource: Resource, index: int, configured: Configured) -> DesiredUnderlay:
+def _resolved(resource: Resource, node: NodeIdentity, configured: Configured) -> DesiredUnderlay:
     """Return a valid underlay as it is on this node. Raises :class:`RefusedError` where a pool has no room for it."""
     spec: Underlay = resource.spec
-    own_router_id, vteps = _router_id(spec, index), _vteps(spec, index)
+    own_router_id, vteps = _router_id(spec, node), _vteps(spec, node.index)
     neighbors = tuple(fabric_neighbor(neighbor, spec, configured) for neighbor in spec.neighbors)
     restart = spec.graceful_restart
     return DesiredUnderlay(
@@ -140,12 +140,14 @@ def _resolved(resource: Resource, index: int, configured: Configured) -> Desired
             GracefulRestart(restart.restart_time_seconds, restart.stale_path_time_seconds) if restart else None
         ),
         advertise_evpn=bool(vteps) or any(BGPFamily.EVPN in neighbor.families for neighbor in neighbors),
+        router_id_pool=spec.router_id_cidr,
+        router_id_scheme=node.router_id_scheme,
     )
 
 
-def _router_id(spec: Underlay, index: int) -> IPv4Address:
+def _router_id(spec: Underlay, node: NodeIdentity) -> IPv4Address:
     try:
-        return router_id(spec.router_id_cidr, index)
+        return router_id(spec.router_id_cidr, node.index, node.router_id_scheme)
     except PoolExhaustedError as error:
         raise RefusedError(f"no router ID for this node: {error}", "routerIDCIDR") from None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from config.api import API_VERSION, RETIRED_GROUP, VERSION
 from config.desired import Secret
 from config.models import Model
 from config.models.passwords import Place, sessions_of, with_passwords
@@ -20,12 +21,17 @@ from config.syntax.model_errors import case_match, case_warning, known_keys, sug
 from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_others
 from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml
 
+from .former_spellings import Rewrite, names_by_vrf, rewrites, rewritten, written
 from .naming import PASSTHROUGH, SECTIONS, Entry, RouterFile, Section, entry_suffix, resource_name, spec_of
 
 _PASSTHROUGH_KEY: Final = "bgppassthrough"
 #: Part of upstream's format, but nothing that this version carries out.
 _L3VPN_KEY: Final = "l3vpns"
-_KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY)
+#: Which schema the file follows, for programs that write files; there is one so far.
+_VERSION_KEYS: Final = ("apiVersion", "version")
+_VERSIONS: Final = (API_VERSION, VERSION)
+_RETIRED_VERSION: Final = f"{RETIRED_GROUP}/{VERSION}"
+_KEYS: Final = (*known_keys(RouterFile), _L3VPN_KEY, *_VERSION_KEYS)
 _LAST_GOOD_KEPT: Final = "the last good password stays in force"
 
 
@@ -53,6 +59,8 @@ class _Context:
     namespace: str
     mode: int
     passwords: Passwords
+    #: Names of the file's L3VNIs by their VRFs, by which segments formerly referred to them.
+    l3vnis: Mapping[str, str]
 
 
 def parse_router_file(
@@ -85,7 +93,8 @@ def parse_router_file(
     sections = _sections(data, document, problems)
     if any(problem.severity is Severity.ERROR for problem in problems):
         return FileContent(path, problems=tuple(problems), usable=False)
-    context = _Context(document, path, node_name, namespace, mode, passwords or Passwords())
+    names = names_by_vrf(sections["l3vnis"][1] if "l3vnis" in sections else ())
+    context = _Context(document, path, node_name, namespace, mode, passwords or Passwords(), names)
     entries = tuple(_entries(sections, context, problems))
     return FileContent(path, entries, tuple(problems))
 
@@ -118,6 +127,9 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
             problems.append(case_warning(document, (key,), name))
         if name in sections:
             problems.append(_file_problem(f"given twice: also as {sections[name][0]!r}", document, (key,)))
+        if name in _VERSION_KEYS:
+            problems += _check_version(value, document, key)
+            continue
         wanted = dict if name == _PASSTHROUGH_KEY else list
         if value is not None and not isinstance(value, wanted):
             message = (
@@ -126,6 +138,15 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
             problems.append(replace(_file_problem(message, document, (key,)), origin=document.origin((key,))))
         sections[name] = (key, value or wanted())
     return sections
+
+
+def _check_version(value: Any, document: Document, key: str) -> Iterator[Problem]:
+    if value in _VERSIONS or value is None:
+        return
+    problem = replace(_file_problem(f"must be {API_VERSION}", document, (key,)), origin=document.origin((key,)))
+    if value == _RETIRED_VERSION:
+        problem = replace(problem, message=f"not used any more: write {API_VERSION}", severity=Severity.WARNING)
+    yield problem
 
 
 def _entries(sections: Mapping[str, tuple[str, Any]], context: _Context, problems: list[Problem]) -> Iterator[Entry]:
@@ -157,7 +178,10 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
     kind = section.kind
     # Before validation, which corrects keys in place: the families are those in the original.
     unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())
+    former = rewrites(kind, data, context.l3vnis)
+    data = rewritten(data, former)
     model, problems = validate(section.entry, data, context.document, path)
+    problems = (*(_former_spelling(one.below(path), context) for one in former), *problems)
     suffix, named = entry_suffix(kind, data, index)
     name = resource_name(context.node_name, suffix)
     spec: Any = unusable if model is None else spec_of(model, section.spec)
@@ -172,6 +196,12 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
         problems = (*problems, *found)
     resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
     return Entry(resource, tuple(_attributed(problem, resource.id) for problem in problems), named)
+
+
+def _former_spelling(one: Rewrite, context: _Context) -> Problem:
+    message = f"a former spelling: write {written(one)}, or let openperouter migrate do it"
+    problem = _file_problem(message, context.document, one.place)
+    return replace(problem, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED)
 
 
 def _attributed(problem: Problem, resource: ResourceId) -> Problem:

@@ -15,7 +15,7 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
-from .verbs.files import explain, init, plan, schema, try_, validate
+from .verbs.files import explain, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, reload, run, show, status, teardown
 
 DESCRIPTION: Final = """\
@@ -24,7 +24,22 @@ starts; the other commands check and show the configuration, the daemon, FRR and
 """
 
 #: In the order in which a new user meets them.
-VERBS: Final = (init, explain, schema, validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
+VERBS: Final = (
+    init,
+    explain,
+    schema,
+    validate,
+    migrate,
+    plan,
+    status,
+    show,
+    reload,
+    try_,
+    doctor,
+    bundle,
+    teardown,
+    run,
+)
 
 
 #: argparse's message for a word that is not among the choices.

@@ -185,13 +185,14 @@ def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:
 
 
 def _identify(settings: Settings, *, remembered: bool) -> Identification:
-    known = read_identity(settings.state_dir / "node.json") if remembered else None
+    known = read_identity(settings.state_dir / "node.json")
     return identify(
         settings.node_config_file,
         socket.gethostname(),
         settings.log_level,
         lambda name: _addresses(name, settings.netns),
-        known,
+        known if remembered else None,
+        scheme=known.router_id_scheme if known else None,
     )
 
 

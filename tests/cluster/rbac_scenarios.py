@@ -329,7 +329,7 @@ async def passwords_are_followed(stage: Stage) -> None:
         )
 
         def seen(snapshot: ApiSnapshot) -> bool:
-            password = snapshot.secrets.get((NAMESPACE, _SECRET))
+            password = snapshot.secrets.get((NAMESPACE, _SECRET, "password"))
             return password is not None and password.reveal() == text
 
         return seen

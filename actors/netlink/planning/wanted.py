@@ -2,8 +2,8 @@
 
 :func:`kernel_model` expands each L3VNI, L2VNI and passthrough into the devices of reference 4.1-4.9, each with the
 resource that it belongs to, and says which resources depend on which. :mod:`.plan` compares the result with what
-exists. It deviates from upstream in two points: the overhead is 70 bytes when the VTEP is IPv6, and VRF tables are
-assigned by :mod:`.vrf_tables`.
+exists. It deviates from upstream in two points: the passthrough has the underlay's MTU, and VRF tables are assigned by
+:mod:`.vrf_tables`.
 """
 
 from __future__ import annotations
@@ -125,14 +125,17 @@ def kernel_model(
     """
     if desired.underlay is None:
         return KernelModel(tables={})
-    vrfs = vrf_owners(desired)
+    vrfs, overheads = vrf_owners(desired), vrf_overheads(desired)
     links: list[WantedLink] = []
     for l3vni in desired.l3vnis:
-        links.extend(_l3vni_links(l3vni, tables, mtu, owns_vrf=vrfs[l3vni.vrf] is l3vni, host_tables=host_tables))
+        inner = veth_mtu(mtu, overheads[l3vni.vrf])
+        owns_vrf = vrfs[l3vni.vrf] is l3vni
+        links.extend(_l3vni_links(l3vni, tables, inner, owns_vrf=owns_vrf, host_tables=host_tables))
     for l2vni in desired.l2vnis:
-        links.extend(_l2vni_links(l2vni, mtu))
+        overhead = overhead_of(l2vni.vtep) if l2vni.vrf is None else overheads[l2vni.vrf]
+        links.extend(_l2vni_links(l2vni, veth_mtu(mtu, overhead)))
     if desired.passthrough is not None:
-        links.extend(_passthrough_links(desired.passthrough, host_tables))
+        links.extend(_passthrough_links(desired.passthrough, mtu, host_tables))
     return KernelModel(
         underlay=desired.underlay.resource,
         nics=desired.underlay.interfaces,
@@ -186,11 +189,26 @@ def host_vrfs(desired: DesiredState) -> dict[str, int]:
     return found
 
 
-def veth_mtu(underlay_mtu: int | None, vtep: IPAddress) -> int | None:
+def overhead_of(vtep: IPAddress) -> int:
+    """Return the bytes that a tunnel over this endpoint's family adds to a packet."""
+    return OVERHEAD_IPV4 if vtep.version == 4 else OVERHEAD_IPV6
+
+
+def vrf_overheads(desired: DesiredState) -> dict[str, int]:
+    """Return the largest overhead in each VRF: a packet may enter it by one VNI and leave it by any other."""
+    overheads: dict[str, int] = {}
+    vnis: list[DesiredL3VNI | DesiredL2VNI] = [*desired.l3vnis, *desired.l2vnis]
+    for vni in vnis:
+        if vni.vrf is not None:
+            overheads[vni.vrf] = max(overheads.get(vni.vrf, 0), overhead_of(vni.vtep))
+    return overheads
+
+
+def veth_mtu(underlay_mtu: int | None, overhead: int) -> int | None:
     """Return the MTU of a VNI's veth: a new one's for a result at the floor, None to leave it while none is known."""
     if underlay_mtu is None:
         return None
-    mtu = underlay_mtu - (OVERHEAD_IPV4 if vtep.version == 4 else OVERHEAD_IPV6)
+    mtu = underlay_mtu - overhead
     return mtu if mtu > MTU_FLOOR else DEFAULT_MTU
 
 
@@ -285,7 +303,7 @@ def _l3vni_links(
             vni.resource,
             host_veth(vni.vni),
             router_veth(vni.vni),
-            mtu=veth_mtu(mtu, vni.vtep),
+            mtu=mtu,
             host_master=outside if vni.session.host_vrf else None,
             router_master=vni.vrf,
             pairs=vni.session.addresses,
@@ -304,16 +322,19 @@ def _l2vni_links(vni: DesiredL2VNI, mtu: int | None) -> Iterator[WantedLink]:
         vni.resource,
         host_veth(vni.vni),
         router_veth(vni.vni),
-        mtu=veth_mtu(mtu, vni.vtep),
+        mtu=mtu,
         host_master=vni.bridge,
         router_master=router_bridge(vni.vni),
         host_sysctls=LAYER_2_ONLY,
     )
 
 
-def _passthrough_links(passthrough: DesiredPassthrough, host_tables: Mapping[str, int]) -> Iterator[WantedLink]:
-    """Yield the plain veth, whose MTU is left alone (reference 4.9)."""
+def _passthrough_links(
+    passthrough: DesiredPassthrough, underlay_mtu: int | None, host_tables: Mapping[str, int]
+) -> Iterator[WantedLink]:
+    """Yield the plain veth. It has the underlay's MTU, since nothing is added to its packets; IPv6 needs the floor."""
     session, resource = passthrough.session, passthrough.resource
     yield from _host_vrf(resource, session, PASSTHROUGH_VRF, host_tables)
-    master = PASSTHROUGH_VRF if session.host_vrf else None
-    yield from _veth(resource, PASSTHROUGH_HOST, PASSTHROUGH_ROUTER, host_master=master, pairs=session.addresses)
+    mtu = None if underlay_mtu is None else max(underlay_mtu, MTU_FLOOR)
+    master, pairs = PASSTHROUGH_VRF if session.host_vrf else None, session.addresses
+    yield from _veth(resource, PASSTHROUGH_HOST, PASSTHROUGH_ROUTER, mtu=mtu, host_master=master, pairs=pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Interface
 from pathlib import Path
 
@@ -37,8 +38,33 @@ def read(file: Path, text: str, addresses: Addresses = nowhere, known: NodeIdent
 
 def test_an_explicit_index_and_the_host_name_make_an_identity(file: Path) -> None:
     found = read(file, "nodeIndex: {index: 3}\n")
-    assert found.node == NodeIdentity("host-name", 3, "info")
+    assert found.node == NodeIdentity("host-name", 3, "info", "v2")
     assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "written", "scheme"),
+    [
+        (None, "", "v2"),
+        (None, "routerIDScheme: v1\n", "v1"),
+        (KNOWN, "", "v1"),
+        (KNOWN, "routerIDScheme: v2\n", "v2"),
+        (replace(KNOWN, router_id_scheme="v2"), "", "v2"),
+    ],
+)
+def test_the_router_ids_scheme_is_the_files_else_the_nodes_own(
+    file: Path, known: NodeIdentity | None, written: str, scheme: str
+) -> None:
+    found = read(file, f"nodeIndex: {{index: 3}}\n{written}", known=known)
+    assert found.node is not None
+    assert found.node.router_id_scheme == scheme
+
+
+def test_a_node_of_a_version_that_knew_one_scheme_keeps_it(tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text('{"name": "node-a", "index": 3, "log_level": "info"}')
+    known = read_identity(tmp_path / "node.json")
+    assert known is not None
+    assert known.router_id_scheme == "v1"
 
 
 def test_an_interface_gives_the_host_part_as_index(file: Path) -> None:

@@ -18,7 +18,7 @@ from tests.actors.static_config.test_static_config_actor import DEADLINE, GOOD, 
 
 TEXTS = LastGood({"/configs/openpe_a.yaml": GOOD})
 MORE = LastGood({"/configs/openpe_a.yaml": GOOD + RED})
-NODE = NodeIdentity("node-a", 3)
+NODE = NodeIdentity("node-a", 3, router_id_scheme="v2")
 
 
 class Disk:

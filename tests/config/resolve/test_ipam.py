@@ -8,15 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.desired import RouterIdScheme
 from config.resolve.ipam import PoolExhaustedError, router_id, session_addresses, vtep
 
 
 @pytest.mark.parametrize(
-    ("pool", "index", "expected"),
-    [("10.0.0.0/24", 0, "10.0.0.1"), ("10.0.0.0/24", 3, "10.0.0.4"), ("10.0.0.77/24", 1, "10.0.0.2")],
+    ("pool", "index", "scheme", "expected"),
+    [
+        ("10.0.0.0/24", 0, "v1", "10.0.0.1"),
+        ("10.0.0.0/24", 3, "v1", "10.0.0.4"),
+        ("10.0.0.77/24", 1, "v1", "10.0.0.2"),
+        ("10.0.0.0/24", 0, "v2", "10.0.0.0"),
+        ("10.0.0.0/24", 3, "v2", "10.0.0.3"),
+        ("10.0.0.77/24", 255, "v2", "10.0.0.255"),
+    ],
 )
-def test_router_ids_start_at_host_number_one(pool: str, index: int, expected: str) -> None:
-    assert str(router_id(pool, index)) == expected
+def test_router_ids_start_at_host_number_one_or_zero(
+    pool: str, index: int, scheme: RouterIdScheme, expected: str
+) -> None:
+    assert str(router_id(pool, index, scheme)) == expected
+
+
+def test_a_router_id_of_zero_is_none() -> None:
+    assert str(router_id("0.0.0.0/8", 0, "v1")) == "0.0.0.1"
+    with pytest.raises(PoolExhaustedError, match=r"0\.0\.0\.0/8 gives it 0\.0\.0\.0"):
+        router_id("0.0.0.0/8", 0, "v2")
 
 
 @pytest.mark.parametrize(
@@ -52,10 +68,19 @@ def test_the_routers_end_is_the_first_usable_and_the_hosts_follow(
     assert (str(ends.router), str(ends.host)) == (router, host)
 
 
+def by_v1(pool: str, index: int) -> object:
+    return router_id(pool, index, "v1")
+
+
+def by_v2(pool: str, index: int) -> object:
+    return router_id(pool, index, "v2")
+
+
 @pytest.mark.parametrize(
     ("formula", "pool", "last"),
-    [(router_id, "10.0.0.0/29", 6), (vtep, "10.0.0.0/29", 7), (session_addresses, "10.0.0.0/29", 5),
-     (session_addresses, "10.0.0.4/30", 2), (vtep, "2001:db8::/125", 7), (vtep, "10.0.0.1/32", 0)],
+    [(by_v1, "10.0.0.0/29", 6), (by_v2, "10.0.0.0/29", 7), (vtep, "10.0.0.0/29", 7),
+     (session_addresses, "10.0.0.0/29", 5), (session_addresses, "10.0.0.4/30", 2), (vtep, "2001:db8::/125", 7),
+     (vtep, "10.0.0.1/32", 0)],
 )  # fmt: skip
 def test_a_pool_ends_where_its_network_ends(formula: object, pool: str, last: int) -> None:
     assert callable(formula)
@@ -65,7 +90,7 @@ def test_a_pool_ends_where_its_network_ends(formula: object, pool: str, last: in
 
 
 def test_a_negative_index_never_counts_from_the_end() -> None:
-    for formula in (vtep, lambda pool, index: router_id(pool, index - 1)):
+    for formula in (vtep, by_v2):
         with pytest.raises(PoolExhaustedError):
             formula("10.0.0.0/24", -1)
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from config.desired import Family
+from config.desired import Family, RouterIdScheme
 from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
 from config.resources import Resource, UnknownContent
 
-from ..samples import from_api, ids_in_force, in_force, l3vni, messages_about, neighbor, raw, solve, underlay, unusable
+from ..samples import (
+    NODE,
+    from_api,
+    ids_in_force,
+    in_force,
+    l3vni,
+    messages_about,
+    neighbor,
+    raw,
+    solve,
+    underlay,
+    unusable,
+)
 
 UNKNOWN = Resource(Kind.UNDERLAY, "ns", "unknown", Origin("bad.yaml"), UnknownContent())
 
@@ -111,6 +125,15 @@ def test_an_index_beyond_a_pool_is_the_underlays_fault() -> None:
     )
     resolution = solve(underlay(routerIDCIDR="10.0.0.0/8"), node=far)
     assert resolution.problems[0].field == "tunnelEndpoint.cidrs"
+
+
+def test_the_router_id_follows_the_nodes_scheme() -> None:
+    expected_ids: dict[RouterIdScheme, str] = {"v1": "10.0.0.4", "v2": "10.0.0.3"}
+    for scheme, expected in expected_ids.items():
+        state = solve(underlay(), node=replace(NODE, index=3, router_id_scheme=scheme)).desired
+        assert state is not None
+        assert state.underlay is not None
+        assert (str(state.underlay.router_id), state.underlay.router_id_scheme) == (expected, scheme)
 
 
 def test_tunnel_endpoints_are_ordered_by_family() -> None:

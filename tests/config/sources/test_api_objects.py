@@ -27,7 +27,7 @@ def api_object(kind: Kind, name: str, spec: Any, namespace: str = OWN) -> ApiObj
 
 
 def read(
-    *objects: ApiObject, secrets: dict[tuple[str, str], Secret | None] | None = None
+    *objects: ApiObject, secrets: dict[tuple[str, str, str], Secret | None] | None = None
 ) -> tuple[tuple[Resource, ...], tuple[Problem, ...]]:
     return read_objects(ApiSnapshot(objects=objects, secrets=MappingProxyType(secrets or {})), OWN)
 
@@ -121,7 +121,10 @@ def with_reference(namespace: str = OWN) -> ApiObject:
 
 def test_a_password_may_be_under_another_key() -> None:
     spec = underlay_spec(neighbors=[neighbor(passwordSecret={"name": "fabric", "key": "tor-1"})])
-    secrets = {(OWN, "fabric", "password"): Secret("another"), (OWN, "fabric", "tor-1"): Secret(PASSWORD)}
+    secrets: dict[tuple[str, str, str], Secret | None] = {
+        (OWN, "fabric", "password"): Secret("another"),
+        (OWN, "fabric", "tor-1"): Secret(PASSWORD),
+    }
     (resource,), problems = read(api_object(Kind.UNDERLAY, "u", spec, OWN), secrets=secrets)
     assert problems == ()
     assert isinstance(resource.spec, Underlay)

@@ -242,3 +242,27 @@ def test_no_content_crashes_the_parser_and_every_problem_has_a_position(sections
     refused = [resource for resource in resources_of(content) if isinstance(resource.spec, Unusable)]
     reported = {problem.resource for problem in problems_of(content) if problem.severity is Severity.ERROR}
     assert all(resource.id in reported for resource in refused)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["apiVersion: network.openperouter.io/v1alpha1", "version: v1alpha1", "apiVersion: null", "APIVERSION: v1alpha1"],
+)
+def test_a_file_may_name_its_schema(line: str) -> None:
+    content = parse(f"{line}\n{UNDERLAY_FILE}")
+    assert content.usable
+    assert len(resources_of(content)) == len(resources_of(parse(UNDERLAY_FILE)))
+
+
+def test_the_schemas_former_name_is_accepted_with_a_warning() -> None:
+    content = parse(f"apiVersion: openpe.openperouter.github.io/v1alpha1\n{UNDERLAY_FILE}")
+    assert content.usable
+    assert (
+        "1:13: warning: apiVersion: not used any more: write network.openperouter.io/v1alpha1" in messages(content)[0]
+    )
+
+
+def test_another_schema_is_refused() -> None:
+    content = parse(f"version: v2\n{UNDERLAY_FILE}")
+    assert not content.usable
+    assert "error: version: must be network.openperouter.io/v1alpha1" in messages(content)[0]

@@ -47,7 +47,7 @@ def test_keys_in_another_case_are_taken_at_every_level_with_a_warning() -> None:
     model, problems = check(L3Vni, text)
     assert isinstance(model, L3Vni)
     assert model.host_session is not None
-    assert model.host_session.local_cidr.ipv4 == "10.0.0.0/24"
+    assert model.host_session.pools[0] == "10.0.0.0/24"
     assert all(problem.severity is Severity.WARNING for problem in problems)
     assert {problem.field for problem in problems} == {
         "VRF", "Vni", "HostSession", "hostSession.ASN", "hostSession.hostAsn", "hostSession.localcidr",

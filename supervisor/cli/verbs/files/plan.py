@@ -16,7 +16,7 @@ from ...options import StoreFile, add_verb, complain, read_desired
 from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
-    from config.desired import DesiredState
+    from config.desired import DesiredState, DesiredUnderlay, RouterIdScheme
     from config.outcomes import Interruption
     from config.problems import Problem
     from config.settings import Settings
@@ -52,6 +52,7 @@ class _Document:
     """What is shown. Each difference is None where it could not be found out; then ``unavailable`` says why."""
 
     files: str = ""
+    router_id: str = ""
     problems: Sequence[Problem] = ()
     frr: tuple[str, ...] | None = None
     kernel: tuple[str, ...] | None = None
@@ -110,6 +111,8 @@ def _planned(desired: DesiredState, settings: Settings, document: _Document) -> 
     import actors.frr.preview
     import actors.netlink.preview
 
+    if desired.underlay is not None:
+        document.router_id = _router_ids(desired.underlay, desired.node_index)
     frr = _asked("FRR", lambda: actors.frr.preview.preview(desired, settings), document)
     if frr is not None:
         document.frr = frr.lines
@@ -121,6 +124,19 @@ def _planned(desired: DesiredState, settings: Settings, document: _Document) -> 
         document.kernel = tuple(plan.text.splitlines()) if plan.steps else ()
         document.interrupts += interrupted
     return document
+
+
+def _router_ids(underlay: DesiredUnderlay, index: int) -> str:
+    """Return the node's router ID and what the other scheme would give."""
+    from config.resolve.ipam import PoolExhaustedError, router_id
+
+    scheme = underlay.router_id_scheme
+    other: RouterIdScheme = "v1" if scheme == "v2" else "v2"
+    try:
+        by_other = str(router_id(underlay.router_id_pool, index, other))
+    except PoolExhaustedError as error:
+        by_other = f"none: {error}"
+    return f"{underlay.router_id} (routerIDScheme {scheme}; {other}: {by_other})"
 
 
 def _asked(title: str, difference: Callable[[], Awaitable[T]], document: _Document) -> T | None:
@@ -136,7 +152,8 @@ def _asked(title: str, difference: Callable[[], Awaitable[T]], document: _Docume
 
 
 def _lines(document: _Document) -> list[str]:
-    lines = [f"({note})" for note in document.notes]
+    lines = [f"router ID: {document.router_id}"] if document.router_id else []
+    lines += [f"({note})" for note in document.notes]
     for title, found in (("FRR", document.frr), ("kernel", document.kernel)):
         lines.append(f"{title}:")
         lines += [f"  {line}" for line in (("not known",) if found is None else found or ("nothing to do",))]
@@ -153,6 +170,7 @@ def _as_json(document: _Document) -> str:
         {
             "schemaVersion": SCHEMA_VERSION,
             "files": document.files,
+            "routerID": document.router_id,
             "problems": [problem_document(problem) for problem in document.problems],
             "frr": document.frr,
             "kernel": document.kernel,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
 from actors.netlink.planning.observed import LinkKind, Namespace, Vxlan, gateway_mac
-from actors.netlink.planning.wanted import KernelModel, WantedLink, kernel_model, veth_mtu
+from actors.netlink.planning.wanted import KernelModel, WantedLink, kernel_model, overhead_of, veth_mtu
 from config.desired import DesiredState, HostMasterKind
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
 
@@ -65,9 +66,21 @@ def test_without_an_underlay_nothing_is_wanted() -> None:
     assert (model.links, model.nics, model.loopback, model.tables) == ((), (), (), {})
 
 
-def test_the_passthrough_leaves_its_mtu_alone() -> None:
-    found = links(model_of(demo()))
-    assert (found["pt-host"].mtu, found["pt-ns"].mtu, found["pt-ns"].master) == (None, None, "")
+@pytest.mark.parametrize(("mtu", "expected"), [(1500, 1500), (9000, 9000), (1200, 1280), (None, None)])
+def test_the_passthrough_has_the_underlays_mtu(mtu: int | None, expected: int | None) -> None:
+    found = links(model_of(demo(), mtu))
+    assert (found["pt-host"].mtu, found["pt-ns"].mtu, found["pt-ns"].master) == (expected, expected, "")
+
+
+def test_a_vrfs_networks_leave_room_for_the_largest_tunnel_among_them() -> None:
+    """What comes from a host by IPv4 may leave by IPv6."""
+    four, six = l3vni("red", 100), replace(l2vni(), vtep=ip_address("2001:db8::1"))
+    alone = replace(l2vni(), vni=300, vrf=None, gateways=())
+    found = links(model_of(state(l3vnis=(four,), l2vnis=(six, alone))))
+    assert {name: link.mtu for name, link in found.items() if link.mtu is not None} == {
+        **dict.fromkeys(("host-e-100", "pe-e-100", f"host-e-{six.vni}", f"pe-e-{six.vni}"), 1430),
+        **dict.fromkeys(("host-e-300", "pe-e-300"), 1450),
+    }
 
 
 def test_the_host_decides_the_master_of_a_sessions_veth() -> None:
@@ -101,7 +114,7 @@ def test_an_l2vni_depends_on_the_l3vni_of_its_vrf() -> None:
     ],
 )
 def test_a_veths_mtu_leaves_room_for_the_tunnel(mtu: int | None, vtep: str, expected: int | None) -> None:
-    assert veth_mtu(mtu, ip_address(vtep)) == expected
+    assert veth_mtu(mtu, overhead_of(ip_address(vtep))) == expected
 
 
 @pytest.mark.parametrize(

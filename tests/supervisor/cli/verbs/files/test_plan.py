@@ -69,7 +69,8 @@ def test_the_exit_code_shows_whether_there_is_anything_to_do(
     assert plan(settings) == code
     shown = capsys.readouterr().out
     ending = "interrupts:\n  nothing\n" if code else ""
-    assert shown == f"FRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n{ending}"
+    router_id = "router ID: 10.0.0.3 (routerIDScheme v2; v1: 10.0.0.4)"
+    assert shown == f"{router_id}\nFRR:\n  {frr or 'nothing to do'}\nkernel:\n  {kernel.text}\n{ending}"
     assert [state.node_index for state in requested] == [3, 3]
 
 
