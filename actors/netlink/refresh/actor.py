@@ -1,0 +1,151 @@
+"""Asks silent hosts of stretched segments before the fabric forgets them.
+
+In comes the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
+(``silentHostSeconds``) the actor looks at what the router knows of its hosts (:mod:`.ports`), decides whom to ask
+(:mod:`.hosts`), and sends the questions, never more per second than ``silentHostProbes``. The answers need no reading:
+the bridge and the IP stack take them as any other frame. The looks follow a clock of their own: changes of the
+configuration add looks, and never delay one.
+
+It is apart from what configures the kernel, writes nothing there, and forwarding does not need it: without it, remote
+VTEPs flood to hosts that they no longer know.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from config.outcomes import KernelOutcome
+from config.settings import Settings
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import LatestReader
+
+from ..wire.namespace import NAMESPACES, NamespaceMissing
+from .hosts import Look, Memory, Segment, batches
+from .ports import Ports, RouterPorts
+
+T = TypeVar("T")
+
+#: Looks in the time for which a host may be silent.
+LOOKS = 2
+#: Part by which the time between looks varies, so that nodes do not all look at the same time.
+JITTER = 0.2
+#: Questions are sent in batches at this distance.
+BATCH_SECONDS = 0.1
+#: How often the namespace's file is checked: our sockets would keep a deleted namespace alive, with the NIC in it.
+NAMESPACE_SECONDS = 2.0
+#: Reading thousands of entries takes a fraction of a second.
+LOOK_SECONDS = 30.0
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    kernel: LatestReader[KernelOutcome],
+    opened: Callable[[Path], Ports] = RouterPorts,
+) -> None:
+    """Run one incarnation until cancelled."""
+    ctx.started()
+    if settings.silent_host_seconds == 0:
+        with ctx.idle():
+            await trio.sleep_forever()
+    ports = opened(NAMESPACES / settings.netns)
+    owner = trio.CapacityLimiter(1)
+    try:
+        await _Refresher(ctx, settings, kernel, ports, owner).run()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(ports.close, limiter=owner)
+
+
+def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, Segment]:
+    """Return the segments to look at after an outcome.
+
+    Those of a state that is not in force are added: until it is, the devices may be those of the state before.
+    """
+    wanted = {vni.vni: Segment(vni.vni, vni.gateways) for vni in outcome.desired.l2vnis}
+    return wanted if outcome.applied else {**known, **wanted}
+
+
+class _Refresher:
+    """The loop and what it remembers between looks."""
+
+    def __init__(
+        self,
+        ctx: ActorContext,
+        settings: Settings,
+        kernel: LatestReader[KernelOutcome],
+        ports: Ports,
+        owner: trio.CapacityLimiter,
+    ) -> None:
+        self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner
+        self._between = settings.silent_host_seconds / LOOKS
+        self._per_second = settings.silent_host_probes
+        self._memory = Memory(settings.silent_host_seconds)
+        self._segments: dict[int, Segment] = {}
+        self._next = trio.current_time()
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            changed = await self._wait()
+            now = trio.current_time()
+            if now >= self._next:
+                # Spreading load needs no unpredictability.
+                self._next = now + self._between * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+            elif not changed:
+                continue
+            await self._ask(await self._look(), now)
+
+    async def _wait(self) -> bool:
+        """Wait for the next look; return early, with True, when there are other segments."""
+        with self._ctx.idle():
+            while not self._segments or trio.current_time() < self._next:
+                with trio.move_on_at(self._wake_at()):
+                    await self._kernel.wait_pending()
+                outcome = self._kernel.take()
+                if outcome is not None:
+                    before, self._segments = self._segments, followed(self._segments, outcome)
+                    if before != self._segments:
+                        return True
+                if not self._ports.is_current():
+                    await self._in_thread(self._ports.close)
+        return False
+
+    def _wake_at(self) -> float:
+        if not self._segments:
+            return math.inf
+        return min(self._next, trio.current_time() + NAMESPACE_SECONDS)
+
+    async def _look(self) -> Look:
+        """Return what the router has; nothing while it has no namespace or no segment."""
+        if not self._segments:
+            await self._in_thread(self._ports.close)
+            return Look()
+        try:
+            with self._ctx.working("looking for silent hosts", LOOK_SECONDS):
+                return await self._in_thread(partial(self._ports.look, tuple(self._segments.values())))
+        except NamespaceMissing:
+            await self._in_thread(self._ports.close)
+            return Look()
+
+    async def _ask(self, look: Look, now: float) -> None:
+        self._memory.update(look)
+        probes = self._memory.due(look, self._segments, now, int(self._per_second * self._between))
+        with self._ctx.idle():
+            for number, batch in enumerate(batches(probes, math.ceil(self._per_second * BATCH_SECONDS))):
+                if number:
+                    await trio.sleep(BATCH_SECONDS)
+                self._sent += sum(map(self._ports.ask, batch))
+        self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, limiter=self._owner)
