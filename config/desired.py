@@ -91,7 +91,7 @@ class FabricNeighbor:
     """One BGP neighbour of the underlay instance, resolved.
 
     ``endpoint`` is the address, the interface name or the (masked) range in text: FRR's name of the neighbour or of the
-    peer-group. Times in seconds; None leaves FRR's default.
+    peer-group. Times in seconds; None leaves FRR's default. It is a route reflector's client in ``reflected_families``.
     """
 
     endpoint: str
@@ -111,6 +111,7 @@ class FabricNeighbor:
     extended_nexthop: bool = False
     ttl_security_hops: int | None = None
     maximum_prefixes: int | None = None
+    reflected_families: tuple[BGPFamily, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class DesiredUnderlay:
     """The fabric side.
 
     ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
-    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``.
+    that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``. ``cluster_id`` is a
+    route reflector's; None: its router ID.
     """
 
     resource: ResourceId
@@ -139,6 +141,7 @@ class DesiredUnderlay:
     vtep_pools: tuple[str, ...] = field(default=(), compare=False)
     graceful_restart: GracefulRestart | None = None
     advertise_evpn: bool = False
+    cluster_id: IPv4Address | None = None
 
     def vtep(self, family: Family) -> IPInterface | None:
         """Return this node's tunnel endpoint of a family, if it has one."""

@@ -140,6 +140,7 @@ def _resolved(resource: Resource, index: int, configured: Configured) -> Desired
             GracefulRestart(restart.restart_time_seconds, restart.stale_path_time_seconds) if restart else None
         ),
         advertise_evpn=bool(vteps) or any(BGPFamily.EVPN in neighbor.families for neighbor in neighbors),
+        cluster_id=IPv4Address(spec.route_reflector.cluster_id) if spec.route_reflector else None,
     )
 
 
