@@ -32,14 +32,14 @@ ADDRESSES = {
 pytestmark = pytest.mark.parametrize("defaults", ["kernel"], indirect=True)
 
 
-def attach(node: Node, number: int, address: str) -> str:
+def attach(node: Node, number: int, address: str, ageing: int = AGEING) -> str:
     """Give a segment a tenant that answers, and nothing else by itself; return its MAC."""
     namespace = f"tenant-{number}"
     ip("link", "add", f"t{number}", "type", "veth", "peer", "name", "eth0", "netns", namespace)
     ip("-n", namespace, "link", "set", "eth0", "addrgenmode", "none", "up")
     ip("-n", namespace, "addr", "add", address, "dev", "eth0", *(["nodad"] if ":" in address else []))
     ip("link", "set", f"t{number}", "master", f"br-hs-{number}", "up")
-    node.router("link", "set", f"br-pe-{number}", "type", "bridge", "ageing_time", str(AGEING * 100))
+    node.router("link", "set", f"br-pe-{number}", "type", "bridge", "ageing_time", str(ageing * 100))
     return str(ip_json("-n", namespace, "link", "show", "eth0")[0]["address"])
 
 
@@ -113,9 +113,9 @@ async def test_a_host_that_only_ever_answers_is_not_forgotten_until_it_leaves(fa
 async def test_the_gateway_s_question_confirms_a_neighbour(fabric: Node, family: str) -> None:
     node = fabric
     assert node.converge(wanted(family)).clean
-    mac = attach(node, 130, ADDRESSES[family][130][0])
-    # Half of it is the shortest time for which a neighbour is reachable. It must exceed delay_first_probe_time, 5 s: the
-    # kernel itself asks again for a neighbour that was used within that time.
+    mac = attach(node, 130, ADDRESSES[family][130][0], ageing=PATIENCE)
+    # A neighbour is reachable for half of it at least, which must exceed delay_first_probe_time, 5 s: the kernel itself
+    # asks again for a neighbour that was used within that time.
     key = f"net.{family}.neigh.br-pe-130.base_reachable_time_ms=12000"
     ip("netns", "exec", node.NETNS, "sysctl", "-qw", key)
     ask_once(130, ADDRESSES[family][130][1])

@@ -1,9 +1,9 @@
 """Asks silent hosts of stretched segments before the fabric forgets them.
 
 In comes the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
-(``silentHostSeconds``) the actor looks at what the router knows of its hosts (:mod:`.ports`), decides whom to ask
-(:mod:`.hosts`), and sends the questions, never more per second than ``silentHostProbes``. The answers need no reading:
-the bridge and the IP stack take them as any other frame. The looks follow a clock of their own: changes of the
+(``silentHostSeconds``) the actor looks at what the router has learned about its hosts (:mod:`.ports`), decides whom to
+ask (:mod:`.hosts`), and sends the questions, never more per second than ``silentHostProbes``. The answers need no
+reading: the bridge and the IP stack take them as any other frame. The looks follow a clock of their own: changes of the
 configuration add looks, and never delay one.
 
 It is apart from what configures the kernel, writes nothing there, and forwarding does not need it: without it, remote

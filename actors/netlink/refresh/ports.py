@@ -39,7 +39,7 @@ class Ports(Protocol):
     """What the refresher sees and does; all of it blocks but :meth:`ask` and :meth:`is_current`."""
 
     def look(self, segments: Iterable[Segment]) -> Look:
-        """Follow the segments' ports and return what is known of their hosts. NamespaceMissing without a router."""
+        """Follow the segments' ports and return what is known about their hosts. NamespaceMissing without a router."""
 
     def ask(self, probe: Probe) -> bool:
         """Send a question; return whether it was sent."""
@@ -89,7 +89,7 @@ class RouterPorts:
             router.close()
 
     def look(self, segments: Iterable[Segment]) -> Look:
-        """Follow the segments' ports and return what is known of their hosts."""
+        """Follow the segments' ports and return what is known about their hosts."""
         if not self.is_current():
             self.close()
         if self._router is None:
