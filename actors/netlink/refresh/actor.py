@@ -12,6 +12,7 @@ VTEPs flood to hosts that they no longer know.
 
 from __future__ import annotations
 
+import errno
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 
 from ..wire.namespace import NAMESPACES, NamespaceMissing
+from ..wire.socket import KernelRefusal
 from .hosts import Look, Memory, Segment, batches
 from .ports import Ports, RouterPorts
 
@@ -40,6 +42,8 @@ JITTER = 0.2
 BATCH_SECONDS = 0.1
 #: How often the namespace's file is checked: our sockets would keep a deleted namespace alive, with the NIC in it.
 NAMESPACE_SECONDS = 2.0
+#: Why the kernel's tables could not be read this time: interrupted, or no room for the answer.
+PASSING = frozenset({errno.EINTR, errno.ENOBUFS})
 #: Reading thousands of entries takes a fraction of a second.
 LOOK_SECONDS = 30.0
 
@@ -103,7 +107,9 @@ class _Refresher:
                 self._next = now + self._between * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
             elif not changed:
                 continue
-            await self._ask(await self._look(), now)
+            look = await self._look()
+            if look is not None:
+                await self._ask(look, now)
 
     async def _wait(self) -> bool:
         """Wait for the next look; return early, with True, when there are other segments."""
@@ -125,8 +131,8 @@ class _Refresher:
             return math.inf
         return min(self._next, trio.current_time() + NAMESPACE_SECONDS)
 
-    async def _look(self) -> Look:
-        """Return what the router has; nothing while it has no namespace or no segment."""
+    async def _look(self) -> Look | None:
+        """Return what the router has: nothing while it has no namespace or no segment, None if it could not be read."""
         if not self._segments:
             await self._in_thread(self._ports.close)
             return Look()
@@ -136,6 +142,11 @@ class _Refresher:
         except NamespaceMissing:
             await self._in_thread(self._ports.close)
             return Look()
+        except KernelRefusal as refusal:
+            # A dump beside changes that do not end. What was seen until now stays.
+            if refusal.errno not in PASSING:
+                raise
+            return None
 
     async def _ask(self, look: Look, now: float) -> None:
         self._memory.update(look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from trio.testing import MockClock
 from actors.netlink.refresh import actor
 from actors.netlink.refresh.hosts import Host, Look, Probe, Segment
 from actors.netlink.wire.namespace import NamespaceMissing
+from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredL2VNI, IPAddress
 from config.outcomes import KernelOutcome
 from config.settings import Settings
@@ -38,6 +40,7 @@ class Bridges:
     asked: list[tuple[float, Probe]] = field(default_factory=list)
     looks: list[tuple[int, ...]] = field(default_factory=list)
     current: bool = True
+    refusals: list[int] = field(default_factory=list)
     opened: bool = False
 
     def frame(self, host: Host, address: IPAddress) -> None:
@@ -51,6 +54,8 @@ class Bridges:
     def look(self, segments: Iterable[Segment]) -> Look:
         if not self.current:
             raise NamespaceMissing("netns perouter missing")
+        if self.refusals:
+            raise KernelRefusal(self.refusals.pop())
         self.opened = True
         self.looks.append(tuple(segment.vni for segment in segments))
         self.age()
@@ -195,6 +200,33 @@ async def test_a_namespace_that_is_gone_is_let_go_and_the_next_one_is_used(
         bridges.current, before = True, len(bridges.looks)
         await trio.sleep(20)
         assert len(bridges.looks) > before
+
+
+async def test_a_table_that_cannot_be_read_costs_a_look_and_no_memory(
+    autojump_clock: MockClock, bridges: Bridges
+) -> None:
+    host = Host(110, b"\x02" + bytes(5))
+    bridges.answering = {host: {V4}}
+    async with refresher(bridges, LOOSE):
+        bridges.frame(host, V4)
+        await trio.sleep(20)
+        bridges.refusals = [errno.EINTR] * 3
+        await trio.sleep(AGEING)
+        bridges.age()
+        assert host in bridges.last
+        assert not bridges.refusals
+
+
+async def test_a_socket_that_is_not_allowed_ends_the_actor(autojump_clock: MockClock, bridges: Bridges) -> None:
+    bridges.refusals = [errno.EPERM]
+    kernel: Latest[KernelOutcome] = Latest("kernel")
+    kernel.set(outcome(1, LOOSE))
+
+    def opened(_: Path) -> Bridges:
+        return bridges
+
+    with pytest.raises(KernelRefusal):
+        await actor.run(ActorContext("refresh"), settings=Settings(), kernel=kernel.reader(), opened=opened)
 
 
 async def test_zero_means_never(autojump_clock: MockClock) -> None:
