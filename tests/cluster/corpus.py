@@ -130,6 +130,7 @@ GOOD: dict[Kind, list[Spec]] = {
             routeReflector={},
             neighbors=[neighbor(asn=None, type="Internal", addressFamilies=[CLIENT, {"type": "ipv4unicast"}])],
         ),
+        with_neighbor(addressFamilies=[{"type": "evpn", "properties": []}]),
         underlay(routeReflector={"clusterID": "198.51.100.1"}, routerIDCIDR="10.1.0.0/16"),
         underlay(nodeSelector=selector("rack", "In", "a", "b"), interfaces=[nic("a" * 15)]),
         underlay(nodeSelector=selector("rack", "DoesNotExist")),
