@@ -29,7 +29,7 @@ from supervisor.runtime.channel import LatestReader
 
 from ..wire.namespace import NAMESPACES, NamespaceMissing
 from ..wire.socket import KernelRefusal
-from .hosts import Look, Memory, Segment, batches
+from .hosts import Look, Memory, Probe, Segment, batches
 from .ports import Ports, RouterPorts
 
 T = TypeVar("T")
@@ -72,10 +72,11 @@ async def run(
 def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, Segment]:
     """Return the segments to look at after an outcome.
 
-    Those of a state that is not in force are added: until it is, the devices may be those of the state before.
+    Those of a state that is not in force are only added: until it is, devices and gateways may be those of the state
+    before.
     """
     wanted = {vni.vni: Segment(vni.vni, vni.gateways) for vni in outcome.desired.l2vnis}
-    return wanted if outcome.applied else {**known, **wanted}
+    return wanted if outcome.applied else {**wanted, **known}
 
 
 class _Refresher:
@@ -149,14 +150,18 @@ class _Refresher:
             return None
 
     async def _ask(self, look: Look, now: float) -> None:
-        self._memory.update(look)
-        probes = self._memory.due(look, self._segments, now, int(self._per_second * self._between))
+        # With thousands of hosts this takes a good part of a second, in which the other actors must not wait.
+        probes = await self._in_thread(partial(self._decide, look, now))
         with self._ctx.idle():
             for number, batch in enumerate(batches(probes, math.ceil(self._per_second * BATCH_SECONDS))):
                 if number:
                     await trio.sleep(BATCH_SECONDS)
                 self._sent += sum(map(self._ports.ask, batch))
         self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
+
+    def _decide(self, look: Look, now: float) -> list[Probe]:
+        self._memory.update(look)
+        return self._memory.due(look, self._segments, now, int(self._per_second * self._between))
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._owner)

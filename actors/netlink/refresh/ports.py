@@ -53,7 +53,7 @@ class Ports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """A port's socket, the port's and its bridge's index, and the MAC with which hosts are asked there."""
+    """A port's socket, the port's and its bridge's index, and the port's MAC."""
 
     socket: socket.socket
     index: int
@@ -68,6 +68,7 @@ class RouterPorts:
         self._path = namespace
         self._router: NamespaceHandle | None = None
         self._ports: dict[int, _Port] = {}
+        self._routed: frozenset[int] = frozenset()
 
     def is_current(self) -> bool:
         """Return whether the open namespace, if any, still is the one of that name."""
@@ -95,9 +96,10 @@ class RouterPorts:
         if self._router is None:
             self._router = NamespaceHandle("refresh", self._path)
         wanted = {segment.vni: segment for segment in segments}
+        self._routed = frozenset(vni for vni, segment in wanted.items() if segment.gateways)
         return self._router.call(lambda netlink: self._look(netlink, wanted))
 
-    def _look(self, netlink: RouteSocket, wanted: dict[int, Segment]) -> Look:
+    def _look(self, netlink: RouteSocket, wanted: Iterable[int]) -> Look:
         self._follow(wanted)
         seen = tuple(
             found
@@ -114,7 +116,7 @@ class RouterPorts:
             seen,
         )
 
-    def _follow(self, wanted: dict[int, Segment]) -> None:
+    def _follow(self, wanted: Iterable[int]) -> None:
         """Open a socket on each port that is new, and close those of ports that are gone."""
         indices = {vni: (_index(router_veth(vni)), _index(router_bridge(vni))) for vni in wanted}
         for vni, port in list(self._ports.items()):
@@ -125,20 +127,21 @@ class RouterPorts:
             if index and bridge and vni not in self._ports:
                 opened = _open(router_veth(vni))
                 if opened is not None:
-                    mac = gateway_mac(vni).replace(":", "")
-                    own = bytes.fromhex(mac) if wanted[vni].gateways else opened.getsockname()[4]
-                    self._ports[vni] = _Port(opened, index, bridge, own)
+                    self._ports[vni] = _Port(opened, index, bridge, opened.getsockname()[4])
 
     def ask(self, probe: Probe) -> bool:
         """Send a question out of the host's port; return False if it could not be sent now."""
-        port = self._ports.get(probe.host.vni)
+        vni = probe.host.vni
+        port = self._ports.get(vni)
         if port is None:
             return False
+        # A gateway's address never comes with another MAC than the one that all nodes have.
+        own = bytes.fromhex(gateway_mac(vni).replace(":", "")) if vni in self._routed else port.mac
         try:
-            port.socket.send(question(probe, port.mac))
+            port.socket.send(question(probe, own))
         except OSError as error:
             if error.errno not in PASSING:
-                raise KernelRefusal(error.errno or errno.EIO, f"{router_veth(probe.host.vni)}: {error}") from error
+                raise KernelRefusal(error.errno or errno.EIO, f"{router_veth(vni)}: {error}") from error
             return False
         return True
 
