@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, GracefulRestart, Secret
+from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Secret
 from tests.actors.frr.cases import V6_NEIGHBOR, neighbor, state, underlay
 
 from .conftest import settings_for
@@ -103,14 +101,14 @@ class Fabric:
     leaf: FrrInstance
     bench: Bench
 
-    def load(self, lines: str, *, asn: int = 64512, options: str = "") -> None:
+    def load(self, lines: str, *, asn: int = 64512) -> None:
         """Set up the leaf's BGP from nothing; all its neighbours have both unicast families."""
         names = dict.fromkeys(re.findall(r"^ neighbor (\S+)", lines, re.MULTILINE))
         activated = "".join(f"  neighbor {name} activate\n" for name in names)
         self.leaf.vtysh("configure", "no router bgp")
         self.leaf.conf.write_text(
             f"router bgp {asn}\n bgp router-id 10.0.0.200\n no bgp ebgp-requires-policy\n"
-            f" no bgp default ipv4-unicast\n{options}{lines}"
+            f" no bgp default ipv4-unicast\n{lines}"
             f" address-family ipv4 unicast\n  network 10.77.0.1/32\n{activated} exit-address-family\n"
             f" address-family ipv6 unicast\n  network fd00:77::1/128\n{activated} exit-address-family\nexit\n"
         )
@@ -205,45 +203,6 @@ async def test_bfd_notices_a_lost_peer_long_before_the_hold_time(fabric: Fabric)
     finally:
         sh("ip link set torouter1p master fsswitch")
     eventually("the session is up again", lambda: fabric.is_up("192.168.11.2"))
-
-
-@contextmanager
-def steady_pings() -> Iterator[dict[str, int]]:
-    """Ping twenty times a second; the counts are there afterwards."""
-    source, target = TARGETS[V4]
-    command = ["ip", "netns", "exec", ROUTER, "ping", "-n", "-i", "0.05", "-W", "2", "-I", source, target]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    counts: dict[str, int] = {}
-    try:
-        yield counts
-    finally:
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-        found = re.search(r"(\d+) packets transmitted, (\d+) received", output)
-        assert found, output
-        counts.update(sent=int(found[1]), received=int(found[2]))
-
-
-async def test_with_graceful_restart_a_killed_bgpd_costs_no_packet(fabric: Fabric) -> None:
-    await fabric.apply(plain(), graceful_restart=GracefulRestart())
-    fabric.load(of_leaf(), options=" bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n")
-    eventually("packets", lambda: pings(V4))
-    before = fabric.router.pid("bgpd")
-    with steady_pings() as counts:
-        fabric.router.kill("bgpd")
-        eventually("the leaf has noticed", lambda: not established_at_leaf(fabric))
-        fabric.router.start("bgpd")
-        fabric.router.boot("bgpd")
-        eventually("the session is up again", lambda: fabric.is_up("192.168.11.2"))
-        eventually("the route is bgpd's again", lambda: "10.77.0.1/32" in fabric.router.vtysh("show ip route bgp"))
-    assert fabric.router.pid("bgpd") != before
-    # The last one may still have been on its way.
-    assert counts["sent"] - counts["received"] <= 1, counts
-
-
-def established_at_leaf(fabric: Fabric) -> bool:
-    found = json.loads(fabric.leaf.vtysh("show bgp neighbors 192.168.11.3 json") or "{}")
-    return bool(found.get("192.168.11.3", {}).get("bgpState") == "Established")
 
 
 def next_hops() -> set[str]:
