@@ -94,7 +94,7 @@ class FabricNeighbor:
     """One BGP neighbour of the underlay instance, resolved.
 
     ``endpoint`` is the address, the interface name or the (masked) range in text: FRR's name of the neighbour or of the
-    peer-group. Times in seconds; None leaves FRR's default.
+    peer-group. Times in seconds; None leaves FRR's default. It is a route reflector's client in ``reflected_families``.
     """
 
     endpoint: str
@@ -114,6 +114,7 @@ class FabricNeighbor:
     extended_nexthop: bool = False
     ttl_security_hops: int | None = None
     maximum_prefixes: int | None = None
+    reflected_families: tuple[BGPFamily, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class DesiredUnderlay:
 
     ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
     that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``. ``router_id`` follows
-    from ``router_id_pool`` by ``router_id_scheme``.
+    from ``router_id_pool`` by ``router_id_scheme``. ``cluster_id`` is a route reflector's; None: its router ID.
     """
 
     resource: ResourceId
@@ -145,6 +146,7 @@ class DesiredUnderlay:
     advertise_evpn: bool = False
     router_id_pool: str = field(default="", compare=False)
     router_id_scheme: RouterIdScheme = field(default="v1", compare=False)
+    cluster_id: IPv4Address | None = None
 
     def vtep(self, family: Family) -> IPInterface | None:
         """Return this node's tunnel endpoint of a family, if it has one."""

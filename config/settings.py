@@ -171,6 +171,21 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="How often the kernel and FRR are checked for drift.",
     )
+    silent_host_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+        description="After how many seconds of silence a host of a stretched segment (L2VNI) is asked, by ARP or "
+        "neighbour discovery, whether it is still there, so that the fabric does not forget it; 0: never.",
+    )
+    silent_host_probes: int = Field(
+        default=500,
+        strict=True,
+        ge=1,
+        le=10000,
+        description="The most hosts that are asked per second, on all segments together.",
+    )
     settle_seconds: float = Field(
         default=0.5,
         ge=0,

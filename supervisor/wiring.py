@@ -1,6 +1,6 @@
 """The composition root: every channel is made here, and every child is listed here, in start order.
 
-Read :meth:`Daemon.children` and the three lists that it joins from top to bottom and you have the whole machine. A
+Read :meth:`Daemon.children` and the lists that it joins from top to bottom and you have the whole machine. A
 child's entry takes the channel ends that it needs from ``ports`` and binds them to its actor's ``run``; the graph of
 all ends is checked before anything starts. Channels outlive the children at their ends.
 """
@@ -22,6 +22,7 @@ from actors.frr import actor as frr
 from actors.health import actor as health
 from actors.netlink import actor as netlink
 from actors.netlink.preview import interface_addresses, would_remove
+from actors.netlink.refresh import actor as refresh
 from actors.report import actor as report
 from actors.static_config import actor as static_config
 from actors.status_writer import actor as status_writer
@@ -88,7 +89,13 @@ class Daemon:
 
     def children(self) -> list[ChildSpec]:
         """List the children in start order, consumers first; they stop in reverse."""
-        return [*self._outward_children(), *self._router_children(), *self._cluster_children(), self._file_reader()]
+        return [
+            *self._outward_children(),
+            self._refresher(),
+            *self._router_children(),
+            *self._cluster_children(),
+            self._file_reader(),
+        ]
 
     def _outward_children(self) -> list[ChildSpec]:
         """List the children that serve systemd and the command line, and the one that composes the status for both."""
@@ -151,6 +158,13 @@ class Daemon:
                 critical=True,
             ),
         ]
+
+    def _refresher(self) -> ChildSpec:
+        # Asks silent hosts of stretched segments before the bridge forgets them. Changes nothing.
+        return ChildSpec(
+            "refresh",
+            lambda ports: partial(refresh.run, settings=self.settings, kernel=ports.reads(self.channels.kernel)),
+        )
 
     def _router_children(self) -> list[ChildSpec]:
         """List the children that configure the router and verify it."""

@@ -82,21 +82,36 @@ class BfdSettings(Model):
     )
 
 
+class FamilyProperty(Model):
+    """An optional feature of one address family of a neighbour."""
+
+    type: Literal["routeReflectorClient"] = Field(
+        description="routeReflectorClient: routes of other internal neighbours are reflected to it, and its routes to "
+        "them, with their next hops unchanged (RFC 4456). Needs a neighbour of type Internal."
+    )
+
+
 class NeighborFamily(Model):
     """One BGP address family of a neighbour."""
 
     type: Literal["ipv4unicast", "ipv6unicast", "evpn"] = Field(description="The address family.")
+    properties: Annotated[tuple[FamilyProperty, ...], OneEach("type")] = Field(
+        default=(), max_length=8, description="Optional features."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _not_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            if data.get("type") in ("ipv4vpn", "ipv6vpn"):
-                raise ValueError(f"the vpn address families are {NOT_YET}")
-            if data.get("properties"):
-                raise ValueError(f"address family properties (route reflector clients) are {NOT_YET}")
-            return {key: value for key, value in data.items() if key != "properties"}
+        if isinstance(data, dict) and data.get("type") in ("ipv4vpn", "ipv6vpn"):
+            raise ValueError(f"the vpn address families are {NOT_YET}")
         return data
+
+    @field_validator("properties")
+    @classmethod
+    def _each_property_once(cls, properties: tuple[FamilyProperty, ...]) -> tuple[FamilyProperty, ...]:
+        if first_duplicate(one.type for one in properties) is not None:
+            raise ValueError("a property is listed twice")
+        return properties
 
 
 class Neighbor(Model):
@@ -228,6 +243,21 @@ class Neighbor(Model):
     )
     def _one_range_of_hops(self) -> bool:
         return self.ttl_security_hops is None or not self.properties
+
+    @check(
+        "!has(self.addressFamilies) || !self.addressFamilies.exists(family, has(family.properties)"
+        " && family.properties.exists(one, one.type == 'routeReflectorClient'))"
+        " || has(self.type) && self.type == 'Internal'",
+        "a routeReflectorClient needs type: Internal",
+    )
+    def _client_is_internal(self) -> bool:
+        return self.type == "Internal" or not self.reflected_families
+
+    @property
+    def reflected_families(self) -> tuple[BGPFamily, ...]:
+        """Return the families in which the neighbour is a route reflector's client, in the usual order."""
+        written = {family.type for family in self.address_families if family.properties}
+        return tuple(family for family in BGPFamily if family.value in written)
 
     @property
     def endpoint_kind(self) -> EndpointKind:

@@ -76,6 +76,12 @@ def _check_cidr(text: str) -> str:
     return text
 
 
+def _check_ipv4_address(text: str) -> str:
+    if parse_address(text).version != 4:
+        raise ValueError("must be an IPv4 address, such as 192.0.2.1")
+    return text
+
+
 def _check_ipv4_cidr(text: str) -> str:
     if parse_cidr(text).version != 4:
         raise ValueError("must be an IPv4 network, such as 192.0.2.0/24")
@@ -94,6 +100,12 @@ Address = Annotated[
     AfterValidator(_check_address),
     Text(max_length=_ADDRESS_CHARACTERS),
     Cel("isIP(self)", "must be an IPv4 or IPv6 address, such as 192.0.2.1 or 2001:db8::1"),
+]
+Ipv4Address = Annotated[
+    str,
+    AfterValidator(_check_ipv4_address),
+    Text(max_length=_ADDRESS_CHARACTERS),
+    Cel("isIP(self) && ip(self).family() == 4", "must be an IPv4 address, such as 192.0.2.1"),
 ]
 Cidr = Annotated[
     str,

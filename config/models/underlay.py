@@ -15,7 +15,16 @@ from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate
 from .rules import NOT_YET, cel, check, unsupported
 from .selector import Selected
-from .types import ONE_OF_EACH_FAMILY, Asn, Ipv4Cidr, Pool, one_of_each_family, parse_cidr
+from .types import (
+    ONE_OF_EACH_FAMILY,
+    Asn,
+    Ipv4Address,
+    Ipv4Cidr,
+    Pool,
+    one_of_each_family,
+    parse_address,
+    parse_cidr,
+)
 
 #: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
 MAX_INTERFACES = 64
@@ -68,6 +77,16 @@ class GracefulRestartSettings(Model):
     )
 
 
+class RouteReflector(Model):
+    """The router as a route reflector (RFC 4456) for neighbours that are its clients."""
+
+    cluster_id: Ipv4Address = Field(
+        default="192.0.2.1",
+        alias="clusterID",
+        description="Cluster ID: the same on each reflector of the same clients, and the router ID of none of them.",
+    )
+
+
 def _overlap(neighbors: tuple[Neighbor, ...]) -> tuple[int, int] | None:
     """Return the indices of two neighbours whose listen ranges overlap, or None.
 
@@ -104,14 +123,28 @@ class Underlay(Selected):
         default=None, description="BGP graceful restart; absent: off."
     )
 
+    route_reflector: RouteReflector | None = Field(
+        default=None,
+        description="The router reflects routes between its clients; absent: its router ID is its cluster ID.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _not_yet(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            wanted = [key for key in ("isis", "srv6", "routeReflector") if data.get(key) is not None]
+            wanted = [key for key in ("isis", "srv6") if data.get(key) is not None]
             if wanted:
                 raise ValueError(f"{', '.join(wanted)}: {NOT_YET}")
         return data
+
+    @check(
+        "!has(self.routeReflector) || !isCIDR(self.routerIDCIDR) || !isIP(self.routeReflector.clusterID)"
+        " || !cidr(self.routerIDCIDR).containsIP(self.routeReflector.clusterID)",
+        "routeReflector.clusterID must be outside of routerIDCIDR: it is the router ID of no node",
+    )
+    def _cluster_is_no_router(self) -> bool:
+        reflector = self.route_reflector
+        return reflector is None or parse_address(reflector.cluster_id) not in parse_cidr(self.router_id_cidr).network
 
     @field_validator("interfaces")
     @classmethod

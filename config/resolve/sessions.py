@@ -102,6 +102,7 @@ def fabric_neighbor(neighbor: Neighbor, underlay: Underlay, configured: Configur
         extended_nexthop=_extended_nexthop(neighbor, families),
         ttl_security_hops=neighbor.ttl_security_hops,
         maximum_prefixes=neighbor.maximum_prefixes,
+        reflected_families=neighbor.reflected_families,
     )
 
 

@@ -142,6 +142,7 @@ def _resolved(resource: Resource, node: NodeIdentity, configured: Configured) ->
         advertise_evpn=bool(vteps) or any(BGPFamily.EVPN in neighbor.families for neighbor in neighbors),
         router_id_pool=spec.router_id_cidr,
         router_id_scheme=node.router_id_scheme,
+        cluster_id=IPv4Address(spec.route_reflector.cluster_id) if spec.route_reflector else None,
     )
 
 

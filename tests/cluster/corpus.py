@@ -75,6 +75,10 @@ def selector(key: str, operator: str, *values: str) -> Spec:
     return {"matchExpressions": [expression]}
 
 
+#: A neighbour's family in which it is a route reflector's client.
+CLIENT = {"type": "evpn", "properties": [{"type": "routeReflectorClient"}]}
+
+
 def with_neighbor(**changes: Any) -> Spec:
     """Return an underlay whose neighbour is changed."""
     return underlay(neighbors=[neighbor(**changes)])
@@ -124,6 +128,12 @@ GOOD: dict[Kind, list[Spec]] = {
                 "minimumTTL": 254,
             },
         ),
+        underlay(
+            routeReflector={},
+            neighbors=[neighbor(asn=None, type="Internal", addressFamilies=[CLIENT, {"type": "ipv4unicast"}])],
+        ),
+        with_neighbor(addressFamilies=[{"type": "evpn", "properties": []}]),
+        underlay(routeReflector={"clusterID": "198.51.100.1"}, routerIDCIDR="10.1.0.0/16"),
         underlay(nodeSelector=selector("rack", "In", "a", "b"), interfaces=[nic("a" * 15)]),
         underlay(nodeSelector=selector("rack", "DoesNotExist")),
     ],
@@ -274,10 +284,13 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a CNI device": underlay(interfaces=[{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]),
         "IS-IS": underlay(isis={"baseNet": "49.0001.0000.0000.0001.00"}),
         "SRv6": underlay(srv6={"locator": {"basePrefix": "fd00::/32", "format": "usid-f3216"}}),
-        "a route reflector": underlay(routeReflector={}),
         "a VPN family": with_neighbor(addressFamilies=[{"type": "ipv4vpn"}]),
-        "a route reflector's client": with_neighbor(
-            addressFamilies=[{"type": "evpn", "properties": [{"type": "routeReflectorClient"}]}]
+        "a cluster ID of IPv6": underlay(routeReflector={"clusterID": "2001:db8::1"}),
+        "a cluster ID that is a router ID": underlay(routeReflector={"clusterID": "10.0.0.9"}),
+        "a route reflector's client by number": with_neighbor(addressFamilies=[CLIENT]),
+        "a route reflector's external client": with_neighbor(asn=None, type="External", addressFamilies=[CLIENT]),
+        "an unknown property of a family": with_neighbor(
+            addressFamilies=[{"type": "evpn", "properties": [{"type": "other"}]}]
         ),
     },
     Kind.L3VNI: {

@@ -217,11 +217,3 @@ def test_exception_unknown_key_without_a_value(judge: Judge) -> None:
     spec = l3vni() | {"unknown": None}
     assert "unknown" in judge.server(Kind.L3VNI, spec).why
     assert judge.model(Kind.L3VNI, spec).accepted
-
-
-@both_versions
-def test_exception_address_family_with_no_properties(judge: Judge) -> None:
-    """Upstream's field that is not supported yet; an empty list of them asks for nothing."""
-    spec = with_neighbor(addressFamilies=[{"type": "evpn", "properties": []}])
-    assert "properties" in judge.server(Kind.UNDERLAY, spec).why
-    assert judge.model(Kind.UNDERLAY, spec).accepted

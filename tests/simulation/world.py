@@ -120,6 +120,8 @@ class World:
             credentials_dir=directory / "credentials",
             audit_interval_seconds=10,
             settle_seconds=2,
+            # Packet sockets are not simulated: tests/actors/netlink/refresh and tests/kernel have them.
+            silent_host_seconds=0,
         )
         for place in (self.settings.configs_dir, self.boot_file.parent, self.sockets, directory / "credentials"):
             place.mkdir(parents=True)

@@ -72,6 +72,7 @@ class FamilyNeighbor:
     name: str
     allowas_in: bool = False
     next_hop_self: bool = False
+    reflector_client: bool = False
     #: The route map for what it announces; what it is sent is then allowed as a whole.
     policy_in: str | None = None
     #: The most prefixes that it may announce, and the minutes until it may try again.
@@ -106,6 +107,7 @@ class BgpInstance:
     families: tuple[AddressFamily, ...]
     neighbors: tuple[BgpNeighbor, ...] = ()
     vrf: str | None = None
+    cluster_id: str | None = None
     graceful_restart: GracefulRestart | None = None
     listen_limit: int | None = None
 
@@ -173,6 +175,7 @@ def underlay_instance(underlay: DesiredUnderlay, listen_limit: int) -> BgpInstan
         router_id=str(underlay.router_id),
         neighbors=neighbors,
         families=_present(families),
+        cluster_id=str(underlay.cluster_id) if underlay.cluster_id else None,
         graceful_restart=underlay.graceful_restart,
         listen_limit=_unless(listen_limit, DEFAULT_LISTEN_LIMIT) if listens else None,
     )
@@ -320,7 +323,9 @@ def _underlay_unicast(underlay: DesiredUnderlay, family: BGPFamily, version: int
         FamilyNeighbor(
             neighbor.endpoint,
             allowas_in=neighbor.ebgp,
-            next_hop_self=not neighbor.ebgp,
+            # What is reflected keeps its next hop: clients reach one another without this router.
+            next_hop_self=not neighbor.ebgp and family not in neighbor.reflected_families,
+            reflector_client=family in neighbor.reflected_families,
             maximum_prefix=_maximum_prefix(neighbor.maximum_prefixes),
         )
         for neighbor in underlay.neighbors
@@ -332,7 +337,10 @@ def _underlay_unicast(underlay: DesiredUnderlay, family: BGPFamily, version: int
 def _underlay_evpn(underlay: DesiredUnderlay) -> AddressFamily:
     neighbors = tuple(
         FamilyNeighbor(
-            neighbor.endpoint, allowas_in=neighbor.ebgp, maximum_prefix=_maximum_prefix(neighbor.maximum_prefixes)
+            neighbor.endpoint,
+            allowas_in=neighbor.ebgp,
+            reflector_client=BGPFamily.EVPN in neighbor.reflected_families,
+            maximum_prefix=_maximum_prefix(neighbor.maximum_prefixes),
         )
         for neighbor in underlay.neighbors
         if BGPFamily.EVPN in neighbor.families

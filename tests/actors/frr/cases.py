@@ -165,6 +165,31 @@ CASES: Final[dict[str, DesiredState]] = {
     "ipv6_without_ipv4": state(
         underlay=underlay(replace(V6_NEIGHBOR, families=(V6,), extended_nexthop=False), vteps=(), advertise_evpn=False)
     ),
+    "route_reflector": state(
+        underlay=underlay(
+            neighbor("192.168.11.4", remote_as="internal", ebgp=False, reflected_families=(V4, EVPN)),
+            neighbor("192.168.11.5", remote_as="internal", ebgp=False, reflected_families=(EVPN,)),
+            neighbor("192.168.11.6", remote_as="internal", ebgp=False),
+            neighbor(
+                "10.9.0.0/16",
+                endpoint_kind=EndpointKind.LISTEN_RANGE,
+                remote_as="internal",
+                ebgp=False,
+                families=(V4, V6, EVPN),
+                reflected_families=(V4, V6, EVPN),
+            ),
+            neighbor(),
+            cluster_id=IPv4Address("192.0.2.1"),
+        ),
+        l3vnis=(RED,),
+    ),
+    "route_reflector_without_vtep": state(
+        underlay=underlay(
+            neighbor("192.168.11.4", remote_as="internal", ebgp=False, reflected_families=(V4, EVPN)),
+            vteps=(),
+            cluster_id=IPv4Address("192.0.2.1"),
+        )
+    ),
     "bfd_plain": state(underlay=underlay(neighbor(bfd=Bfd()))),
     "bfd_profile": state(underlay=underlay(neighbor(bfd=Bfd(100, 150, 5, False, 10)))),
     "bfd_passive": state(

@@ -92,7 +92,6 @@ def test_what_is_not_supported_yet_is_not_in_half() -> None:
         "OVSBridge",
         "isis",
         "srv6",
-        "routeReflector",
         "l3vpn",
         "L3VPN",
     ):

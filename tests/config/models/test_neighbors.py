@@ -9,6 +9,9 @@ import pytest
 from config.desired import BGPFamily, EndpointKind, Family
 from config.models import Neighbor
 
+#: An address family in which the neighbour is a route reflector's client.
+CLIENT: dict[str, Any] = {"type": "evpn", "properties": [{"type": "routeReflectorClient"}]}
+
 
 def make(**fields: Any) -> Neighbor:
     base = {"asn": 64512, "address": "192.168.11.2"} | fields
@@ -72,9 +75,12 @@ def test_a_neighbour_is_found_in_one_of_three_ways(
         ({"bfd": {"minimumTTL": 255}}, "less than or equal"),
         ({"bfd": {"sessionMode": "passive"}}, "Passive"),
         ({"addressFamilies": [{"type": "ipv4vpn"}]}, "not supported yet in this version"),
+        ({"addressFamilies": [CLIENT]}, "a routeReflectorClient needs type: Internal"),
+        ({"asn": None, "type": "External", "addressFamilies": [CLIENT]}, "a routeReflectorClient needs type: Internal"),
+        ({"addressFamilies": [{"type": "evpn", "properties": [{"type": "other"}]}]}, "routeReflectorClient"),
         (
-            {"addressFamilies": [{"type": "evpn", "properties": [{"type": "routeReflectorClient"}]}]},
-            "not supported yet",
+            {"asn": None, "type": "Internal", "addressFamilies": [{**CLIENT, "properties": CLIENT["properties"] * 2}]},
+            "a property is listed twice",
         ),
         ({"addressFamilies": [{"type": "l2vpn"}]}, "ipv4unicast"),
         ({"addressFamilies": [{"type": "evpn"}] * 2}, "listed twice"),
@@ -104,6 +110,12 @@ def test_edges_of_ranges_are_accepted(fields: dict[str, Any]) -> None:
 def test_families_are_listed_in_the_usual_order() -> None:
     families = make(addressFamilies=[{"type": "evpn"}, {"type": "ipv4unicast"}]).explicit_families
     assert families == (BGPFamily.IPV4_UNICAST, BGPFamily.EVPN)
+
+
+def test_a_client_of_the_route_reflector_is_one_in_the_families_that_say_so() -> None:
+    client = make(asn=None, type="Internal", addressFamilies=[CLIENT, {"type": "ipv4unicast"}])
+    assert client.reflected_families == (BGPFamily.EVPN,)
+    assert make(addressFamilies=[{"type": "evpn", "properties": []}]).reflected_families == ()
 
 
 def test_multihop_without_a_ttl_means_as_many_as_possible() -> None:

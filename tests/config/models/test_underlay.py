@@ -23,6 +23,9 @@ def test_defaults_are_upstreams() -> None:
     restart = Underlay.model_validate(underlay_spec(gracefulRestart={})).graceful_restart
     assert restart is not None
     assert (restart.restart_time_seconds, restart.stale_path_time_seconds) == (120, 360)
+    reflector = Underlay.model_validate(underlay_spec(routeReflector={})).route_reflector
+    assert reflector is not None
+    assert reflector.cluster_id == "192.0.2.1"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,9 @@ def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
         ({"gracefulRestart": {"stalePathTimeSeconds": 0}}, "greater than or equal"),
         ({"isis": {"baseNet": "49.0001.0002.0003.0004.00"}}, "isis: not supported yet in this version"),
         ({"srv6": {}}, "srv6: not supported yet in this version"),
-        ({"routeReflector": {}}, "routeReflector: not supported yet in this version"),
+        ({"routeReflector": {"clusterID": "2001:db8::1"}}, "must be an IPv4 address"),
+        ({"routeReflector": {"clusterID": "10.0.0.7"}}, "must be outside of routerIDCIDR"),
+        ({"routeReflector": {"clusterID": "10.9.0.1"}, "routerIDCIDR": "10.9.0.0/16"}, "must be outside of routerIDC"),
     ],
 )
 def test_a_wrong_underlay_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from config.desired import Family, RouterIdScheme
+from config.desired import BGPFamily, Family, RouterIdScheme
 from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
 from config.resources import Resource, UnknownContent
@@ -172,3 +173,25 @@ def test_an_open_listen_range_has_a_warning_and_stays(
     assert len(messages) == len(expected)
     assert all(wanted in message for wanted, message in zip(sorted(expected), messages, strict=True))
     assert "s3cret" not in str(resolution.problems)
+
+
+@pytest.mark.parametrize("source", [lambda one: one, from_api], ids=["file", "API"])
+def test_a_route_reflector_has_its_cluster_and_clients_in_the_families_that_say_so(
+    source: Callable[[Resource], Resource],
+) -> None:
+    client = neighbor(
+        asn=None,
+        type="Internal",
+        addressFamilies=[
+            {"type": "evpn", "properties": [{"type": "routeReflectorClient"}]},
+            {"type": "ipv4unicast", "properties": []},
+        ],
+    )
+    written = underlay(neighbors=[client], routeReflector={"clusterID": "198.51.100.1"})
+    resolution = solve(source(written))
+    assert resolution.desired is not None
+    desired = resolution.desired.underlay
+    assert desired is not None
+    assert str(desired.cluster_id) == "198.51.100.1"
+    [reflected] = desired.neighbors
+    assert (reflected.ebgp, reflected.reflected_families) == (False, (BGPFamily.EVPN,))

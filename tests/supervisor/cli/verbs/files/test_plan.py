@@ -144,6 +144,7 @@ def test_a_file_is_planned_with_those_in_force(
     assert [vni.vrf for vni in requested[0].l3vnis] == ["green", "red"]
     assert capsys.readouterr().out == (
         "adds openpe_green.yaml\n"
+        "router ID: 10.0.0.3 (routerIDScheme v2; v1: 10.0.0.4)\n"
         "FRR:\n  + vrf green / vni 300\n"
         "kernel:\n  router: create vrf red\n"
         "interrupts:\n"
@@ -193,6 +194,7 @@ def test_json_has_all_of_it(
     assert document == {
         "schemaVersion": 1,
         "files": "adds openpe_green.yaml",
+        "routerID": "10.0.0.3 (routerIDScheme v2; v1: 10.0.0.4)",
         "frr": ["+ vrf green / vni 300"],
         "kernel": ["router: create vrf red"],
         "interrupts": [{"subject": one.subject, "name": one.name, "effect": one.effect} for one in (RESET, GONE)],

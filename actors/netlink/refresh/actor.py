@@ -1,0 +1,167 @@
+"""Asks silent hosts of stretched segments before the fabric forgets them.
+
+In comes the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
+(``silentHostSeconds``) the actor looks at what the router has learned about its hosts (:mod:`.ports`), decides whom to
+ask (:mod:`.hosts`), and sends the questions, never more per second than ``silentHostProbes``. The answers need no
+reading: the bridge and the IP stack take them as any other frame. The looks follow a clock of their own: changes of the
+configuration add looks, and never delay one.
+
+It is apart from what configures the kernel, writes nothing there, and forwarding does not need it: without it, remote
+VTEPs flood to hosts that they no longer know.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from config.outcomes import KernelOutcome
+from config.settings import Settings
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import LatestReader
+
+from ..wire.namespace import NAMESPACES, NamespaceMissing
+from ..wire.socket import KernelRefusal
+from .hosts import Look, Memory, Probe, Segment, batches
+from .ports import Ports, RouterPorts
+
+T = TypeVar("T")
+
+#: Looks in the time for which a host may be silent.
+LOOKS = 2
+#: Part by which the time between looks varies, so that nodes do not all look at the same time.
+JITTER = 0.2
+#: Questions are sent in batches at this distance.
+BATCH_SECONDS = 0.1
+#: How often the namespace's file is checked: our sockets would keep a deleted namespace alive, with the NIC in it.
+NAMESPACE_SECONDS = 2.0
+#: Why the kernel's tables could not be read this time: interrupted, or no room for the answer.
+PASSING = frozenset({errno.EINTR, errno.ENOBUFS})
+#: Reading thousands of entries takes a fraction of a second.
+LOOK_SECONDS = 30.0
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    kernel: LatestReader[KernelOutcome],
+    opened: Callable[[Path], Ports] = RouterPorts,
+) -> None:
+    """Run one incarnation until cancelled."""
+    ctx.started()
+    if settings.silent_host_seconds == 0:
+        with ctx.idle():
+            await trio.sleep_forever()
+    ports = opened(NAMESPACES / settings.netns)
+    owner = trio.CapacityLimiter(1)
+    try:
+        await _Refresher(ctx, settings, kernel, ports, owner).run()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(ports.close, limiter=owner)
+
+
+def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, Segment]:
+    """Return the segments to look at after an outcome.
+
+    Those of a state that is not in force are only added: until it is, devices and gateways may be those of the state
+    before.
+    """
+    wanted = {vni.vni: Segment(vni.vni, vni.gateways) for vni in outcome.desired.l2vnis}
+    return wanted if outcome.applied else {**wanted, **known}
+
+
+class _Refresher:
+    """The loop and what it remembers between looks."""
+
+    def __init__(
+        self,
+        ctx: ActorContext,
+        settings: Settings,
+        kernel: LatestReader[KernelOutcome],
+        ports: Ports,
+        owner: trio.CapacityLimiter,
+    ) -> None:
+        self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner
+        self._between = settings.silent_host_seconds / LOOKS
+        self._per_second = settings.silent_host_probes
+        self._memory = Memory(settings.silent_host_seconds)
+        self._segments: dict[int, Segment] = {}
+        self._next = trio.current_time()
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            changed = await self._wait()
+            now = trio.current_time()
+            if now >= self._next:
+                # Spreading load needs no unpredictability.
+                self._next = now + self._between * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+            elif not changed:
+                continue
+            look = await self._look()
+            if look is not None:
+                await self._ask(look, now)
+
+    async def _wait(self) -> bool:
+        """Wait for the next look; return early, with True, when there are other segments."""
+        with self._ctx.idle():
+            while not self._segments or trio.current_time() < self._next:
+                with trio.move_on_at(self._wake_at()):
+                    await self._kernel.wait_pending()
+                outcome = self._kernel.take()
+                if outcome is not None:
+                    before, self._segments = self._segments, followed(self._segments, outcome)
+                    if before != self._segments:
+                        return True
+                if not self._ports.is_current():
+                    await self._in_thread(self._ports.close)
+        return False
+
+    def _wake_at(self) -> float:
+        if not self._segments:
+            return math.inf
+        return min(self._next, trio.current_time() + NAMESPACE_SECONDS)
+
+    async def _look(self) -> Look | None:
+        """Return what the router has: nothing while it has no namespace or no segment, None if it could not be read."""
+        if not self._segments:
+            await self._in_thread(self._ports.close)
+            return Look()
+        try:
+            with self._ctx.working("looking for silent hosts", LOOK_SECONDS):
+                return await self._in_thread(partial(self._ports.look, tuple(self._segments.values())))
+        except NamespaceMissing:
+            await self._in_thread(self._ports.close)
+            return Look()
+        except KernelRefusal as refusal:
+            # A dump beside changes that do not end. What was seen until now stays.
+            if refusal.errno not in PASSING:
+                raise
+            return None
+
+    async def _ask(self, look: Look, now: float) -> None:
+        # With thousands of hosts this takes a good part of a second, in which the other actors must not wait.
+        probes = await self._in_thread(partial(self._decide, look, now))
+        with self._ctx.idle():
+            for number, batch in enumerate(batches(probes, math.ceil(self._per_second * BATCH_SECONDS))):
+                if number:
+                    await trio.sleep(BATCH_SECONDS)
+                self._sent += sum(map(self._ports.ask, batch))
+        self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
+
+    def _decide(self, look: Look, now: float) -> list[Probe]:
+        self._memory.update(look)
+        return self._memory.due(look, self._segments, now, int(self._per_second * self._between))
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, limiter=self._owner)
