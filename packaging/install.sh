@@ -49,6 +49,11 @@ for file in "$here"/kubernetes/*.yaml "$here"/crds/*.yaml; do
     put 644 "$file" "/usr/share/openperouter/kubernetes/$(basename "$file")"
 done
 
+# Apart from those: kubectl apply -k /usr/share/openperouter/kubernetes/hostbridge.
+for file in "$here"/kubernetes/hostbridge/*.yaml; do
+    put 644 "$file" "/usr/share/openperouter/kubernetes/hostbridge/$(basename "$file")"
+done
+
 # Alert rules and the dashboard.
 for file in openperouter-rules.yaml prometheus-rule.yaml dashboard.json; do
     put 644 "$here/monitoring/$file" "/usr/share/openperouter/monitoring/$file"

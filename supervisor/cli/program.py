@@ -13,7 +13,7 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
-from .verbs import bundle, doctor, plan, reload, run, show, status, teardown, try_, validate
+from .verbs import bundle, cluster, doctor, plan, reload, run, show, status, teardown, try_, validate
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -21,7 +21,7 @@ starts; the other commands check and show the configuration, the daemon, FRR and
 """
 
 #: In the order in which a new user meets them.
-VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run)
+VERBS: Final = (validate, plan, status, show, reload, try_, doctor, bundle, teardown, run, *cluster.VERBS)
 
 
 class _Parser(argparse.ArgumentParser):
