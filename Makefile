@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: host-prometheus soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -52,7 +52,7 @@ help:
 demo: host-guest
 	@$(GUEST) -m demo $(if $(PROMPT),--prompt)
 
-check: .venv/.ready
+check: .venv/.ready host-prometheus
 	@mkdir -p $(RESULTS)
 	.venv/bin/pytest -q -n $(JOBS) --junitxml=$(RESULTS)/check.xml tests/checks $(UNIT_TESTS) $(ARGS)
 
@@ -177,6 +177,10 @@ host-guest:
 host-uml: host-guest
 	@tests/harness/ensure-packages.sh gcc libc6-dev
 	@$(GUEST) -m guestvm kernel >/dev/null
+
+# Without it the tests of alert rules are there, skipped, and say so.
+host-prometheus:
+	@tests/harness/fetch-prometheus.sh >/dev/null || echo 'no promtool: the tests of alert rules are skipped' >&2
 
 host-cluster: host-python
 	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)

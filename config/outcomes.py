@@ -119,7 +119,8 @@ NOT_CHECKED: Final = "not checked yet"
 class SessionHealth:
     """One BGP session. ``state`` is FRR's (``Established`` ...) or ours; ``vrf`` is ``default`` for the underlay's.
 
-    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used; ``detail`` is why it is down, if known.
+    ``role`` is ``fabric`` or ``host``; ``bfd`` is empty where BFD is not used; ``detail`` is why it is down, if known;
+    ``flaps`` is how often it was lost since bgpd's start.
     """
 
     peer: str
@@ -131,6 +132,7 @@ class SessionHealth:
     role: str = "fabric"
     bfd: str = ""
     detail: str = ""
+    flaps: int = 0
 
     @property
     def up(self) -> bool:

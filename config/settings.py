@@ -6,6 +6,7 @@ No file at all means the defaults. They are read once, at start; the router's co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from config.metrics_settings import MetricsSettings
 from config.models.base import camel
 from config.models.types import NamespacePattern
 from config.problems import Origin, Problem, Reason, Severity, errors
@@ -90,8 +92,12 @@ class Settings(BaseModel):
     )
     metrics_file: AbsolutePath | None = Field(
         default=None,
-        description="Metrics in Prometheus' text format, for node_exporter's textfile collector; absent: metrics.prom "
-        "in runDir. The unit must allow the daemon to write to its directory.",
+        description="Metrics in Prometheus' text format, for node_exporter's textfile collector; absent: "
+        "/var/lib/prometheus/node-exporter/openperouter.prom, or metrics.prom in runDir where node_exporter is not "
+        "installed. The unit must allow the daemon to write to another directory.",
+    )
+    metrics: MetricsSettings = Field(
+        default_factory=MetricsSettings, description="Where the metrics can be scraped, besides their file."
     )
     netns: PlainName = Field(default="perouter", description="Name of the router's network namespace.")
     frr_pathspace: PlainName = Field(default="perouter", description="FRR's instance name (its -N option).")
@@ -266,5 +272,6 @@ def _accepted(document: Document, problems: list[Problem]) -> dict[str, Any]:
     given = {key: value for key, value in data.items() if value is not None and key not in unknown}
     _, found = validate(Settings, given, document, reason=Reason.FILE_INVALID)
     problems += found
-    refused = {problem.field for problem in errors(found)}
+    # A value is refused as a whole: of "metrics.listen" or "externalBridges[0]" the key counts.
+    refused = {re.split(r"[.\[]", problem.field)[0] for problem in errors(found)}
     return {key: value for key, value in given.items() if key not in refused}

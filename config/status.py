@@ -38,7 +38,8 @@ class ActorStatus:
     """One child of the supervisor.
 
     ``state`` is the tree's (``running``, ``starting``, ``backoff`` ...); ``activity`` names a declared long call;
-    ``progress_age_seconds`` is the time since the last unit of work.
+    ``progress_age_seconds`` is the time since the last unit of work; ``causes`` counts failures that
+    led to a restart.
     """
 
     name: str = ""
@@ -51,6 +52,7 @@ class ActorStatus:
     activity: str = ""
     progress_age_seconds: float = 0.0
     facts: dict[str, Scalar] = field(default_factory=dict)
+    causes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class ApiStatus:
     are those that it wrote itself; ``source`` is where they come from: ``server``, ``memory`` (the saved snapshot) or
     ``none``. ``live``: they are current; otherwise they were last known to be true ``snapshot_age_seconds`` ago.
     ``not_followed`` lists objects that are not updated although the server answers, why, and since when.
+    ``credentials_end`` is the Unix second at which the credentials expire, 0 if they state none.
     """
 
     reach: str = ""
@@ -98,6 +101,7 @@ class ApiStatus:
     mirrored: int = 0
     not_followed: tuple[str, ...] = ()
     snapshot_age_seconds: float = 0.0
+    credentials_end: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,7 @@ def _all_but(model: type[Any], *names: str) -> Callable[[Any], tuple[Any, ...]]:
 
 _STATUS: Final = _all_but(Status, "updated_at", "actors", "sessions", "vnis", "api")
 _ACTOR: Final = _all_but(ActorStatus, "mode", "activity", "progress_age_seconds", "facts")
-_SESSION: Final = _all_but(SessionHealth, "uptime_seconds", "prefixes_received")
+_SESSION: Final = _all_but(SessionHealth, "uptime_seconds", "prefixes_received", "flaps")
 _VNI: Final = _all_but(VniHealth, "remote_vteps", "routes")
 _API: Final = _all_but(ApiStatus, "snapshot_age_seconds")
 

@@ -27,6 +27,7 @@ put 755 "$here/bin/openperouter" /usr/bin/openperouter
 units=/usr/lib/systemd/system
 put 644 "$here/systemd/openperouter-netns.service" $units/openperouter-netns.service
 put 644 "$here/systemd/openperouter.service" $units/openperouter.service
+put 644 "$here/systemd/openperouter.service.d/node-exporter.conf" $units/openperouter.service.d/node-exporter.conf
 put 644 "$here/systemd/frr@perouter.service.d/openperouter.conf" $units/frr@perouter.service.d/openperouter.conf
 put 644 "$here/systemd/modules-load.conf" /usr/lib/modules-load.d/openperouter.conf
 put 644 "$here/systemd/networkd.conf.d/openperouter.conf" /usr/lib/systemd/networkd.conf.d/openperouter.conf
@@ -46,6 +47,16 @@ fi
 # What the cluster needs: kubectl apply -f /usr/share/openperouter/kubernetes takes them in this order.
 for file in "$here"/kubernetes/*.yaml "$here"/crds/*.yaml; do
     put 644 "$file" "/usr/share/openperouter/kubernetes/$(basename "$file")"
+done
+
+# Apart from those: kubectl apply -k /usr/share/openperouter/kubernetes/hostbridge.
+for file in "$here"/kubernetes/hostbridge/*.yaml; do
+    put 644 "$file" "/usr/share/openperouter/kubernetes/hostbridge/$(basename "$file")"
+done
+
+# Alert rules and the dashboard.
+for file in openperouter-rules.yaml prometheus-rule.yaml dashboard.json; do
+    put 644 "$here/monitoring/$file" "/usr/share/openperouter/monitoring/$file"
 done
 
 install -d -m 750 "$destdir/etc/openperouter" "$destdir/etc/openperouter/configs" "$destdir/etc/openperouter/conf.d"

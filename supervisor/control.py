@@ -21,8 +21,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,7 @@ from config.status import Status
 from .logs import message_ids
 from .logs.logger import get_logger
 from .process.signals import request_reload
+from .process.unix_socket import listening
 from .runtime.actor import ActorContext
 from .runtime.channel import Latest, LatestReader
 
@@ -66,7 +67,7 @@ async def run(
     Raises ``OSError`` when the socket cannot be made.
     """
     server = _Server(status, reload, forget_api)
-    with _listening(path) as listener:
+    with listening(path, mode=SOCKET_MODE, backlog=MAX_CONNECTIONS) as listener:
         ctx.started()
         with ctx.idle():
             await trio.serve_listeners(server.handle, [listener])
@@ -263,32 +264,3 @@ def _peer_groups(stream: trio.SocketStream) -> tuple[int, ...]:
     except OSError:
         return ()
     return struct.unpack(f"{len(packed) // 4}I", packed)
-
-
-@contextmanager
-def _listening(path: Path) -> Iterator[trio.SocketListener]:
-    """Make the socket under a temporary name with its final mode, then put it in place of whatever is there.
-
-    The mode of the unbound socket is the mode of the file (Linux, net/unix/af_unix.c), so there is no moment with a
-    wider one. A socket left behind by a dead daemon is replaced: the instance lock excludes a running one.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as unbound:
-        os.fchmod(unbound.fileno(), SOCKET_MODE)
-        unbound.bind(str(temporary))
-        temporary.chmod(SOCKET_MODE)  # the process's umask may have taken the group's bits
-        unbound.listen(MAX_CONNECTIONS)
-        temporary.rename(path)
-        inode = path.stat().st_ino
-        try:
-            yield trio.SocketListener(trio.socket.from_stdlib_socket(unbound))
-        finally:
-            _remove_own(path, inode)
-
-
-def _remove_own(path: Path, inode: int) -> None:
-    """Remove the socket unless a successor has already put its own there."""
-    with suppress(FileNotFoundError):
-        if path.stat().st_ino == inode:
-            path.unlink()

@@ -20,6 +20,7 @@ from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
 from actors.frr import actor as frr
 from actors.health import actor as health
+from actors.metrics_endpoint import actor as metrics_endpoint
 from actors.netlink import actor as netlink
 from actors.netlink.preview import interface_addresses, would_remove
 from actors.netlink.refresh import actor as refresh
@@ -91,6 +92,7 @@ class Daemon:
         """List the children in start order, consumers first; they stop in reverse."""
         return [
             *self._outward_children(),
+            self._metrics_endpoint(),
             self._refresher(),
             *self._router_children(),
             *self._cluster_children(),
@@ -164,6 +166,15 @@ class Daemon:
         return ChildSpec(
             "refresh",
             lambda ports: partial(refresh.run, settings=self.settings, kernel=ports.reads(self.channels.kernel)),
+        )
+
+    def _metrics_endpoint(self) -> ChildSpec:
+        # Lets Prometheus scrape the metrics, where a setting says so.
+        return ChildSpec(
+            "metrics_endpoint",
+            lambda ports: partial(
+                metrics_endpoint.run, settings=self.settings.metrics, status=ports.reads(self.channels.status)
+            ),
         )
 
     def _router_children(self) -> list[ChildSpec]:
@@ -300,6 +311,7 @@ def actor_status(child: ChildStatus) -> ActorStatus:
         name=child.name,
         state=child.state.value,
         restarts=child.restarts,
+        causes=dict(child.causes),
         last_error=child.last_error,
         critical=child.critical,
         incarnation=child.incarnation,

@@ -37,6 +37,7 @@ from actors.lib.kube.errors import (
     UnreachableError,
     error_in,
 )
+from actors.lib.metrics.counters import WATCH_RESTARTS
 from config.api import WatchFailure
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -341,6 +342,7 @@ class Reflector:
         # Each kind of error has its own backoff: a server that was unreachable has often forgotten its history too.
         self._failures = self._failures + 1 if type(error) is self._last_error else 1
         self._last_error = type(error)
+        WATCH_RESTARTS.count(error.category)
         retry = retry_after(error, self._failures, server.chance())
         self._log_failure(retry, error)
         self._relist = self._relist or retry.relist

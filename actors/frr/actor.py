@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
@@ -24,6 +25,7 @@ from typing import Final
 
 import trio
 
+from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
@@ -40,6 +42,9 @@ from .render.render import render
 
 #: Deadline of one pass in seconds: two attempts of three rounds each, without the deadlines of single commands.
 APPLY_SECONDS: Final = 600.0
+
+#: Deadline of reading FRR's version, seconds: one vtysh process.
+VERSION_SECONDS: Final = 60.0
 
 #: First and longest pause after a failure, in seconds.
 FIRST_RETRY: Final = 1.0
@@ -95,6 +100,7 @@ class FrrActor:
         self._applier = Applier(driver, settings.frr_etc_dir / settings.frr_pathspace / "frr.conf")
         self._retry = FIRST_RETRY
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
+        self._version = ""
 
     async def serve(self) -> None:
         """Apply the newest state indefinitely."""
@@ -106,11 +112,14 @@ class FrrActor:
             if sockets != self._sockets:
                 self._sockets = sockets
                 self._applier.refusals.forget()
+                self._version = ""
             with self._ctx.idle():
                 await self._changing.acquire()
             try:
                 state = self._newest(state)
+                started = trio.current_time()
                 outcome = await self._carry_out(state)
+                self._measure(outcome, trio.current_time() - started)
                 # Before the lock is free: the kernel must not be changed for an older state.
                 self._publish(outcome)
             except SupersededError:
@@ -127,7 +136,33 @@ class FrrActor:
             log.info("removing L3VNIs from FRR and adding them again", vnis=sorted(bounce.vni for bounce in due))
             await self._apply(state, withdrawn.union(bounce.vni for bounce in due))
         outcome = await self._apply(state, withdrawn)
+        if outcome.applied and not self._version:
+            await self._read_version()
         return replace(outcome, withdrawn=withdrawn, bounced=self._bounced() | due)
+
+    async def _read_version(self) -> None:
+        """Read the version of the FRR that runs, for the status; the next pass tries again if it does not answer."""
+        try:
+            with self._ctx.working("reading FRR's version", VERSION_SECONDS):
+                self._version = await self._driver.version()
+        except (DependencyFault, trio.TooSlowError) as fault:
+            log.debug("FRR's version is unknown", reason=str(fault))
+        self._ctx.note(frr_version=self._version or None)
+
+    def _measure(self, outcome: FrrOutcome, seconds: float) -> None:
+        metrics.RECONCILE_SECONDS.observe(seconds, "frr")
+        if outcome.applied:
+            metrics.LAST_APPLY.set(time.time(), "frr")
+        else:
+            metrics.FRR_RELOAD_FAILURES.count()
+        if outcome.changed or not outcome.applied:
+            metrics.FRR_RELOAD_SECONDS.observe(seconds, "applied" if outcome.applied else "failed")
+        before = self._out.peek()
+        # What an attempt at refused lines, another actor's request or a retry changes is no drift.
+        if before is not None and before.applied and outcome.changed and _asked(before) == _asked(outcome):
+            metrics.DRIFT_DETECTED.count("frr")
+            if outcome.applied:
+                metrics.DRIFT_REPAIRS.count("frr")
 
     def _withdrawn(self, state: DesiredState) -> frozenset[int]:
         """Return the L3VNIs that FRR must not have now."""
@@ -250,6 +285,7 @@ def moved_vnis(before: DesiredState, after: DesiredState) -> frozenset[int]:
 
 
 _result = attrgetter("applied", "error", "failures", "withdrawn", "bounced")
+_asked = attrgetter("desired.generation", "failures", "withdrawn", "bounced")
 
 
 def _log_outcome(outcome: FrrOutcome) -> None:

@@ -20,6 +20,7 @@ import trio
 
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.metrics.counters import FRR_WRITES
 from config.settings import Settings
 from config.syntax.frr_grammar import Line, scan
 from config.syntax.frr_secrets import redact
@@ -148,7 +149,9 @@ class VtyshDriver:
                 raise
         if _BROKEN_COMMIT in f"{done.stdout}{done.stderr}":
             await self._recovery.recover(broken=True)
-        return _complaints(done)
+        complaints = _complaints(done)
+        FRR_WRITES.count("refused" if complaints else "accepted")
+        return complaints
 
     @contextmanager
     def _file(self, name: str, text: str) -> Iterator[Path]:

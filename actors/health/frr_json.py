@@ -39,13 +39,16 @@ BGP_ROUTES: Final = frozenset({"ebgp", "ibgp"})
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One BGP neighbour in bgpd. ``prefixes`` counts received ones by FRR's name of the address family."""
+    """One BGP neighbour in bgpd. ``prefixes`` counts received ones by FRR's name of the address family.
+
+    ``flaps`` is how often it was lost."""
 
     remote_as: int = 0
     state: str = ""
     uptime_seconds: int = 0
     prefixes: dict[str, int] = field(default_factory=dict)
     dynamic: bool = False
+    flaps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ def _peer(facts: Mapping[str, Any], family: str, known: Peer | None) -> Peer:
         uptime_seconds=up_milliseconds // 1000,
         prefixes={**(known.prefixes if known else {}), family: _number(facts.get("pfxRcd"))},
         dynamic=facts.get("dynamicPeer") is True,
+        flaps=_number(facts.get("connectionsDropped")),
     )
 
 

@@ -93,6 +93,7 @@ def _session_health(vrf: str, peer: str, role: str, facts: Peer, seen: Observati
         role=role,
         bfd=seen.bfd.get((vrf, peer), ""),
         detail=NO_BFD if (vrf, peer) in seen.bfd_unanswered else "",
+        flaps=facts.flaps,
     )
 
 

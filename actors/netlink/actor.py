@@ -19,6 +19,7 @@ import math
 import random
 import re
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,7 @@ from urllib.parse import urlsplit
 import trio
 
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.metrics import counters as metrics
 from config.api import ApiAccess
 from config.desired import DesiredState, HostMasterKind
 from config.outcomes import FrrOutcome, KernelOutcome
@@ -249,8 +251,19 @@ class _ControlLoop:
             log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)
             self.wake.set()
             return
-        self._report(desired, result, fresh=fresh, seconds=trio.current_time() - started)
+        self._measure(result, fresh=fresh, seconds=ended - started)
+        self._report(desired, result, fresh=fresh, seconds=ended - started)
         self._schedule(clean=result.clean)
+
+    def _measure(self, result: Pass, *, fresh: bool, seconds: float) -> None:
+        metrics.RECONCILE_SECONDS.observe(seconds, "kernel")
+        if result.complete:
+            metrics.LAST_APPLY.set(time.time(), "kernel")
+        # What follows a refusal or another actor's answer is no drift.
+        if result.writes and not fresh and not self.problems and not self.asked:
+            metrics.DRIFT_DETECTED.count("kernel")
+            if result.clean:
+                metrics.DRIFT_REPAIRS.count("kernel")
 
     async def _follow_router(self) -> None:
         """Watch the namespace that has the router's name now."""
@@ -294,9 +307,7 @@ class _ControlLoop:
         outcome = outcome_of(desired, result)
         failures = tuple(f"{failure.resource}: {failure.message}" for failure in outcome.failures)
         problems = (*result.errors, *failures)
-        previous = self.out.peek()
-        asked = frozenset() if previous is None else previous.withdraw
-        if fresh or result.writes or problems != self.problems or outcome.withdraw != asked:
+        if fresh or result.writes or problems != self.problems or outcome.withdraw != self.asked:
             self._publish(outcome)
         if result.writes:
             log.info(
@@ -316,6 +327,12 @@ class _ControlLoop:
         self.ctx.note(generation=desired.generation, failures=len(failures) or None, error=outcome.error or None)
         self.ctx.note(underlay_mtu=outcome.underlay_mtu, writes=result.writes)
         self.done_generation = desired.generation
+
+    @property
+    def asked(self) -> frozenset[int]:
+        """Return the L3VNIs that the last outcome asked FRR to withdraw."""
+        previous = self.out.peek()
+        return frozenset() if previous is None else previous.withdraw
 
     def _publish(self, outcome: KernelOutcome) -> None:
         """Publish, unless FRR already has another state, applied or failed, whose outcome is the one to show."""

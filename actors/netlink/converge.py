@@ -17,11 +17,14 @@ plan. Everything blocks, so it is called in a thread.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import groupby
 
+from actors.lib.metrics.counters import NETLINK_OPS
 from config.desired import DesiredState, ResourceFailure
 from config.problems import Kind, Reason, ResourceId
 
@@ -179,6 +182,12 @@ def groups(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
         yield tuple(together)
 
 
+@cache
+def _operation(step: str) -> str:
+    """Return the name of a kind of step as the metrics have it: ``create_link``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", step).lower()
+
+
 def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: False) -> Applied:
     """Carry out every step that still makes sense, in order; between two groups of units ``stop`` may end that."""
     progress = _Progress(plan, Failures(plan.model, plan.failures))
@@ -190,6 +199,8 @@ def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: Fa
         turns = _Turns(group, progress)
         while batch := turns.batch():
             for step, refusal in zip(batch, kernel.apply_all(batch), strict=True):
+                if step.writes_kernel:
+                    NETLINK_OPS.count(_operation(type(step).__name__), "ok" if refusal is None else "refused")
                 if refusal is None:
                     writes += step.writes_kernel
                 else:

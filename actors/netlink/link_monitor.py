@@ -20,6 +20,8 @@ from itertools import islice
 
 import trio
 
+from actors.lib.metrics.counters import NETLINK_OVERRUNS
+
 from .planning.observed import PASSTHROUGH_HOST, PASSTHROUGH_VRF
 from .wire.socket import enlarge_buffer
 
@@ -97,6 +99,7 @@ def _queued(monitor: socket.socket) -> Iterator[bytes | None]:
                 return
             if error.errno != errno.ENOBUFS:
                 raise
+            NETLINK_OVERRUNS.count()
             yield None
 
 

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import trio
 
+from actors.lib.metrics import textfile
+from actors.lib.metrics.exposition import metrics_text
 from config.api import ApiAccess, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
@@ -28,7 +30,6 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .metrics import metrics_text
 from .status_builder import Process, StatusInputs, build_status
 
 log = get_logger("report")
@@ -36,9 +37,6 @@ log = get_logger("report")
 STATE_FILE: Final = "state.json"
 #: For root and its group: it names tenants and peers.
 STATE_MODE: Final = 0o640
-METRICS_FILE: Final = "metrics.prom"
-#: For any collector: it holds nothing but numbers.
-METRICS_MODE: Final = 0o644
 #: Unchanged metrics are written this often, seconds: their file may be on a disk.
 METRICS_SECONDS: Final = 60.0
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
@@ -121,7 +119,7 @@ class StatusFiles:
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
-        self._metrics = _File(settings.metrics_file or settings.run_dir / METRICS_FILE, METRICS_MODE)
+        self._metrics = _File(textfile.textfile(settings), textfile.MODE, textfile.owner)
         self._measured: Status | None = None
 
     async def write(self, status: Status) -> None:
@@ -135,15 +133,16 @@ class StatusFiles:
 class _File:
     """One file; a series of failures to write it is logged once."""
 
-    def __init__(self, path: Path, mode: int) -> None:
+    def __init__(self, path: Path, mode: int, owner: Callable[[Path], tuple[int, int] | None] = lambda _: None) -> None:
         self._path = path
         self._mode = mode
+        self._owner = owner
         self._failing = False
         remove_stale(path)
 
     async def write(self, text: str) -> None:
         try:
-            await trio.to_thread.run_sync(lambda: write_atomic(self._path, text, mode=self._mode))
+            await trio.to_thread.run_sync(self._replace, text)
         except OSError as error:
             if not self._failing:
                 message = f"{self._path} cannot be written: {error.strerror}"
@@ -151,3 +150,6 @@ class _File:
             self._failing = True
         else:
             self._failing = False
+
+    def _replace(self, text: str) -> None:
+        write_atomic(self._path, text, mode=self._mode, owner=self._owner(self._path))

@@ -32,6 +32,8 @@ def api_status(
     if access is not None:
         server = access.credentials.server if access.credentials else ""
         status = ApiStatus(access.reach.value, server, access.detail, access.since)
+        if access.credentials is not None and access.credentials.expires_at is not None:
+            status = replace(status, credentials_end=access.credentials.expires_at)
     if api is not None:
         return replace(
             status,

@@ -96,6 +96,8 @@ async def run(
         resources = len(reading.snapshot.resources) if reading.snapshot else 0
         on_trial = str(reading.trial) if reading.trial else None
         ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
+        running = reading.trial is not None and not reading.trial.accepted
+        ctx.note(trial_ends_at=reading.trial.ends_at if reading.trial and running else None)
         ctx.note(memory="not on disk" if memory.is_behind else None, waiting_files=len(reading.waiting_files) or None)
         before = reading
         with ctx.idle():

@@ -15,6 +15,7 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
+from .verbs import cluster
 from .verbs.files import explain, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, reload, run, show, status, teardown
 
@@ -39,6 +40,7 @@ VERBS: Final = (
     bundle,
     teardown,
     run,
+    *cluster.VERBS,
 )
 
 

@@ -21,6 +21,7 @@ from actors.frr.apply import Applier
 from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.metrics.textfile import candidates
 from actors.netlink.converge import converge
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
@@ -170,7 +171,8 @@ def empty_namespace() -> Iterator[Path]:
 def forget_status(settings: Settings, report: Report) -> None:
     """Remove the daemon's last status, which shows a router that is gone."""
     _remove(settings.run_dir / "state.json", report)
-    _remove(settings.metrics_file or settings.run_dir / "metrics.prom", report)
+    for path in candidates(settings):
+        _remove(path, report)
 
 
 def _remove(path: Path, report: Report) -> None:

@@ -57,7 +57,8 @@ class ChildState(StrEnum):
 class ChildStatus:
     """A snapshot of one child.
 
-    ``incarnation`` is the number of its runs so far, ``last_error`` one bounded line, ``progress_age`` in seconds.
+    ``incarnation`` is the number of its runs so far, ``causes`` counts those that failed by their :class:`.Cause`,
+    ``last_error`` is one bounded line, ``progress_age`` in seconds.
     ``frozen``: it made no progress for too long, or its declared call is overdue. ``stuck``: it was cancelled and has
     not ended in time.
     """
@@ -67,6 +68,7 @@ class ChildStatus:
     critical: bool = False
     incarnation: int = 0
     restarts: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
     last_error: str = ""
     progress_age: float = 0.0
     mode: Mode = "busy"

@@ -49,6 +49,7 @@ class Child:
         self.settled = trio.Event()
         self._runs = 0
         self._last_error = ""
+        self._causes: dict[str, int] = {}
         self._failures_in_a_row = 0
         self._chance = chance
         self._publish = publish
@@ -66,6 +67,7 @@ class Child:
             critical=self.spec.critical,
             incarnation=self._runs,
             restarts=max(self._runs - 1, 0),
+            causes=dict(self._causes),
             last_error=self._last_error,
             progress_age=now - context.last_progress if context else 0.0,
             mode=context.mode if context else "idle",
@@ -178,6 +180,7 @@ class Child:
             return None
         if run.context.has_started or not self.spec.critical:
             self.settled.set()
+        self._causes[run.cause.value] = self._causes.get(run.cause.value, 0) + 1
         delay = RESTART_BACKOFF.delay(self._failures_in_a_row, self._chance())
         self._set(ChildState.BACKOFF)
         fields |= {"restart_in": f"{delay:.1f}s", "message_id": message_ids.CHILD_FAILED}

@@ -22,6 +22,7 @@ _GROUPS: Final = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}
 _API: Final = "/apis/rbac.authorization.k8s.io/v1"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _COLLECTIONS: Final = {
+    "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_API}/clusterroles",

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from actors.frr.render.render import render
+from actors.health.frr_json import SUMMARY, parse_summary
 from config.desired import DesiredSession, DesiredState, EndpointKind, Secret
 from tests.actors.frr.cases import CASES, ENDS_V4, GUARDED, PASSTHROUGH, l3vni, neighbor, session, state, underlay
 
@@ -163,6 +164,21 @@ async def test_too_many_prefixes_close_the_session_and_fewer_open_it_again(host:
     # What bgpd does by itself after five minutes.
     host.router.vtysh("clear bgp 192.170.10.2")
     eventually("the session is up again", host.is_up)
+
+
+async def test_a_session_that_is_lost_is_counted(host: Host) -> None:
+    """The summary has the counter: the neighbours' details would be one more command for each poll."""
+
+    def flaps() -> int:
+        answer = json.loads(host.router.vtysh(SUMMARY) or "{}")
+        return parse_summary(answer)["default", "192.170.10.2"].flaps
+
+    await host.bench.applied(passthrough(PLAIN))
+    host.load("")
+    eventually("the session is up", host.is_up)
+    before = flaps()
+    host.router.vtysh("clear bgp 192.170.10.2")
+    eventually("the loss is counted", lambda: flaps() == before + 1)
 
 
 async def test_only_allowed_prefixes_are_accepted_and_a_change_needs_no_new_session(host: Host) -> None:

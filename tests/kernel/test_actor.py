@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from actors.lib.metrics import counters as metrics
 from actors.netlink import actor
 from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
 from config.desired import DesiredState
@@ -102,8 +103,11 @@ async def test_drift_in_either_namespace_is_noticed_and_repaired(node: Node) -> 
     async with running(node) as run:
         run.applied_in_frr(demo())
         await run.outcome()
+        drift, created = metrics.DRIFT_REPAIRS.values(), metrics.NETLINK_OPS.values()["create_link", "ok"]
         node.router("link", "del", "vni100")
         assert (await run.outcome()).writes > 0
+        assert metrics.DRIFT_REPAIRS.values()["kernel",] == drift.get(("kernel",), 0) + 1
+        assert metrics.NETLINK_OPS.values()["create_link", "ok"] > created
         assert node.link("vni100")["master"] == "br-pe-100"
         ip("link", "set", "host-e-110", "nomaster")
         assert (await run.outcome()).writes > 0

@@ -34,7 +34,7 @@ def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None
     assert "frr -> [frr] -> report, health, netlink, status_writer" in lines
     assert "netlink -> [kernel] -> report, refresh, health, status_writer, frr (heeds)" in lines
     assert "health -> [health] -> report, status_writer, frr (heeds)" in lines
-    assert "report -> [status] -> control, systemd" in lines
+    assert "report -> [status] -> control, systemd, metrics_endpoint" in lines
     assert "(outside) -> [children] -> report" in lines
 
 

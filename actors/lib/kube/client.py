@@ -26,10 +26,11 @@ from urllib.parse import quote
 
 import trio
 
+from actors.lib.metrics.counters import API_WRITE_ERRORS
 from config.api import ApiCredentials
 from supervisor.version import VERSION
 
-from .errors import InvalidError, UnreachableError, error_for, one_line
+from .errors import ApiError, InvalidError, UnreachableError, error_for, one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -181,7 +182,12 @@ class KubeClient:
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content_type} if body is not None else {}
         request = self._request(method, path, params=params, content=content, headers=headers)
-        return _decoded(await self._answer(request, f"{method} {path}"), path)
+        try:
+            return _decoded(await self._answer(request, f"{method} {path}"), path)
+        except ApiError as error:
+            if method != "GET":
+                API_WRITE_ERRORS.count(method, error.category)
+            raise
 
     async def _answer(self, request: httpx.Request, what: str) -> bytes:
         with self._deadline(what):

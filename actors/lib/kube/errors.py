@@ -19,6 +19,11 @@ class ApiError(DependencyFault):
 
     retry: ClassVar[bool] = True
 
+    @property
+    def category(self) -> str:
+        """Return the kind of error in a word, for metrics: ``conflict``."""
+        return type(self).__name__.removesuffix("Error").lower()
+
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code = code

@@ -15,6 +15,7 @@ from trio.testing import MockClock as Clock
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
+from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
@@ -386,3 +387,33 @@ async def test_frr_is_not_changed_while_the_kernel_is(bench: Bench, autojump_clo
         assert bench.frr.calls == []
         assert bench.context.mode == "idle"
     await until(lambda: bench.out.version == 2, 5)
+
+
+async def test_what_is_measured(bench: Bench, autojump_clock: Clock) -> None:
+    def counted(measured: metrics.Counter) -> dict[tuple[str, ...], float]:
+        return dict(measured.values())
+
+    def passes(measured: metrics.Histogram, label: str) -> int:
+        found = measured.values().get((label,))
+        return sum(found.counts) if found else 0
+
+    drift, repairs = counted(metrics.DRIFT_DETECTED), counted(metrics.DRIFT_REPAIRS)
+    failures, applied = counted(metrics.FRR_RELOAD_FAILURES), passes(metrics.FRR_RELOAD_SECONDS, "applied")
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    assert bench.context.facts["frr_version"] == "10.3"
+    assert passes(metrics.FRR_RELOAD_SECONDS, "applied") == applied + 1
+    everything = passes(metrics.RECONCILE_SECONDS, "frr")
+    # An audit that finds nothing is a pass and neither a reload nor drift.
+    await trio.sleep(65)
+    assert passes(metrics.RECONCILE_SECONDS, "frr") == everything + 1
+    assert passes(metrics.FRR_RELOAD_SECONDS, "applied") == applied + 1
+    assert counted(metrics.DRIFT_DETECTED) == drift
+    bench.frr.text = ""
+    await until(lambda: bench.out.version == 2)
+    assert counted(metrics.DRIFT_DETECTED)["frr",] == drift.get(("frr",), 0) + 1
+    assert counted(metrics.DRIFT_REPAIRS)["frr",] == repairs.get(("frr",), 0) + 1
+    assert counted(metrics.FRR_RELOAD_FAILURES) == failures
+    bench.frr.unreachable = "FRR does not answer"
+    await until(lambda: bench.out.version == 3)
+    assert counted(metrics.FRR_RELOAD_FAILURES)[()] > failures[()]

@@ -124,12 +124,12 @@ async def test_the_state_file_is_for_root_and_its_group_only(bench: Bench) -> No
     assert stat.S_IMODE((bench.settings.run_dir / "state.json").stat().st_mode) == 0o640
 
 
-async def test_the_metrics_are_world_readable(bench: Bench) -> None:
+async def test_the_metrics_are_for_root_and_a_group_only(bench: Bench) -> None:
     bench.converge()
     await written(bench, "running")
     path = bench.settings.run_dir / "metrics.prom"
     await readable(path, "openperouter_ready 1.0")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 async def test_the_metrics_can_be_put_where_a_collector_looks(tmp_path: Path) -> None:

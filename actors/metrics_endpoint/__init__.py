@@ -1,0 +1,1 @@
+"""The metrics_endpoint actor: lets Prometheus scrape the metrics, if a setting asks for it."""

@@ -1,0 +1,119 @@
+"""Write ``docs/metrics.md`` from the metrics' descriptions and the alert rules, so that it cannot differ from them.
+
+``python3 packaging/docs/metrics_reference.py`` prints it; ``--write`` replaces the file; a test compares both.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from actors.lib.metrics.counters import BUCKETS  # noqa: E402
+from actors.lib.metrics.descriptions import (  # noqa: E402
+    DESCRIPTIONS,
+    MOST_FAILED,
+    MOST_SESSIONS,
+    MOST_VNIS,
+    SECTIONS,
+    Description,
+)
+
+TARGET: Final = ROOT / "docs" / "metrics.md"
+RULES: Final = ROOT / "packaging" / "monitoring" / "openperouter-rules.yaml"
+
+# ruff: noqa: E501 - the document below is prose in tables
+INTRODUCTION: Final = """\
+# Metrics
+
+Generated from the descriptions by `packaging/docs/metrics_reference.py`; do not edit.
+
+## How they are scraped
+
+| way | setting | who can read |
+|---|---|---|
+| a file for node_exporter's textfile collector, written at each change and once a minute | none: `/var/lib/prometheus/node-exporter/openperouter.prom` if that directory is there when the daemon starts (Debian's `prometheus-node-exporter`), else `/run/openperouter/metrics.prom`; `metricsFile` for another place, with a drop-in that has `ReadWritePaths=` for its directory | root, and the group of the directory; `prometheus` if the directory is root's |
+| a unix socket, for an agent on the node | `metrics: {listen: "unix:/run/openperouter/metrics.sock"}` | root and its group |
+| HTTP on a loopback address | `metrics: {listen: "http://127.0.0.1:9473"}` | everyone on the node |
+| HTTPS | `metrics: {listen: "https://[::]:9473", certificate: FILE, key: FILE, clientAuthority: FILE}` | with `clientAuthority` who has a certificate of it, without it everyone who reaches the port |
+
+Nothing is listened on by default. The page is `/metrics`; nothing else is served. The certificate's files are read again when they change. They must be readable in the
+daemon's sandbox, which hides `/root`, `/home` and `/tmp`.
+
+A file stays when its daemon dies: `openperouter_status_timestamp_seconds` is the time of its content, and an alert rule compares it with the clock.
+
+## How many series there are
+
+Each metric has a limit (*at most*), in sets of label values; a histogram has {buckets} series for each. What is beyond it is left out, and `openperouter_series_omitted` counts it. Sessions
+of configured neighbours come first ({sessions} in total, dynamic ones last), then there are up to {vnis} VNIs and {failed} failing resources. The totals (`openperouter_bgp_sessions`,
+`openperouter_vnis`, `openperouter_failed_resources`) count all. A node with 4 sessions and 20 VNIs has about 250 series. Labels are names that are configured, FRR's names of peers, and values from the
+program's code: never messages or what a server sends, and no secret.
+"""
+
+RULES_INTRODUCTION: Final = """\
+## Alerts
+
+`/usr/share/openperouter/monitoring/openperouter-rules.yaml` is a file of rules for Prometheus, `prometheus-rule.yaml` beside it the same as a PrometheusRule for its operator, and `dashboard.json` a dashboard
+for Grafana. The rules are tested with `promtool`.
+
+| alert | severity | after | meaning |
+|---|---|---|---|
+"""
+
+
+def reference() -> str:
+    """Return the whole document."""
+    limits = {"buckets": len(BUCKETS) + 3, "sessions": MOST_SESSIONS, "vnis": MOST_VNIS, "failed": MOST_FAILED}
+    introduction = INTRODUCTION
+    for name, number in limits.items():
+        introduction = introduction.replace(f"{{{name}}}", str(number))
+    sections = (section(title, found) for title, found in SECTIONS.items())
+    return "\n".join([introduction, *sections, RULES_INTRODUCTION + "\n".join(map(alert, alerts())) + "\n"])
+
+
+def section(title: str, found: tuple[Description, ...]) -> str:
+    """Return one section's heading and table."""
+    table = ["| metric | type | labels | at most | meaning |", "|---|---|---|---|---|", *map(row, found)]
+    return "\n".join([f"## {title}", "", *table, ""])
+
+
+def row(one: Description) -> str:
+    """Return a metric's line."""
+    labels = ", ".join(f"`{label}`" for label in one.labels)
+    return f"| `{one.full_name}` | {one.kind} | {labels} | {one.most} | {one.meaning} |"
+
+
+def alerts() -> list[dict[str, Any]]:
+    """Return the alert rules."""
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def alert(rule: dict[str, Any]) -> str:
+    """Return an alert's line."""
+    meaning = f"{rule['annotations']['summary']} {rule['annotations']['description']}"
+    return f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', '0s')} | {plain(meaning)} |"
+
+
+def plain(text: str) -> str:
+    """Return a template of Prometheus as prose: a label by its name."""
+    for label in {label for one in DESCRIPTIONS.values() for label in one.labels} | {"instance"}:
+        text = text.replace(f"{{{{ $labels.{label} }}}}", f"*{label}*")
+    return " ".join(text.split())
+
+
+def main() -> int:
+    """Print the reference, or write it."""
+    if sys.argv[1:] == ["--write"]:
+        TARGET.write_text(reference())
+    else:
+        sys.stdout.write(reference())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""The verbs that are about the cluster, in the order in which the command line lists them."""
+
+from __future__ import annotations
+
+from . import hostbridge, join
+
+VERBS = (join, hostbridge)

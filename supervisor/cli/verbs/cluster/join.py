@@ -1,0 +1,83 @@
+"""``openperouter join``: store credentials for the API server, after a look at what they are good for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from supervisor.operations import exit_codes
+from supervisor.operations.exit_codes import CommandError
+
+from ...options import StoreFile, add_verb, complain
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(
+        verbs,
+        "join",
+        run,
+        summary="give the daemon credentials for the API server",
+        description="Store credentials for the API server where the daemon looks for them, for root alone: a "
+        "kubeconfig, or a token (on standard input, or in a file) with the server's address and authority. First the "
+        "server is asked what they are good for; what does not work is not stored. The daemon takes them at once.",
+    )
+    parser.add_argument("kubeconfig", nargs="?", type=Path, action=StoreFile, metavar="KUBECONFIG", help="a kubeconfig")
+    parser.add_argument("--server", metavar="URL", help="with a token: the API server, https://HOST:PORT")
+    parser.add_argument(
+        "--authority",
+        type=Path,
+        action=StoreFile,
+        metavar="FILE",
+        help="with a token: the cluster's authority (ca.crt)",
+    )
+    parser.add_argument(
+        "--token-file", type=Path, action=StoreFile, metavar="FILE", help="with --server: read the token from a file"
+    )
+    parser.add_argument("--force", action="store_true", help="store them although they do not work, or not yet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine and store."""
+    import trio
+
+    from actors.lib.kube.credentials import kubeconfig_path
+    from supervisor.operations.cluster import join
+    from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
+    from supervisor.operations.node_configuration import node_name
+    from supervisor.operations.paths import load_usable_settings
+
+    settings = load_usable_settings(arguments.settings)
+    credentials = _credentials(arguments)
+    verdict = trio.run(join.examine, credentials, node_name(settings), settings.namespace)
+    for note in verdict.notes:
+        print(f"ok: {note}")
+    for warning in verdict.warnings:
+        complain(f"warning: {warning}")
+    if not arguments.force:
+        join.refuse(verdict)
+    for fault in verdict.faults:
+        complain(f"warning: {fault}")
+    target = kubeconfig_path(settings)
+    write_kubeconfig(target, kubeconfig_text(credentials))
+    print(f"stored in {target}; 'openperouter status' shows the connection")
+    return exit_codes.DEGRADED if verdict.faults or verdict.warnings else exit_codes.OK
+
+
+def _credentials(arguments: argparse.Namespace) -> Any:
+    import trio
+
+    from supervisor.operations.cluster import join
+    from supervisor.operations.cluster.hostbridge import checked_url
+
+    if arguments.kubeconfig is not None:
+        if arguments.server or arguments.authority or arguments.token_file:
+            raise CommandError("a kubeconfig has server, authority and token in it", exit_codes.USAGE)
+        return trio.run(join.from_kubeconfig, arguments.kubeconfig)
+    if not (arguments.server and arguments.authority):
+        raise CommandError("a KUBECONFIG is needed, or --server and --authority with a token", exit_codes.USAGE)
+    url = checked_url(arguments.server, "--server")
+    token = arguments.token_file.read_text() if arguments.token_file else sys.stdin.read()
+    return join.from_token(token, url, arguments.authority)

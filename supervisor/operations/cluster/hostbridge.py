@@ -1,0 +1,182 @@
+"""The hostbridge: a pod on each node that gives the host's daemon credentials for the API server.
+
+    token and ca.crt of the pod's ServiceAccount, address ──> kubeconfig in a directory of the host
+
+The kubelet renews the token in the pod, and binds it to the pod and so to the node. Each change becomes a new
+kubeconfig, which replaces the old one as a whole. When the pod ends because the hostbridge is uninstalled, the
+kubeconfig is removed; when the node restarts or the pod is only replaced, it stays: the daemon needs it to reach the
+API server before the next pod runs. The daemon does not need this program: without it, see ``join``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import ApiError, CredentialsError, ForbiddenError, NotFoundError
+from actors.lib.kube.expiry import token_node
+from config.api import ApiCredentials
+from config.desired import Secret
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.operations.exit_codes import OK, USAGE, CommandError
+
+from .kubeconfig_file import kubeconfig_text, write_kubeconfig
+
+log = get_logger("hostbridge")
+
+#: Where the kubelet puts a pod's credentials.
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: Seconds between two looks at them: the kubelet renews a token when a fifth of its time is left, minutes at least.
+POLL_SECONDS: Final = 10.0
+#: How long the API server may take to say whether the hostbridge is being uninstalled.
+ASKING_SECONDS: Final = 5.0
+SERVICE: Final = "service"
+NODE_LOCAL: Final = "node-local"
+NODE_LOCAL_PORT: Final = 6443
+#: A name that each API server's certificate has, which its address on the node's loopback need not be.
+SERVER_NAME: Final = "kubernetes.default.svc"
+
+
+class NoCredentialsError(Exception):
+    """The pod has no usable credentials yet; the text says what is missing, without quoting it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the host reaches the API server; ``name`` is what its certificate must have, empty for the URL's host."""
+
+    url: str
+    name: str = ""
+
+
+def address(choice: str, environment: Mapping[str, str]) -> Address:
+    """Return the address of a strategy: ``service``, ``node-local[:PORT]`` or a URL. Raises :class:`CommandError`.
+
+    ``service`` is the cluster's own Service, as the kubelet gives it to each container: the host reaches it by
+    kube-proxy's rules. ``node-local`` is a server or a load balancer on the node's loopback.
+    """
+    if choice == SERVICE:
+        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host or not port.isdecimal():
+            raise CommandError("--api-server service: this is no pod: KUBERNETES_SERVICE_HOST is not set", USAGE)
+        return Address(f"https://{bracketed(host)}:{port}")
+    strategy, _, port = choice.partition(":")
+    if strategy == NODE_LOCAL:
+        if port and not port.isdecimal():
+            raise CommandError(f"--api-server {choice}: the port must be a number", USAGE)
+        return Address(f"https://127.0.0.1:{port or NODE_LOCAL_PORT}", SERVER_NAME)
+    return Address(checked_url(choice, "--api-server"))
+
+
+def checked_url(text: str, option: str) -> str:
+    """Return the address of a server. Raises :class:`CommandError`, without quoting what may hold a password."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme == "https" and bool(parts.hostname) and not parts.username and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise CommandError(f"{option}: must be https://HOST[:PORT]; an IPv6 address is in brackets", USAGE)
+    return text
+
+
+def bracketed(host: str) -> str:
+    """Return a host as a URL has it."""
+    try:
+        return f"[{host}]" if ip_address(host).version == 6 else host
+    except ValueError:
+        return host
+
+
+def read_account(directory: Path, server: Address) -> ApiCredentials:
+    """Return the pod's credentials. Raises :class:`NoCredentialsError`.
+
+    Token and authority are read from one directory: the kubelet replaces both at once, by a link to another one.
+    """
+    data = directory / "..data"
+    try:
+        place = data.resolve(strict=True) if data.exists() else directory
+        token, authority = (place / "token").read_text().strip(), (place / "ca.crt").read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoCredentialsError(f"{directory}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    if not token or "BEGIN CERTIFICATE" not in authority:
+        raise NoCredentialsError(f"{directory}: token or ca.crt is empty")
+    return ApiCredentials(server.url, str(directory), authority, Secret(token), server_name=server.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Hostbridge:
+    """One hostbridge: from ``account`` to the file ``output``; ``owner`` is the path of its DaemonSet in the API."""
+
+    account: Path
+    output: Path
+    server: Address
+    owner: str
+    open_client: Callable[[ApiCredentials], KubeClient] = KubeClient
+
+    async def serve(self) -> int:
+        """Follow the pod's credentials until SIGTERM or SIGINT; return the exit code."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.follow)
+                async for _ in signals:
+                    break
+                nursery.cancel_scope.cancel()
+        await self.end()
+        return OK
+
+    async def follow(self) -> None:
+        """Write what changes, indefinitely; a fault is logged once, and tried again."""
+        problem = ""
+        while True:
+            before, problem = problem, await trio.to_thread.run_sync(self.step)
+            if problem and problem != before:
+                log.warning(problem, message_id=message_ids.HOSTBRIDGE_FAILS)
+            elif before and not problem:
+                log.info("the host's credentials are written again")
+            await trio.sleep(POLL_SECONDS)
+
+    def step(self) -> str:
+        """Write the kubeconfig if it has changed; return what prevents it."""
+        try:
+            credentials = read_account(self.account, self.server)
+            if write_kubeconfig(self.output, kubeconfig_text(credentials)):
+                node = token_node(credentials.token.reveal()) if credentials.token else None
+                log.info("wrote the host's credentials", file=self.output, server=self.server.url, node=node or None)
+        except NoCredentialsError as error:
+            return f"no credentials to write: {error}"
+        except OSError as error:
+            return f"{self.output} cannot be written: {error.strerror}; the last one that was stays"
+        return ""
+
+    async def end(self) -> None:
+        """Remove the kubeconfig if the hostbridge is being uninstalled."""
+        if await self.is_uninstalled():
+            self.output.unlink(missing_ok=True)
+            log.info("removed the host's credentials: the hostbridge is uninstalled", file=self.output)
+
+    async def is_uninstalled(self) -> bool:
+        """Whether the DaemonSet is gone, or the right to look at it, or the account itself; a silence says nothing."""
+        try:
+            credentials = read_account(self.account, self.server)
+        except NoCredentialsError:
+            return False
+        with trio.move_on_after(ASKING_SECONDS):
+            try:
+                async with self.open_client(credentials) as client:
+                    owner = await client.get(self.owner)
+                return "deletionTimestamp" in owner.get("metadata", {})
+            except (NotFoundError, CredentialsError, ForbiddenError):
+                return True
+            except ApiError:
+                return False
+        return False

@@ -1,0 +1,214 @@
+"""Alert rules and dashboard: made of metrics that exist, tested by the real promtool, scraped by a real Prometheus."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+import yaml
+
+from actors.lib.metrics.descriptions import DESCRIPTIONS
+from actors.lib.metrics.exposition import metrics_text
+from actors.metrics_endpoint.actor import Certificates
+from actors.metrics_endpoint.http import HttpServer
+from actors.report.status_builder import build_status
+from config.metrics_settings import MetricsSettings
+from kubeserver.pki import Authority
+from tests.actors.report.examples import inputs
+
+ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "packaging/monitoring"
+RULES = MONITORING / "openperouter-rules.yaml"
+UNIT_TESTS = Path(__file__).with_name("alerts") / "rules_test.yaml"
+PROGRAMS = Path(os.environ.get("OPENPEROUTER_CACHE", "/var/cache/openperouter-dev")) / "prometheus/usr/bin"
+#: Scrapes after which the first one can be queried.
+SCRAPES = 3
+METRIC = re.compile(r"openperouter_(\w+)(?:\{([^}]*)\})?")
+
+needs_prometheus = pytest.mark.skipif(
+    not (PROGRAMS / "promtool").exists(), reason="no promtool: tests/harness/fetch-prometheus.sh fetches it"
+)
+
+
+@cache
+def rules() -> tuple[dict[str, Any], ...]:
+    return tuple(rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"])
+
+
+@cache
+def queries() -> tuple[str, ...]:
+    """Return the dashboard's expressions for all nodes."""
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    return tuple(query.replace("$instance", ".*") for query in found)
+
+
+def promtool(*arguments: str | Path, directory: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [PROGRAMS / "promtool", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False, cwd=directory)
+
+
+def used(expression: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield each metric of an expression with the labels that it is selected by."""
+    for name, selector in METRIC.findall(expression):
+        yield name, set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)", selector)) - {"instance"}
+
+
+@pytest.mark.parametrize("expression", [*(rule["expr"] for rule in rules()), *queries()])
+def test_what_rules_and_dashboard_use_exists(expression: str) -> None:
+    metrics = list(used(expression))
+    assert metrics
+    for name, labels in metrics:
+        plain = name if name in DESCRIPTIONS else re.sub(r"_(bucket|sum|count)$", "", name)
+        assert plain in DESCRIPTIONS, name
+        assert labels <= set(DESCRIPTIONS[plain].labels), name
+    known = {label for name, _ in metrics for label in DESCRIPTIONS[name.removesuffix("_bucket")].labels}
+    for group in re.findall(r"by \(([^)]*)\)", expression):
+        assert set(group.split(", ")) <= known | {"instance", "le"}
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_what_an_alert_says_names_labels_that_it_has(rule: dict[str, Any]) -> None:
+    text = " ".join(rule["annotations"].values())
+    labels = {label for name, _ in used(rule["expr"]) for label in DESCRIPTIONS[name].labels} | {"instance"}
+    for group in re.findall(r"by \(([^)]*)\)", rule["expr"]):
+        labels &= set(group.split(", "))
+    assert set(re.findall(r"\$labels\.(\w+)", text)) <= labels
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+def test_the_generated_files_are_current() -> None:
+    """Fix it with ``python3 packaging/monitoring/generate.py``."""
+    spec = importlib.util.spec_from_file_location("monitoring_generate", MONITORING / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert (MONITORING / "dashboard.json").read_text() == generate.dashboard()
+    assert (MONITORING / "prometheus-rule.yaml").read_text() == generate.prometheus_rule()
+
+
+def test_each_alert_is_seen_to_fire_and_not_to_fire() -> None:
+    tests = [case for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    names = {rule["alert"] for rule in rules()}
+    assert {case["alertname"] for case in tests if case.get("exp_alerts")} == names
+    assert {case["alertname"] for case in tests if not case.get("exp_alerts")} == names
+
+
+@needs_prometheus
+def test_promtool_accepts_the_rules_and_the_dashboards_expressions(tmp_path: Path) -> None:
+    done = promtool("check", "rules", RULES, directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    recorded = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries())]
+    (tmp_path / "dashboard.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
+    done = promtool("check", "rules", "dashboard.yaml", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_prometheus
+def test_promtool_finds_the_alerts_as_they_are_expected(tmp_path: Path) -> None:
+    shutil.copy(RULES, tmp_path)
+    shutil.copy(UNIT_TESTS, tmp_path)
+    done = promtool("test", "rules", UNIT_TESTS.name, directory=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # The tests can fail: with another threshold, delay or severity they do.
+    for right, wrong in (("> 300", "> 3000"), ("for: 10m", "for: 1h"), ("severity: critical", "severity: warning")):
+        (tmp_path / RULES.name).write_text(RULES.read_text().replace(right, wrong))
+        assert promtool("test", "rules", UNIT_TESTS.name, directory=tmp_path).returncode != 0, wrong
+
+
+@needs_prometheus
+def test_promtool_has_no_complaint_about_the_text(tmp_path: Path) -> None:
+    done = promtool("check", "metrics", directory=tmp_path, stdin=metrics_text(build_status(inputs(), 2000.0)))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+class Page:
+    """The metrics; counts how often they are read."""
+
+    def __init__(self) -> None:
+        self.enough = trio.Event()
+        self._reads = 0
+
+    def read(self) -> bytes:
+        self._reads += 1
+        if self._reads == SCRAPES:
+            self.enough.set()
+        return metrics_text(build_status(inputs(), 2000.0)).encode()
+
+
+@needs_prometheus
+async def test_a_real_prometheus_scrapes_the_endpoint_with_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    pair, client = authority.server("metrics"), authority.client("prometheus", "prometheus")
+    settings = MetricsSettings(
+        listen="https://127.0.0.1:9473",
+        certificate=pair.certificate,
+        key=pair.key,
+        client_authority=authority.pair.certificate,
+    )
+    page = Page()
+    async with trio.open_nursery() as nursery:
+        server = HttpServer(page.read, Certificates(settings).context)
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, server.handle, [listener])
+        job = {
+            "job_name": "openperouter",
+            "scheme": "https",
+            "tls_config": {
+                "ca_file": str(authority.pair.certificate),
+                "cert_file": str(client.certificate),
+                "key_file": str(client.key),
+            },
+            "static_configs": [{"targets": [f"127.0.0.1:{listener.socket.getsockname()[1]}"]}],
+        }
+        answers = await prometheus(nursery, tmp_path, job, page.enough)
+        nursery.cancel_scope.cancel()
+    [ready] = answers["openperouter_ready"]
+    assert ready["value"][1] == "1"
+    up = {one["metric"]["peer"]: one["value"][1] for one in answers["openperouter_bgp_session_up"]}
+    assert up == {"192.168.11.2": "1", "192.170.10.2": "0"}
+
+
+async def prometheus(
+    nursery: trio.Nursery, directory: Path, job: dict[str, Any], scraped: trio.Event
+) -> dict[str, list[dict[str, Any]]]:
+    """Run Prometheus with our rules on one job; return its answers once it has scraped, to all that we ask."""
+    # Its own port is chosen by the kernel; it takes no socket that is open.
+    [probe] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = f"127.0.0.1:{probe.socket.getsockname()[1]}"
+    await probe.aclose()
+    configuration = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [job],
+    }
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    command = [
+        str(PROGRAMS / "prometheus"),
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'data'}",
+        f"--web.listen-address={address}",
+        "--log.level=warn",
+    ]
+    await nursery.start(partial(trio.run_process, command, check=False))
+    with trio.fail_after(90):
+        await scraped.wait()
+    found: dict[str, list[dict[str, Any]]] = {}
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as client:
+        for query in ("openperouter_ready", "openperouter_bgp_session_up", *queries()):
+            answer = (await client.get("/api/v1/query", params={"query": query})).json()
+            assert answer["status"] == "success", answer
+            found[query] = answer["data"]["result"]
+    return found
