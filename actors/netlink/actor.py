@@ -27,7 +27,8 @@ from urllib.parse import urlsplit
 
 import trio
 
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.vtysh import FrrUnavailable
 from config.api import ApiAccess
 from config.desired import DesiredState, HostMasterKind
 from config.outcomes import FrrOutcome, KernelOutcome
@@ -106,7 +107,7 @@ def _server_of(access: LatestReader[ApiAccess] | None) -> str:
 
 
 def _open(settings: Settings) -> LinuxKernel:
-    zebra = Vtysh.of(settings, seconds=ZEBRA_SECONDS)
+    zebra = DaemonSockets.of(settings, seconds=ZEBRA_SECONDS)
     return LinuxKernel(
         NAMESPACES / settings.netns,
         StateFiles.of(settings),
@@ -114,7 +115,7 @@ def _open(settings: Settings) -> LinuxKernel:
     )
 
 
-async def await_zebra(zebra: Vtysh, vrfs: Mapping[str, int]) -> None:
+async def await_zebra(zebra: DaemonSockets, vrfs: Mapping[str, int]) -> None:
     """Return once zebra has VRFs of these names and interface indices; give up with a warning after a while.
 
     A zebra that does not run need not be waited for: when it starts it reads all devices before it reads routes.

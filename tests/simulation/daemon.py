@@ -169,7 +169,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (kernel_preview, "LinuxKernel", kernel),
         (netlink_actor, "open_monitor", world.open_monitor),
         (frr_actor, "VtyshDriver", driver),
-        (health_actor, "PolledFrr", lambda settings, seconds: SimulatedReader(world)),
+        (health_actor.PolledFrr, "of", lambda settings, seconds: SimulatedReader(world)),
         (atomic_file, "os", SimulatedDisk(world)),
         (json_store, "TypeAdapter", ADAPTERS),
         (time, "time", world.wall),
