@@ -84,7 +84,7 @@ def scan_directory(path: Path) -> list[str]:
 def mark(path: Path | str) -> Mark:
     """Return what changes when a file is edited, replaced or swapped; symbolic links are followed."""
     try:
-        # Files are looked at twice a second for ever, and Path.stat() takes several times as long.
+        # Files are looked at twice a second indefinitely, and Path.stat() takes several times as long.
         found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None

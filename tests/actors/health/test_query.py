@@ -13,8 +13,8 @@ from actors.health.query import SESSIONS, PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
-from tests.actors.lib.frr.daemon import daemon
 from tests.actors.health.examples import SampledFrr, observed
+from tests.actors.lib.frr.daemon import daemon
 
 
 class Recording(SampledFrr):

@@ -58,14 +58,14 @@ async def test_an_answer_without_an_end_is_refused_at_a_size(tmp_path: Path, mon
 
 
 async def test_a_daemon_without_a_socket_is_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(FrrUnavailable, match="zebra is not running .No such file"):
+    with pytest.raises(FrrUnavailable, match=r"zebra is not running .No such file"):
         await DaemonSockets(tmp_path).text("show a", daemon="zebra")
 
 
 async def test_the_socket_of_a_dead_daemon_is_unavailable(tmp_path: Path) -> None:
     async with daemon(tmp_path / "zebra.vty", {}):
         pass
-    with pytest.raises(FrrUnavailable, match="zebra is not running .*refused"):
+    with pytest.raises(FrrUnavailable, match=r"zebra is not running .*refused"):
         await DaemonSockets(tmp_path).text("show a", daemon="zebra")
 
 
