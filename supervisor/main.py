@@ -28,6 +28,10 @@ from .wiring import Daemon
 
 log = get_logger("supervisor")
 
+#: How long a thread may keep others from running Python, seconds (Python's default is ten times as long). The threads
+#: that read the kernel make thousands of short system calls, and after each they wait so long for a busy event loop.
+SWITCH_SECONDS = 0.0005
+
 
 def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
     """Run until stopped; return the process's exit code (``docs/architecture.md`` has the table).
@@ -36,6 +40,7 @@ def run_daemon(settings_file: Path, log_level: str | None = None) -> int:
     """
     # A watchdog kill (SIGABRT) then leaves every thread's stack in the journal.
     faulthandler.enable(sys.stderr)
+    sys.setswitchinterval(SWITCH_SECONDS)
     settings, problems = load_settings(settings_file, settings_file.parent / "conf.d")
     configure(log_level or settings.log_level)
     notifier = Notifier()

@@ -23,7 +23,7 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.commands import additions, corrections, passes, residue
-from .diff.difference import Entry, Intent, difference, intended, parse
+from .diff.difference import KNOWN_BLOCKS, Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
 from .refusals import Attempt, Refusals, Seen, quotation, refused, vital
 from .render.render import RenderedConfig
@@ -67,6 +67,7 @@ class Applier:
         """
         async with self._one_at_a_time:
             self._superseded, self._passing = superseded, passing
+            KNOWN_BLOCKS.turn()
             try:
                 return await self._apply(desired, rendered)
             except DependencyFault as fault:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 import trio
 
+from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.lib.metrics.counters import FRR_WRITES
@@ -95,6 +96,7 @@ class VtyshDriver:
 
     def __init__(self, settings: Settings) -> None:
         self._vtysh = Vtysh.of(settings)
+        self._daemons = DaemonSockets.of(settings)
         self._pathspace = settings.frr_pathspace
         self._directory = settings.run_dir / "frr"
         self._frr_run_dir = settings.frr_run_dir / settings.frr_pathspace
@@ -121,12 +123,12 @@ class VtyshDriver:
 
     async def version(self) -> str:
         """Ask zebra, since programs on disk may be newer than those that run."""
-        found = _VERSION.search(await self._vtysh.text("show version", daemon="zebra"))
+        found = _VERSION.search(await self._daemons.text("show version", daemon="zebra"))
         return found[1] if found else ""
 
     async def inactive_vrfs(self) -> frozenset[str]:
         """Read from zebra, which informs the other daemons."""
-        return frozenset(_INACTIVE.findall(await self._vtysh.text("show vrf", daemon="zebra")))
+        return frozenset(_INACTIVE.findall(await self._daemons.text("show vrf", daemon="zebra")))
 
     async def refusal(self, text: str) -> str:
         """Let vtysh parse the text: it has every daemon's grammar, but none of their semantic checks."""

@@ -24,7 +24,7 @@ from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from .assess import HealthInputs, assess
 from .changes import changes
 from .frr_json import Observation
-from .query import MOST_ROUTES, PROCESSES, FrrReader, PolledFrr, observe
+from .query import MOST_ROUTES, SESSIONS, FrrReader, PolledFrr, observe
 from .repair import Repairs
 from .vnis import faults_of
 
@@ -39,8 +39,8 @@ INTERVAL_SECONDS = 15.0
 #: How long after a new outcome, or after a daemon's start, what does not work counts as unfinished rather than failed,
 #: in seconds.
 SETTLE_SECONDS = 10.0
-#: Deadline of one vtysh process.
-VTYSH_SECONDS = 20.0
+#: Deadline of one session with a daemon.
+SESSION_SECONDS = 20.0
 
 
 async def run(
@@ -53,7 +53,7 @@ async def run(
     out: Latest[HealthReport],
 ) -> None:
     """Report on the router indefinitely."""
-    reader = PolledFrr(settings, seconds=VTYSH_SECONDS)
+    reader = PolledFrr.of(settings, seconds=SESSION_SECONDS)
     await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, out=out).serve()
 
 
@@ -123,7 +123,7 @@ class HealthActor:
         return pause
 
     async def _poll(self) -> None:
-        with self._ctx.working("polling FRR", PROCESSES * VTYSH_SECONDS + 5):
+        with self._ctx.working("polling FRR", SESSIONS * SESSION_SECONDS + 5):
             seen = await observe(self._reader)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
             # A daemon that has just started is given its configuration only once its restart is noticed.

@@ -1,4 +1,4 @@
-"""Reads FRR's state: one vtysh process for each daemon that runs, then one each for the routes in bgpd and in zebra.
+"""Reads FRR's state: one session with each daemon that runs, then one each for the routes in bgpd and in zebra.
 
 The routes are read only up to :data:`MOST_ROUTES`: their number is the fabric's, and bgpd forwards no update while it
 prints them. Nothing is read per VNI.
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
+from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.processes import running_daemons
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
-from config.settings import Settings
+from actors.lib.frr.vtysh import FrrUnavailable
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_json import (
@@ -46,8 +46,8 @@ _COMMANDS: Final = {
 }
 #: bgpd first: what it has must be in zebra a moment later.
 _ROUTES: Final = {"bgpd": (TYPE_3, TYPE_5), "zebra": (BGP_IPV4, BGP_IPV6, NEXT_HOPS)}
-#: How many processes one poll takes at most.
-PROCESSES: Final = len(_COMMANDS) + len(_ROUTES)
+#: How many sessions one poll takes at most.
+SESSIONS: Final = len(_COMMANDS) + len(_ROUTES)
 #: More routes than this, in bgpd and zebra together, are not read: 10 000 are 6 MB of JSON, a tenth of a second's work.
 MOST_ROUTES: Final = 10_000
 
@@ -62,18 +62,14 @@ class FrrReader(Protocol):
         """Return the running daemons."""
 
 
-class PolledFrr(Vtysh):
-    """The router's FRR; ``seconds`` is the deadline of each process."""
-
-    def __init__(self, settings: Settings, *, seconds: float) -> None:
-        super().__init__(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace, seconds=seconds)
-        self._run_dir = settings.frr_run_dir / settings.frr_pathspace
+class PolledFrr(DaemonSockets):
+    """The router's FRR; ``seconds`` is the deadline of each session."""
 
     async def daemons(self) -> frozenset[str]:
         """Read the PID files: "show daemons" would open a session with mgmtd."""
-        found = running_daemons(self._run_dir)
+        found = running_daemons(self.run_dir)
         if not found:
-            raise FrrUnavailable(f"FRR is not running: no PID file in {self._run_dir} names a daemon")
+            raise FrrUnavailable(f"FRR is not running: no PID file in {self.run_dir} names a daemon")
         return found
 
 

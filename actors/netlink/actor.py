@@ -28,7 +28,8 @@ from urllib.parse import urlsplit
 
 import trio
 
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.vtysh import FrrUnavailable
 from actors.lib.metrics import counters as metrics
 from config.api import ApiAccess
 from config.desired import DesiredState, HostMasterKind
@@ -108,7 +109,7 @@ def _server_of(access: LatestReader[ApiAccess] | None) -> str:
 
 
 def _open(settings: Settings) -> LinuxKernel:
-    zebra = Vtysh.of(settings, seconds=ZEBRA_SECONDS)
+    zebra = DaemonSockets.of(settings, seconds=ZEBRA_SECONDS)
     return LinuxKernel(
         NAMESPACES / settings.netns,
         StateFiles.of(settings),
@@ -116,7 +117,7 @@ def _open(settings: Settings) -> LinuxKernel:
     )
 
 
-async def await_zebra(zebra: Vtysh, vrfs: Mapping[str, int]) -> None:
+async def await_zebra(zebra: DaemonSockets, vrfs: Mapping[str, int]) -> None:
     """Return once zebra has VRFs of these names and interface indices; give up with a warning after a while.
 
     A zebra that does not run need not be waited for: when it starts it reads all devices before it reads routes.

@@ -31,6 +31,7 @@ from .planning.observed import (
     NamespaceView,
     Observed,
     SavedRoute,
+    router_bridge,
 )
 from .planning.packet_filter import filter_objects
 from .planning.sysctls import GATEWAY, LAYER_2_MARK, LAYER_2_ONLY, ROUTER_SYSCTLS, Sysctls, sysctl_key
@@ -160,7 +161,7 @@ class LinuxKernel:
         return Observed(
             host=host,
             router=router,
-            sysctls=read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), bridges=_bridges(router)),
+            sysctls=read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), **_bridges(router, desired)),
             host_sysctls=read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours]),
             unreachable=router_handle.call(routes.unreachable_tables),
             busy_tables=router_handle.call(partial(routes.busy_tables, tables=probed)) if probed else frozenset(),
@@ -366,14 +367,22 @@ def _vrfs(view: NamespaceView) -> set[str]:
     return {name for name, link in view.links.items() if link.kind == LinkKind.VRF and link.ours}
 
 
-def _bridges(router: NamespaceView) -> list[str]:
-    return [name for name, link in router.links.items() if link.ours and link.kind == LinkKind.BRIDGE]
+def _bridges(router: NamespaceView, desired: DesiredState | None) -> dict[str, list[str]]:
+    """Return our bridges as arguments of :func:`read_sysctls`: those whose segment is to have gateways, and others."""
+    found = [name for name, link in router.links.items() if link.ours and link.kind == LinkKind.BRIDGE]
+    if desired is None:
+        return {"bridges": found}
+    gateways = {router_bridge(vni.vni) for vni in desired.l2vnis if vni.gateways}
+    return {
+        "devices": [name for name in found if name not in gateways],
+        "bridges": [name for name in found if name in gateways],
+    }
 
 
 def read_sysctls(
     handle: NamespaceHandle, keys: Iterable[str] = (), devices: Iterable[str] = (), bridges: Iterable[str] = ()
 ) -> Sysctls:
-    """Return these sysctls, and of ``devices`` and ``bridges``, which may have gateways, what planning needs.
+    """Return these sysctls, and of ``devices`` and of ``bridges`` with gateways what planning needs.
 
     A device without the mark of layer 2 has nothing to compare: one file a device is all that most of them cost.
     """

@@ -289,7 +289,7 @@ def fingerprint(paths: Iterable[Path]) -> Fingerprint:
             entries = list(os.scandir(path))
         except OSError:
             continue
-        marks.update({entry.path: mark(Path(entry.path)) for entry in entries})
+        marks.update({entry.path: mark(entry.path) for entry in entries})
     return tuple(sorted(marks.items()))
 
 

@@ -112,7 +112,7 @@ class Checked:
 async def checked(fabric: Fabric) -> AsyncIterator[Checked]:
     out = Latest[HealthReport]("health")
     found = Checked(fabric, out.reader())
-    frr = PolledFrr(settings_for("frrtest", fabric.router.conf.parent), seconds=30)
+    frr = PolledFrr.of(settings_for("frrtest", fabric.router.conf.parent), seconds=30)
     desired = Latest[DesiredState]("desired")
     health = actor.HealthActor(
         ActorContext("health"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.lib.frr.vtysh import Vtysh
+from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.netlink.actor import await_zebra
 from actors.netlink.converge import converge
 from actors.netlink.kernel import LinuxKernel
@@ -19,7 +19,7 @@ from actors.netlink.state_files import StateFiles
 from config.desired import DesiredState
 from tests.actors.frr.cases import l2vni
 
-from .harness import FrrInstance, eventually, running_frr, sh
+from .harness import RUN, FrrInstance, eventually, running_frr, sh
 from .router import LEAF, NAME, peers, running_router, settings_of, vrf_with_vni
 from .test_moves import BASE, LEAF_CONFIG, TENANT, tenant
 
@@ -49,11 +49,11 @@ def _wait_for_vrf(instance: FrrInstance) -> None:
 
 
 async def test_routes_of_a_new_vrf_wait_for_a_slow_zebra(zebra: FrrInstance, tmp_path: Path) -> None:
-    vtysh = Vtysh(vtysh="/usr/bin/vtysh", pathspace=NAME)
+    daemons = DaemonSockets(RUN / NAME)
     kernel = LinuxKernel(
         Path("/run/netns") / NAME,
         StateFiles(tmp_path),
-        lambda vrfs: trio.from_thread.run(await_zebra, vtysh, dict(vrfs)),
+        lambda vrfs: trio.from_thread.run(await_zebra, daemons, dict(vrfs)),
     )
     desired = replace(BASE, l3vnis=(tenant("red", 100),))
     try:

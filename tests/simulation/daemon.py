@@ -27,7 +27,7 @@ import trio._core._run as trio_run
 from pydantic import TypeAdapter
 
 from actors.frr import actor as frr_actor
-from actors.health import actor as health_actor
+from actors.health.query import PolledFrr
 from actors.lib.kube.credentials import Loaded, digest
 from actors.netlink import actor as netlink_actor
 from actors.netlink import preview as kernel_preview
@@ -169,7 +169,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (kernel_preview, "LinuxKernel", kernel),
         (netlink_actor, "open_monitor", world.open_monitor),
         (frr_actor, "VtyshDriver", driver),
-        (health_actor, "PolledFrr", lambda settings, seconds: SimulatedReader(world)),
+        (PolledFrr, "of", lambda settings, seconds: SimulatedReader(world)),
         (atomic_file, "os", SimulatedDisk(world)),
         (json_store, "TypeAdapter", ADAPTERS),
         (time, "time", world.wall),

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from config.syntax.frr_grammar import Path, scan
+from config.syntax.frr_grammar import Path, walk
 from config.syntax.frr_secrets import redact
 
 from ..render.render import RenderedConfig, Section
@@ -30,6 +30,9 @@ _DROPPED: Final = re.compile(
     # FRR's defaults since 10, shown by none of its versions or only by some.
     r"|ip(v6)? nht resolve-via-default"
 )
+
+#: What a line begins with that may close a context of the top level.
+_CLOSERS: Final = ("exit", "end")
 
 #: Contexts that have no effect when empty: FRR leaves them behind, or does not show them. ``vrf X`` stays until its
 #: device is gone and nothing refers to it (FRR #21245).
@@ -99,13 +102,53 @@ class Difference:
 
 
 def parse(text: str) -> frozenset[Entry]:
-    """Return the significant lines of FRR text in the form in which FRR shows them."""
+    """Return the significant lines of FRR text in the form in which FRR shows them.
+
+    Each VNI is a few blocks of its own, and of most of them the last text is still known (:data:`KNOWN_BLOCKS`).
+    """
     entries: set[Entry] = set()
-    for line in scan(text):
-        shown = _shown(line.context, line.text)
-        if shown is not None:
+    open_lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        open_lines.append(line)
+        # FRR closes a context of the top level in the first column, and leads its lines in by a space.
+        if line.startswith(_CLOSERS):
+            found, closed = KNOWN_BLOCKS.read("".join(open_lines))
+            if closed:
+                entries |= found
+                open_lines = []
+    return frozenset(entries | _parse_block("".join(open_lines))[0])
+
+
+def _parse_block(text: str) -> tuple[frozenset[Entry], bool]:
+    """Return the lines of a text that begins at the top level, and whether it ends there too."""
+    entries: set[Entry] = set()
+    depth = 0
+    for depth, line in walk(text):  # noqa: B007
+        shown = None if line is None else _shown(line.context, line.text)
+        if line is not None and shown is not None:
             entries.add((_normal_path(line.path), shown))
-    return frozenset(entry for entry in entries if not _opens_in_vain(entry))
+    return frozenset(entry for entry in entries if not _opens_in_vain(entry)), depth == 0
+
+
+class _KnownBlocks:
+    """The blocks of the texts that were parsed since the last turn, and of the turn before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[frozenset[Entry], bool]] = {}
+        self._now: dict[str, tuple[frozenset[Entry], bool]] = {}
+
+    def turn(self) -> None:
+        """Forget the blocks that were in none of the texts since the last turn."""
+        self._before, self._now = self._now, {}
+
+    def read(self, text: str) -> tuple[frozenset[Entry], bool]:
+        """Return what :func:`_parse_block` does."""
+        found = self._now.get(text) or self._before.get(text) or _parse_block(text)
+        self._now[text] = found
+        return found
+
+
+KNOWN_BLOCKS: Final = _KnownBlocks()
 
 
 def intended(rendered: RenderedConfig) -> Intent:

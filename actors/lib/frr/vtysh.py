@@ -82,7 +82,7 @@ class Vtysh:
         Raises like :meth:`text`, and :class:`VtyshRefused` for an answer that is not JSON.
         """
         echoed = _checked(await self.run("-E", *_options(commands, daemon)))
-        return [_decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
+        return [decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
 
     async def daemons(self) -> frozenset[str]:
         """Return the daemons that accept vtysh's connection now; raise if there are none."""
@@ -111,14 +111,19 @@ def _checked(completed: Completed) -> str:
     absence = _ABSENT.search(output) or _LOST.search(completed.stderr)
     if absence:
         raise FrrUnavailable(f"FRR does not answer: {absence[0].strip()}")
-    complaint = next((line for line in completed.stdout.splitlines() if line.startswith("% ")), "")
+    complaint = first_complaint(completed.stdout)
     if completed.returncode != 0 or complaint:
-        reason = _quotation(complaint) or _last_line(output)
+        reason = complaint or last_line(output)
         raise VtyshRefused(f"vtysh failed with exit code {completed.returncode}: {reason}")
     return completed.stdout
 
 
-def _last_line(text: str) -> str:
+def first_complaint(text: str) -> str:
+    """Return the first line with which FRR refuses a command, for a message; nothing if there is none."""
+    return _quotation(next((line for line in text.splitlines() if line.startswith("% ")), ""))
+
+
+def last_line(text: str) -> str:
     """Return the last line for a message. It may be any line of a configuration: vtysh may have been killed there."""
     return next((_quotation(line) for line in reversed(text.splitlines()) if line.strip()), "no output")
 
@@ -140,11 +145,12 @@ def _split(echoed: str, commands: Sequence[str]) -> list[str]:
     return ["\n".join(answer) for answer in answers]
 
 
-def _decoded(command: str, answer: str) -> object:
+def decoded(command: str, answer: str) -> object:
+    """Return an answer's JSON document, None for no output; :class:`VtyshRefused` for anything else."""
     if not answer.strip():
         return None
     try:
         document: object = json.loads(answer)
     except json.JSONDecodeError as error:
-        raise VtyshRefused(f"the answer to {command!r} is not JSON: {_last_line(answer)}") from error
+        raise VtyshRefused(f"the answer to {command!r} is not JSON: {last_line(answer)}") from error
     return document

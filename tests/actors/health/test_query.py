@@ -9,11 +9,12 @@ import pytest
 import trio
 
 from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, TYPE_3, TYPE_5, VNIS
-from actors.health.query import PROCESSES, PolledFrr, observe
+from actors.health.query import SESSIONS, PolledFrr, observe
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
 from tests.actors.health.examples import SampledFrr, observed
+from tests.actors.lib.frr.daemon import daemon
 
 
 class Recording(SampledFrr):
@@ -32,11 +33,11 @@ async def test_a_poll_returns_what_was_answered() -> None:
     assert await observe(SampledFrr("up")) == observed("up")
 
 
-async def test_the_routes_are_read_with_two_more_processes_however_many_vnis_there_are() -> None:
+async def test_the_routes_are_read_with_two_more_sessions_however_many_vnis_there_are() -> None:
     frr = Recording("fabric_up")
     assert await observe(frr) == observed("fabric_up")
     assert frr.daemons_asked == ["zebra", "bgpd", "bfdd", "bgpd", "zebra"]
-    assert len(frr.daemons_asked) == PROCESSES
+    assert len(frr.daemons_asked) == SESSIONS
 
 
 async def test_the_routes_of_a_large_fabric_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,22 +99,20 @@ async def test_nothing_is_polled_without_a_daemon_that_answers() -> None:
 
 async def test_mgmtd_is_never_polled(tmp_path: Path) -> None:
     """A session with it while a configuration is written would break the commit."""
-    vtysh = tmp_path / "vtysh"
-    vtysh.write_text('#!/bin/sh\necho "$@" >>"$0.log"\nfor word; do last=$word; done\necho "host# $last"\n')
-    vtysh.chmod(0o755)
     run_dir = tmp_path / "frr" / "perouter"
     run_dir.mkdir(parents=True)
-    settings = Settings(vtysh=vtysh, frr_run_dir=tmp_path / "frr", run_dir=tmp_path)
-    frr = PolledFrr(settings, seconds=10)
+    frr = PolledFrr.of(Settings(frr_run_dir=tmp_path / "frr", run_dir=tmp_path), seconds=10)
     with pytest.raises(FrrUnavailable, match="FRR is not running"):
         await frr.daemons()
     own = await trio.Path("/proc/self/comm").read_text()
     own = own.strip()
     (run_dir / f"{own}.pid").write_text(f"{os.getpid()}\n")
     (run_dir / "mgmtd.pid").write_text(f"{os.getpid()}\n")
-    assert await frr.daemons() == {own}
-    assert await frr.json(BFD_PEERS, daemon="bfdd") == [None]
-    assert (tmp_path / "vtysh.log").read_text().split()[:5] == ["-N", "perouter", "-E", "-d", "bfdd"]
+    async with daemon(run_dir / "bfdd.vty", {BFD_PEERS: ("", 0)}), daemon(run_dir / "mgmtd.vty", {}) as asked:
+        assert await frr.daemons() == {own}
+        assert await frr.json(BFD_PEERS, daemon="bfdd") == [None]
+        await observe(frr)
+    assert asked == []
 
 
 async def test_an_unresponsive_frr_is_an_observation_and_not_a_crash() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
+from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock as Clock
 
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused
+from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.vtysh import FrrUnavailable, VtyshRefused
 from actors.netlink.actor import ZEBRA_SECONDS, await_zebra
 
 #: As zebra 10.3 prints it: a configured VRF without a device, one with another device of the same name, another VRF.
@@ -18,16 +20,16 @@ OLD = "vrf blue inactive (configured)\nvrf green id 7 table 10000101\nvrf red id
 NEW = "vrf blue id 8 table 10000102 (configured)\nvrf green id 7 table 10000101\nvrf red id 9 table 10000100\n"
 
 
-class Zebra(Vtysh):
+class Zebra(DaemonSockets):
     """Gives one answer after the other, the last one for good; an exception is raised."""
 
     def __init__(self, *answers: str | Exception) -> None:
-        super().__init__(vtysh="vtysh", pathspace="p")
+        super().__init__(Path("/nonexistent"))
         self.asked = 0
         self._answers: Iterator[str | Exception] = chain(answers, repeat(answers[-1]))
 
-    async def text(self, *commands: str, daemon: str = "") -> str:
-        assert (commands, daemon) == (("show vrf",), "zebra")
+    async def text(self, command: str, *, daemon: str) -> str:
+        assert (command, daemon) == ("show vrf", "zebra")
         self.asked += 1
         await trio.lowlevel.checkpoint()
         answer = next(self._answers)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.difference import difference, intended, parse, show
+from actors.frr.diff.difference import KNOWN_BLOCKS, _KnownBlocks, _parse_block, difference, intended, parse, show
 from actors.frr.render.render import render
 from config.desired import Secret
 from config.problems import Kind
@@ -95,3 +95,34 @@ def test_differences_are_printable_and_never_show_a_secret() -> None:
     assert "topsecret" not in text
     assert "other" not in text
     assert found.summary(1).endswith("more")
+
+
+_ANY_LINES = st.lists(
+    st.sampled_from(
+        ["vrf red", " vni 100", "exit-vrf", "router bgp 1 vrf red", " neighbor 10.0.0.1 remote-as 2", "exit", " exit",
+         " address-family ipv4 unicast", "  network 10.0.0.0/8", " exit-address-family", "!", "end", "log syslog",
+         "address-family l2vpn evpn", "exit-address-family", "route-map a permit 1", " exiting", "interface x vrf y"]
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(texts=st.lists(_ANY_LINES, min_size=1, max_size=4), turn=st.booleans())
+def test_known_blocks_change_nothing(texts: list[list[str]], turn: bool) -> None:
+    for lines in texts:
+        text = "".join(f"{line}\n" for line in lines)
+        assert parse(text) == _parse_block(text)[0]
+        if turn:
+            KNOWN_BLOCKS.turn()
+
+
+def test_a_block_that_is_in_no_text_any_more_is_forgotten() -> None:
+    known = _KnownBlocks()
+    kept, gone = "vrf kept\n vni 1\nexit-vrf\n", "vrf gone\n vni 2\nexit-vrf\n"
+    first = {text: known.read(text) for text in (kept, gone)}
+    known.turn()
+    assert known.read(kept) is first[kept]
+    known.turn()
+    assert known.read(kept) is first[kept]
+    assert known.read(gone) is not first[gone]
+    assert known.read(gone) == (first[gone])

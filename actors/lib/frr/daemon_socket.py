@@ -1,0 +1,110 @@
+"""Asks one of FRR's daemons directly, as vtysh does: commands that show something, to all daemons but mgmtd.
+
+A vtysh process first builds the commands of all daemons, which takes longer than most answers. Each daemon listens on
+a socket of its own for vtysh: a command ends with a null byte, and its answer with three of them and a status
+(``lib/vty.c``, ``vtysh_read``). Only root and FRR's group can connect.
+
+A socket's commands are one session, with one deadline. What goes wrong raises the faults of :mod:`.vtysh`.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Final, Self
+
+import trio
+
+from config.settings import Settings
+from supervisor.runtime.faults import DependencyFault
+
+from .vtysh import SECONDS, FrrUnavailable, VtyshRefused, decoded, first_complaint, last_line
+
+#: Longest answer in bytes: ten times that of a thousand VRFs with a session each.
+MAX_ANSWER: Final = 64 << 20
+#: As vtysh begins: some daemons show nothing before it.
+_ENABLE: Final = "enable"
+_END: Final = b"\0\0\0"
+_READ: Final = 1 << 16
+#: What a daemon ends an answer with (``lib/command.h``): a command that carries on with a warning still has an answer.
+_ANSWERED: Final = frozenset({0, 1})
+
+
+class DaemonTooSlow(DependencyFault):
+    """A daemon did not answer in time."""
+
+
+class DaemonSockets:
+    """The sockets of one FRR's daemons; ``seconds`` is the deadline of a session.
+
+    Safe to use from several tasks at once: each call is a session of its own.
+    """
+
+    def __init__(self, run_dir: Path, *, seconds: float = SECONDS) -> None:
+        self.run_dir = run_dir
+        self.seconds = seconds
+
+    @classmethod
+    def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
+        """Return access to the router's FRR."""
+        return cls(settings.frr_run_dir / settings.frr_pathspace, seconds=seconds)
+
+    async def text(self, command: str, *, daemon: str) -> str:
+        """Return what a command prints.
+
+        Raises :class:`.FrrUnavailable` for a daemon that does not run or ends meanwhile, :class:`.VtyshRefused` for a
+        refused command and :class:`DaemonTooSlow`; all are :class:`DependencyFault`.
+        """
+        [answer] = await self._session((command,), daemon)
+        return answer
+
+    async def json(self, *commands: str, daemon: str) -> list[object]:
+        """Return one decoded JSON document for each command, in order; None for no output.
+
+        Raises like :meth:`text`, and :class:`.VtyshRefused` for an answer that is not JSON.
+        """
+        answers = await self._session(commands, daemon)
+        return [decoded(command, answer) for command, answer in zip(commands, answers, strict=True)]
+
+    async def _session(self, commands: tuple[str, ...], daemon: str) -> list[str]:
+        try:
+            with trio.fail_after(self.seconds):
+                stream = await self._connect(daemon)
+                async with stream:
+                    await _answer(stream, _ENABLE, daemon)
+                    return [await _answer(stream, command, daemon) for command in commands]
+        except trio.TooSlowError:
+            raise DaemonTooSlow(f"{daemon} did not answer within {self.seconds:g} s") from None
+        except (trio.BrokenResourceError, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise FrrUnavailable(f"FRR does not answer: {daemon} is not running ({reason})") from error
+
+    async def _connect(self, daemon: str) -> trio.SocketStream:
+        connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            await connection.connect(str(self.run_dir / f"{daemon}.vty"))
+        except BaseException:
+            connection.close()
+            raise
+        return trio.SocketStream(connection)
+
+
+async def _answer(stream: trio.SocketStream, command: str, daemon: str) -> str:
+    await stream.send_all(command.encode() + b"\0")
+    data, end = bytearray(), -1
+    # The status follows the end, and may come later.
+    while end < 0 or len(data) < end + len(_END) + 1:
+        searched = max(0, len(data) - len(_END))
+        chunk = await stream.receive_some(_READ)
+        if not chunk:
+            raise FrrUnavailable(f"FRR does not answer: {daemon} ended the session")
+        data += chunk
+        if len(data) > MAX_ANSWER:
+            raise VtyshRefused(f"{daemon}'s answer to {command!r} is longer than {MAX_ANSWER} bytes")
+        if end < 0:
+            end = data.find(_END, searched)
+    text, status = data[:end].decode(errors="replace"), data[end + len(_END)]
+    complaint = first_complaint(text)
+    if status not in _ANSWERED or complaint:
+        raise VtyshRefused(f"{daemon} refuses {command!r} with status {status}: {complaint or last_line(text)}")
+    return text

@@ -1,0 +1,81 @@
+"""A daemon's answer is what it sent before the end mark, however it was cut; every way of not answering is a fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trio.testing import MockClock
+
+from actors.lib.frr import daemon_socket
+from actors.lib.frr.daemon_socket import DaemonSockets, DaemonTooSlow
+from actors.lib.frr.vtysh import FrrUnavailable, VtyshRefused
+
+from .daemon import DIES, HANGS, daemon
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 4, 5, 1000])
+async def test_each_command_of_a_session_has_its_own_answer_in_however_many_pieces(piece: int, tmp_path: Path) -> None:
+    answers = {"show a json": ('{"x": "\u00e9"}\n', 0), "show b json": ("", 0), "show c json": ("[]", 1)}
+    async with daemon(tmp_path / "zebra.vty", answers, piece) as asked:
+        found = await DaemonSockets(tmp_path).json(*answers, daemon="zebra")
+    assert found == [{"x": "\u00e9"}, None, []]
+    assert asked == list(answers)
+
+
+async def test_text_is_what_the_daemon_prints(tmp_path: Path) -> None:
+    async with daemon(tmp_path / "zebra.vty", {"show vrf": ("vrf red id 4\n", 0)}):
+        assert await DaemonSockets(tmp_path).text("show vrf", daemon="zebra") == "vrf red id 4\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (("% Unknown command: show a\n", 2), "status 2: % Unknown command"),
+        (("", 14), "status 14: no output"),
+        (("x\n% BGP instance not found\n", 0), "status 0: % BGP instance not found"),
+    ],
+)
+async def test_a_refused_command_is_refused_in_the_daemons_words(
+    answer: tuple[str, int], reason: str, tmp_path: Path
+) -> None:
+    async with daemon(tmp_path / "bgpd.vty", {"show a": answer}):
+        with pytest.raises(VtyshRefused, match=f"bgpd refuses 'show a' with {reason}"):
+            await DaemonSockets(tmp_path).text("show a", daemon="bgpd")
+
+
+async def test_an_answer_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    async with daemon(tmp_path / "bgpd.vty", {"show a": ("{", 0)}):
+        with pytest.raises(VtyshRefused, match="not JSON"):
+            await DaemonSockets(tmp_path).json("show a", daemon="bgpd")
+
+
+async def test_an_answer_without_an_end_is_refused_at_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_socket, "MAX_ANSWER", 100)
+    async with daemon(tmp_path / "bgpd.vty", {"show a": ("x" * 200, 0)}):
+        with pytest.raises(VtyshRefused, match="longer than 100 bytes"):
+            await DaemonSockets(tmp_path).text("show a", daemon="bgpd")
+
+
+async def test_a_daemon_without_a_socket_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(FrrUnavailable, match=r"zebra is not running .No such file"):
+        await DaemonSockets(tmp_path).text("show a", daemon="zebra")
+
+
+async def test_the_socket_of_a_dead_daemon_is_unavailable(tmp_path: Path) -> None:
+    async with daemon(tmp_path / "zebra.vty", {}):
+        pass
+    with pytest.raises(FrrUnavailable, match=r"zebra is not running .*refused"):
+        await DaemonSockets(tmp_path).text("show a", daemon="zebra")
+
+
+async def test_a_daemon_that_ends_within_its_answer_is_unavailable(tmp_path: Path) -> None:
+    async with daemon(tmp_path / "zebra.vty", {"show a": DIES}):
+        with pytest.raises(FrrUnavailable, match="zebra ended the session"):
+            await DaemonSockets(tmp_path).text("show a", daemon="zebra")
+
+
+async def test_a_daemon_that_hangs_is_given_up(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with daemon(tmp_path / "zebra.vty", {"show a": HANGS}):
+        with pytest.raises(DaemonTooSlow, match="zebra did not answer within 3 s"):
+            await DaemonSockets(tmp_path, seconds=3).text("show a", daemon="zebra")
