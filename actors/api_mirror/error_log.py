@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import trio
+
 from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError
 from config.api import ApiObject
 from config.problems import ResourceId
@@ -35,7 +37,7 @@ _DONE: Final = {"create": "created", "patch": "updated", "delete": "deleted"}
 class MirrorLog:
     """Remembers what was logged, so that each episode is logged once."""
 
-    _repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
+    _repeats: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log, clock=trio.current_time))
     #: In how many passes each subject has failed in a row.
     _passes: Counter[str] = field(default_factory=Counter)
     _mislabelled: set[tuple[ResourceId, str]] = field(default_factory=set)

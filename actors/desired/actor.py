@@ -25,7 +25,6 @@ import trio
 from config.api import NODE_STATUS_PLURAL, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import StaticSnapshot
-from config.problems import Problem
 from config.resolve.grants import Grants
 from config.settings import Settings
 from config.store.api_snapshot_file import SavedSnapshot, essence
@@ -167,8 +166,8 @@ def note(ctx: ActorContext, known: Known, state: DesiredState | None) -> None:
 
 def report(state: DesiredState, before: DesiredState | None) -> None:
     """Log each problem once, when it appears, and one line for a changed router."""
-    known: set[Problem] = set(before.problems) if before else set()
-    for problem in state.problems:
+    known, found = dict.fromkeys(before.problems if before else ()), dict.fromkeys(state.problems)
+    for problem in found:
         if problem not in known:
             log.warning(
                 str(problem),
@@ -177,7 +176,9 @@ def report(state: DesiredState, before: DesiredState | None) -> None:
                 name=problem.name,
                 reason=problem.reason,
             )
-    for problem in known.difference(state.problems):
+    for problem in known:
+        if problem in found:
+            continue
         log.info("problem resolved", origin=problem.origin, field=problem.field, kind=problem.kind, name=problem.name)
     if before is None or state.content() != before.content():
         log.info(

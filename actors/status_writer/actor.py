@@ -125,7 +125,7 @@ class _Reporter:
     _values: ChannelValues = field(default_factory=ChannelValues)
     _state: NodeState | str = ""
     _writers: _Writers | None = None
-    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log))
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log, clock=trio.current_time))
     _server: Retry = field(init=False)
 
     def __post_init__(self) -> None:

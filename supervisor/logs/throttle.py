@@ -6,7 +6,6 @@ thins out the repeats, and logs the recovery.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -40,10 +39,10 @@ class RepeatLimiter:
     """Logs a repeating failure at first, then at growing intervals, then its end.
 
     A ``subject`` is what is failing. Its first warning and each new text are logged at once, the same text again only
-    after one minute, then two, four, up to an hour, with the number of repeats in between.
+    after one minute, then two, four, up to an hour, with the number of repeats in between. ``clock`` is in seconds.
     """
 
-    def __init__(self, log: Log, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Log, *, clock: Callable[[], float]) -> None:
         self._log = log
         self._clock = clock
         self._episodes: dict[str, _Episode] = {}

@@ -28,7 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.frr)
-            item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
             if os.environ.get("OPENPEROUTER_KERNEL_TESTS") != "1":
                 item.add_marker(skip)
 

@@ -29,9 +29,6 @@ from .harness import eventually, sh
 from .router import vrf_with_vni
 from .test_fabric import LEAF_CONFIG, ROUTER, Fabric, running_fabric
 
-#: Each case waits for polls; in User-Mode Linux on a busy machine that takes minutes.
-pytestmark = pytest.mark.timeout(400)
-
 VTEP = "100.65.0.1"
 STATE = replace(
     ROUTER,

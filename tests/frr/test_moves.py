@@ -20,9 +20,6 @@ from tests.actors.frr.cases import l3vni, session, state, underlay
 from .harness import FrrInstance, eventually, sh
 from .router import LEAF, NAME, Router, peers, running_router, settings_of, vrf_with_vni
 
-#: Starting two FRRs is the slow part, on a busy machine above all.
-pytestmark = pytest.mark.timeout(600)
-
 VNIS: Final = (100, 101, 102)
 
 LEAF_CONFIG: Final = """\

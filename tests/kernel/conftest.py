@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.kernel)
-            item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LIMIT_SECONDS))
             if os.environ.get(SWITCH) != "1":
                 item.add_marker(pytest.mark.skip(reason=REASON))
 

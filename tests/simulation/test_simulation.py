@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -52,6 +54,27 @@ def test_the_same_seed_is_the_same_episode(seed: int) -> None:
     first, again = run(draw(seed)), run(draw(seed))
     assert first.trace == again.trace
     assert first.digest == again.digest
+
+
+DIGESTS = """
+import sys
+from tests.simulation.episode import draw
+from tests.simulation.simulation import run
+print(*(run(draw(int(seed))).digest for seed in sys.argv[1:]))
+"""
+
+
+def test_the_same_seed_is_the_same_episode_in_each_process() -> None:
+    """Whatever the hashes of strings, addresses of objects, directories and the time of day are there."""
+    command = [sys.executable, "-c", DIGESTS, "24", "40", "42", "43", "44", "45", "46", "47"]
+    digests = [
+        subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for hashes in ("0", "1")
+    ]
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == len(command) - 3
 
 
 def failing(seeds: Iterable[int]) -> list[Result]:
