@@ -86,7 +86,7 @@ class Cache:
         self._labels: Mapping[str, str] | None = None
         self._node: Store[ApiNode] = Store(api_node, only=name)
         self._status: Store[Json] = Store(whole, only=name)
-        self._kinds = {kind: KindStore(kind, key) for kind in PLURALS}
+        self._kinds = {kind: KindStore(kind, key, namespace) for kind in PLURALS}
         #: Where each node has one object.
         self.status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
         self.node = Reflector(self, "nodes", "/api/v1/nodes", self._node, only=name)

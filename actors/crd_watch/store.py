@@ -11,7 +11,7 @@ When the node's labels change in a way that may select others it is *stale*: onl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import ValidationError
@@ -85,15 +85,16 @@ class Selected:
 
 
 class KindStore(Store[Selected]):
-    """The custom resources of one kind. ``key`` signs what this node writes.
+    """The custom resources of one kind. ``key`` signs what this node writes; ``own`` is the program's namespace: of the
+    snippets of others, which are refused by name, no text is kept.
 
     ``labels`` are those by which the content was selected, ``wanted`` the node's present ones, ``keys`` the label keys
     that any selector of the collection uses: a change of other labels needs no list. None: any key.
     """
 
-    def __init__(self, kind: Kind, key: bytes, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kind: Kind, key: bytes, own: str, labels: Mapping[str, str] | None = None) -> None:
         super().__init__(self._select)
-        self.kind, self._key = kind, key
+        self.kind, self._key, self._own = kind, key, own
         self.labels = self.wanted = labels
         self.keys: set[str] | None = set()
 
@@ -114,7 +115,7 @@ class KindStore(Store[Selected]):
 
     def fresh(self) -> Self:
         """Return an empty store of this kind, for the node's present labels."""
-        return type(self)(self.kind, self._key, self.wanted)
+        return type(self)(self.kind, self._key, self._own, self.wanted)
 
     def replace(self, other: Self) -> bool:
         """Take over a list. It was selected by ``other``'s labels, which may already be out of date."""
@@ -136,6 +137,8 @@ class KindStore(Store[Selected]):
         selected, keys = selection(candidate.spec, self.labels)
         if self.keys is not None and not keys <= self.keys:
             self.keys = self.keys | keys if len(self.keys) < MOST_KEYS else None
+        if self.kind is Kind.RAW_FRR_CONFIG and candidate.namespace != self._own:
+            candidate = replace(candidate, spec={})
         return Selected(candidate) if selected else None
 
 

@@ -14,13 +14,19 @@ import trio
 import yaml
 
 from actors.crd_watch.debounce import FIRST_CEILING_SECONDS
+from actors.desired.reconcile import Known, decide
 from actors.lib.kube import client as kube_client
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import CredentialsError, NotFoundError
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
 from config.desired import Secret
+from config.precedence import NOTHING_IN_FORCE
 from config.problems import Kind, ResourceId
+from config.resolve.grants import NAMED, Grants
+from config.settings import MaxResources, Settings
+from tests.actors.desired.examples import files, underlay
+from tests.actors.desired.examples import l3vni as file_l3vni
 from tests.cluster.harness import (
     CRD_PATH,
     MANAGER,
@@ -387,3 +393,40 @@ async def test_thousands_of_objects_cost_memory_for_those_of_this_node(watcher: 
     # A page of them is some five megabytes while it is read; all of them would be thirty.
     assert kept < 5e6, f"{kept / 1e6:.1f} MB are kept"
     assert peak < 20e6, f"{peak / 1e6:.1f} MB at most"
+
+
+@pytest.mark.timeout(300)
+async def test_a_flood_of_objects_is_limited_named_and_bounded(watcher: Watcher) -> None:
+    """Users of a namespace make many networks for this node, each as large as annotations may make it."""
+    count, most = 600, 50
+    grants = Grants.of(Settings(namespace=SYSTEM, max_resources=MaxResources(l3vnis=most)))
+
+    async def make(number: int) -> None:
+        about = {"name": f"flood-{number:04}", "annotations": {"text": "x" * 16000}}
+        body = {"apiVersion": API_VERSION, "kind": "L3VNI", "metadata": about, "spec": l3vni(1000 + number)}
+        await watcher.admin.create(watcher.collection(Kind.L3VNI), body)
+
+    await in_parallel(make, count)
+    tracemalloc.start()
+    try:
+        watcher.begin()
+        snapshot = await watcher.until(lambda snapshot: len(snapshot.objects) >= count)
+        await watcher.state("watching")
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    own = files(underlay(), file_l3vni("own", 100_000))
+    first = decide(Known(own, None, None, NOTHING_IN_FORCE), None, grants)
+    assert first.state is not None
+    state = decide(Known(own, snapshot, None, first.standing), first.state, grants).state
+    assert state is not None
+    assert len(state.l3vnis) == most
+    assert "own" in {one.vrf for one in state.l3vnis}
+    surplus = [one for one in state.problems if f"this node takes at most {most} l3vnis" in one.message]
+    named = {one.resource.name for one in surplus if one.resource is not None}
+    assert len(named) == len(surplus) == NAMED + 1
+    assert all(name.startswith("flood-") for name in named)
+    assert f"the same is true of {len(snapshot.objects) + 1 - most - NAMED} more" in surplus[-1].message
+    # They are 10 MB on the server.
+    assert kept < 6e6, f"{kept / 1e6:.1f} MB are kept"
+    assert peak < 30e6, f"{peak / 1e6:.1f} MB at most"

@@ -410,6 +410,28 @@ async def doctor_of(stage: Stage) -> Policies:
 KINDS: Final = ("status objects", "networks", "Events", "Nodes")
 
 
+async def test_the_doctor_names_what_a_token_may_do_beyond_a_nodes_work(pair: Pair) -> None:
+    assert (await doctor_of(pair.a)).wide == ()
+    rbac, name = "/apis/rbac.authorization.k8s.io/v1", f"wide-{pair.a.node.name}"
+    body = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    binding = {**body, "kind": "ClusterRoleBinding", "subjects": [subject], "roleRef": role}
+    both = ("read all Secrets of the cluster", f"read all Secrets of {NAMESPACE}")
+    for verbs, expected in ((["list"], both), (["*"], ("do everything",))):
+        anything = "*" if verbs == ["*"] else ""
+        rules = [{"apiGroups": [anything], "resources": [anything or "secrets"], "verbs": verbs}]
+        await pair.a.admin.create(f"{rbac}/clusterroles", {**body, "kind": "ClusterRole", "rules": rules})
+        await pair.a.admin.create(f"{rbac}/clusterrolebindings", binding)
+        try:
+            with trio.fail_after(20):
+                while (await doctor_of(pair.a)).wide != expected:  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+        finally:
+            await pair.a.admin.delete(f"{rbac}/clusterrolebindings/{name}")
+            await pair.a.admin.delete(f"{rbac}/clusterroles/{name}")
+
+
 async def test_without_the_policies_one_node_writes_for_another(server: ClusterServer, pair: Pair) -> None:
     """These tests can fail: what refuses is the policies. The doctor shows both."""
     assert await doctor_of(pair.a) == Policies(dict.fromkeys(KINDS, True))

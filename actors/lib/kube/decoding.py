@@ -1,8 +1,9 @@
 """Decode the server's objects, and keep only what a reader needs.
 
-An object comes with kilobytes about its field managers, and kubectl leaves a copy of the whole manifest, passwords
-included, in an annotation. Everything here raises :class:`~actors.lib.kube.errors.UnreachableError` for what is no
-Kubernetes object, because what sends that is not an API server.
+An object comes with kilobytes about its field managers, and its annotations may hold a quarter of a megabyte: kubectl
+leaves a copy of the whole manifest there, passwords included. Everything here raises
+:class:`~actors.lib.kube.errors.UnreachableError` for what is no Kubernetes object, because what sends that is not an
+API server.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from config.problems import Kind
 from .client import Json
 from .errors import UnreachableError
 
-#: Repeats the manifest, which may hold a password.
-_MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: The annotations of the Node that are kept. Others hold timestamps and the like, each of which would be a change.
+#: The labels and annotations that are kept (of the Node, all labels are). Others may be many and large, or hold
+#: timestamps and the like, each of which would be a change.
 _OUR_DOMAINS: Final = ("openpe.io/", "openperouter.github.io/")
+#: More owners than one are foreign: they are read to find other nodes among them.
+_MOST_OWNERS: Final = 16
 
 
 def api_object(kind: Kind, raw: Any) -> ApiObject:
-    """Return a custom resource; its ``spec`` is kept as it is."""
+    """Return a custom resource; its ``spec`` is kept as it is, of its labels and annotations only ours."""
     meta = metadata(raw)
     return ApiObject(
         kind=kind,
@@ -38,9 +40,9 @@ def api_object(kind: Kind, raw: Any) -> ApiObject:
         resource_version=str(meta.get("resourceVersion") or ""),
         generation=_number(meta.get("generation")),
         created=str(meta.get("creationTimestamp") or ""),
-        labels=_texts(meta.get("labels")),
-        annotations=_texts(meta.get("annotations"), without=_MANIFEST),
-        owners=_mappings(meta.get("ownerReferences")),
+        labels=_ours(meta.get("labels")),
+        annotations=_ours(meta.get("annotations")),
+        owners=_mappings(meta.get("ownerReferences"))[:_MOST_OWNERS],
         spec=raw.get("spec", {}),
     )
 
@@ -48,9 +50,7 @@ def api_object(kind: Kind, raw: Any) -> ApiObject:
 def api_node(raw: Any) -> ApiNode:
     """Return a Node."""
     meta = metadata(raw)
-    annotations = _texts(meta.get("annotations"))
-    ours = {key: value for key, value in annotations.items() if key.startswith(_OUR_DOMAINS)}
-    return ApiNode(meta["name"], str(meta.get("uid") or ""), _texts(meta.get("labels")), ours)
+    return ApiNode(meta["name"], str(meta.get("uid") or ""), _texts(meta.get("labels")), _ours(meta.get("annotations")))
 
 
 def whole(raw: Any) -> Json:
@@ -118,8 +118,12 @@ def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(item for item in found if isinstance(item, dict))
 
 
-def _texts(value: Any, *, without: str = "") -> dict[str, str]:
-    return {key: text for key, text in _mapping(value).items() if isinstance(text, str) and key != without}
+def _texts(value: Any) -> dict[str, str]:
+    return {key: text for key, text in _mapping(value).items() if isinstance(text, str)}
+
+
+def _ours(value: Any) -> dict[str, str]:
+    return {key: text for key, text in _texts(value).items() if key.startswith(_OUR_DOMAINS)}
 
 
 def _number(value: Any) -> int:

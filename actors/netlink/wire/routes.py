@@ -50,7 +50,7 @@ RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
-#: Protocols of routes that an operator or a program configured: unspecified, kernel (connected), boot, static, DHCP.
+#: Protocols of routes that were configured: unspecified, kernel (connected), boot, static, DHCP.
 CONFIGURED_PROTOCOLS = frozenset({0, 2, 3, 4, 16})
 #: linux/rtnetlink.h RT_TABLE_MAIN
 MAIN_TABLE = 254

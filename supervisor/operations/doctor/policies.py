@@ -1,12 +1,13 @@
-"""Does the API server keep this node's token away from what is other nodes'? It is asked, by dry runs.
+"""Does the API server keep this node's token away from what is other nodes', and from what no node needs? It is asked.
 
-Each is a write that the shipped policies refuse (packaging/kubernetes/node-policy.yaml), with ``dryRun=All``: a server
-admits or refuses it, and stores nothing. A server that does not answer, or lacks a definition, proves nothing.
+Dry runs ask about writes that the shipped policies refuse (packaging/kubernetes/node-policy.yaml), with ``dryRun=All``:
+a server admits or refuses it, and stores nothing. Access reviews ask about rights that the shipped roles do not give. A
+server that does not answer, or lacks a definition, proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -20,22 +21,44 @@ from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL
 from config.settings import Settings
 from supervisor.operations.node_configuration import node_name
 
-from .findings import Finding, error, ok
+from .findings import Finding, error, ok, warning
 
 #: For all requests together: a server that is unreachable is reported by "openperouter status".
 ASKING_SECONDS: Final = 10.0
 #: No node: what is written for it is another node's.
 OTHER: Final = "openperouter-doctor"
 _DRY_RUN: Final = {"dryRun": "All"}
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+#: What a node's token is not for, the widest first: with it, one node that is taken over is more than that node.
+_TOO_WIDE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "do everything": {"verb": "*", "group": "*", "resource": "*"},
+        "read all Secrets of the cluster": {"verb": "list", "resource": "secrets"},
+        "read all Secrets of {namespace}": {"verb": "list", "resource": "secrets", "namespace": "{namespace}"},
+        "create Pods": {"verb": "create", "resource": "pods"},
+        "create tokens": {"verb": "create", "resource": "serviceaccounts", "subresource": "token"},
+        "impersonate users": {"verb": "impersonate", "resource": "users"},
+        "grant roles": {"verb": "create", "group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings"},
+        "change admission policies": {
+            "verb": "delete",
+            "group": "admissionregistration.k8s.io",
+            "resource": "validatingadmissionpolicybindings",
+        },
+    }
+)
 _POLICY: Final = "ValidatingAdmissionPolicy"
 _FIX: Final = "kubectl apply -f /usr/share/openperouter/kubernetes/node-policy.yaml (Kubernetes 1.32 or newer)"
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Whether the server refuses each kind of write; a kind is missing if it did not answer."""
+    """Whether the server refuses each kind of write; a kind is missing if it did not answer.
+
+    ``wide``: what the token may do that no node needs.
+    """
 
     refused: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    wide: tuple[str, ...] = ()
 
 
 async def read_policies(settings: Settings) -> Policies:
@@ -48,6 +71,7 @@ async def read_policies(settings: Settings) -> Policies:
         return Policies()
     loaded = await load(kubeconfig_path(settings), trust=Trust.of(settings))
     refused: dict[str, bool] = {}
+    wide: list[str] = []
     with trio.move_on_after(ASKING_SECONDS):
         try:
             async with KubeClient(loaded.credentials) as client:
@@ -55,9 +79,24 @@ async def read_policies(settings: Settings) -> Policies:
                     answer = await _is_refused(request)
                     if answer is not None:
                         refused[what] = answer
+                async for right in _wide(client, settings.namespace):
+                    wide.append(right)
         except ApiError:
-            return Policies(refused)
-    return Policies(refused)
+            return Policies(refused, tuple(wide))
+    return Policies(refused, tuple(wide))
+
+
+async def _wide(client: KubeClient, namespace: str) -> AsyncIterator[str]:
+    """Yield what the token may do of what it should not; nothing more after a right that has all others."""
+    for what, right in _TOO_WIDE.items():
+        attributes = {key: value.format(namespace=namespace) for key, value in right.items()}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        answer = await client.create(_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}})
+        status = answer.get("status")
+        if isinstance(status, dict) and status.get("allowed") is True:
+            yield what.format(namespace=namespace)
+            if right["verb"] == "*":
+                return
 
 
 def _writes(client: KubeClient, settings: Settings) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -110,4 +149,12 @@ def isolated(policies: Policies) -> Iterator[Finding]:
         yield ok("policies", f"the API server refuses what is other nodes': {', '.join(sorted(policies.refused))}")
 
 
-CHECKS = (isolated,)
+def narrow(policies: Policies) -> Iterator[Finding]:
+    """Is the token good for a node's work only?"""
+    if policies.wide:
+        message = f"this node's token may do what no node needs: {', '.join(policies.wide)}"
+        fix = "use a token of the ServiceAccount controller, with the roles of /usr/share/openperouter/kubernetes only"
+        yield warning("policies", message, fix)
+
+
+CHECKS = (isolated, narrow)

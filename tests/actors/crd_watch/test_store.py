@@ -38,7 +38,7 @@ def vni(name: str, selector: str = "all", *, version: int = 1, ours: bool = Fals
 
 
 def store_for(labels: dict[str, str]) -> KindStore:
-    store = KindStore(Kind.L3VNI, KEY)
+    store = KindStore(Kind.L3VNI, KEY, "openperouter-system")
     store.select_by(labels)
     return store
 
@@ -257,7 +257,7 @@ def test_of_an_unknown_node_nothing_is_assumed() -> None:
 
 def test_only_a_signature_makes_an_object_ours() -> None:
     signed = vni("red", "rack", ours=True)
-    store, another = store_for({"zone": "a"}), KindStore(Kind.L3VNI, b"other" * 8, {"zone": "a"})
+    store, another = store_for({"zone": "a"}), KindStore(Kind.L3VNI, b"other" * 8, "openperouter-system", {"zone": "a"})
     store.put(signed)
     another.put(vni("red", ours=True))
     labelled = vni("blue")
@@ -266,3 +266,11 @@ def test_only_a_signature_makes_an_object_ours() -> None:
     assert [one.mirrored for one in store.items.values()] == [True]
     assert all(isinstance(one, Selected) and not one.mirrored for one in another.items.values())
     assert len(another.items) == 2
+
+
+@pytest.mark.parametrize(("namespace", "kept"), [("openperouter-system", {"rawConfig": "!"}), ("tenant", {})])
+def test_no_text_is_kept_of_a_snippet_that_is_refused(namespace: str, kept: object) -> None:
+    store = KindStore(Kind.RAW_FRR_CONFIG, KEY, "openperouter-system", {})
+    store.put({"metadata": {"name": "x", "namespace": namespace}, "spec": {"rawConfig": "!"}})
+    [found] = store.objects(mirrored=False)
+    assert (found.name, found.spec) == ("x", kept)

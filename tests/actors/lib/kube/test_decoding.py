@@ -20,8 +20,11 @@ RAW: dict[str, Any] = {
         "resourceVersion": "7",
         "generation": 3,
         "creationTimestamp": "2026-11-21T00:00:00Z",
-        "labels": {"a": "b"},
-        "annotations": {"c": "d", "kubectl.kubernetes.io/last-applied-configuration": '{"password": "hunter2"}'},
+        "labels": {"a": "b", "openperouter.github.io/source": "static"},
+        "annotations": {
+            "openperouter.github.io/file": "d",
+            "kubectl.kubernetes.io/last-applied-configuration": '{"password": "hunter2"}',
+        },
         "ownerReferences": [{"kind": "Node", "name": "n"}],
         "managedFields": [{}],
     },
@@ -34,7 +37,8 @@ def test_an_object_is_kept_without_unused_fields() -> None:
     found = api_object(Kind.L3VNI, RAW)
     assert (found.namespace, found.name, found.uid, found.resource_version) == ("tenant", "red", "u", "7")
     assert (found.generation, found.created) == (3, "2026-11-21T00:00:00Z")
-    assert (found.labels, found.annotations) == ({"a": "b"}, {"c": "d"})
+    assert found.labels == {"openperouter.github.io/source": "static"}
+    assert found.annotations == {"openperouter.github.io/file": "d"}
     assert found.owners == ({"kind": "Node", "name": "n"},)
     assert found.spec == RAW["spec"]
     assert "hunter2" not in repr(found)

@@ -29,6 +29,14 @@ def test_one_write_that_is_accepted_is_an_error(refused: Mapping[str, bool], lev
     assert bool(found[0].fix) is (level is Level.ERROR)
 
 
+def test_a_token_that_is_too_wide_is_a_warning() -> None:
+    policies = Policies({"Nodes": True}, ("read all Secrets of the cluster", "create Pods"))
+    found = [one for one in judge(replace(HEALTHY, policies=policies)) if one.topic == "policies"]
+    assert [one.level for one in found] == [Level.OK, Level.WARNING]
+    assert "what no node needs: read all Secrets of the cluster, create Pods" in found[1].message
+    assert found[1].fix
+
+
 def test_without_an_answer_there_is_nothing_to_report() -> None:
     assert not [one for one in judge(replace(HEALTHY, policies=Policies())) if one.topic == "policies"]
 
