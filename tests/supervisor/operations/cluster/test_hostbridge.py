@@ -253,8 +253,13 @@ async def test_a_signal_ends_it(bridge: Hostbridge, number: signal.Signals) -> N
 
 
 async def test_a_fault_is_logged_once_and_its_end_too(
-    bridge: Hostbridge, ca: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    bridge: Hostbridge, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def at_once(function: Callable[[], str]) -> str:
+        return function()
+
+    # The virtual clock does not wait for threads.
+    monkeypatch.setattr("trio.to_thread.run_sync", at_once)
     token = bridge.account / "..data" / "token"
     token.write_text("")
     caplog.set_level(logging.INFO, "openperouter")
