@@ -28,6 +28,8 @@ from .types import (
 
 #: More than any node has; the API server wants a bound for lists in which it looks for duplicates.
 MAX_INTERFACES = 64
+#: Parts of upstream's Underlay that a later version will know.
+LATER_FEATURES = ("isis", "srv6")
 
 
 class NetworkDevice(Model):
@@ -132,7 +134,7 @@ class Underlay(Selected):
     @classmethod
     def _not_yet(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            wanted = [key for key in ("isis", "srv6") if data.get(key) is not None]
+            wanted = [key for key in LATER_FEATURES if data.get(key) is not None]
             if wanted:
                 raise ValueError(f"{', '.join(wanted)}: {NOT_YET}")
         return data

@@ -15,6 +15,8 @@ from config.api import API_VERSION, RETIRED_GROUP, VERSION
 from config.desired import Secret
 from config.models import Model
 from config.models.passwords import Place, sessions_of, with_passwords
+from config.models.rules import NOT_YET
+from config.models.underlay import LATER_FEATURES
 from config.problems import RUNNING_KEPT, Kind, Problem, Reason, ResourceId, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
@@ -180,8 +182,9 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
     unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())
     former = rewrites(kind, data, context.l3vnis)
     data = rewritten(data, former)
+    refused = tuple(_later_features(kind, data, path, context))
     model, problems = validate(section.entry, data, context.document, path)
-    problems = (*(_former_spelling(one.below(path), context) for one in former), *problems)
+    problems = (*(_former_spelling(one.below(path), context) for one in former), *refused, *problems)
     suffix, named = entry_suffix(kind, data, index)
     name = resource_name(context.node_name, suffix)
     spec: Any = unusable if model is None else spec_of(model, section.spec)
@@ -196,6 +199,19 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
         problems = (*problems, *found)
     resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
     return Entry(resource, tuple(_attributed(problem, resource.id) for problem in problems), named)
+
+
+def _later_features(kind: Kind, data: Any, path: FieldPath, context: _Context) -> Iterator[Problem]:
+    """Take out of an underlay what a later version will know, and yield an error for each.
+
+    An underlay that is refused as a whole would keep all of the node's networks as they are, or without any at a start.
+    """
+    if kind is not Kind.UNDERLAY or not isinstance(data, dict):
+        return
+    for key in [key for key in data if case_match(key, LATER_FEATURES)]:
+        if data.pop(key) is not None:
+            problem = _file_problem(NOT_YET, context.document, (*path, key))
+            yield replace(problem, reason=Reason.VALIDATION_FAILED, in_force="the rest of the Underlay is in force")
 
 
 def _former_spelling(one: Rewrite, context: _Context) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from actors.netlink.link_monitor import drain, open_monitor
 from actors.netlink.planning.observed import NIC_GROUP, OWNED_GROUP
 from config.desired import HostMasterKind
-from tests.actors.netlink.builders import demo, l2vni, l3vni, state, underlay, without_underlay
+from tests.actors.netlink.builders import demo, l2vni, l3vni, passthrough, state, underlay, without_underlay
 from tests.kernel.node import Node, ip
 
 
@@ -133,11 +134,15 @@ def test_the_mtu_follows_the_smallest_nic_and_the_vteps_family(node: Node) -> No
     ip("link", "set", "toswitch2", "mtu", "8000")
     nics = underlay("toswitch1", "toswitch2", vteps=("100.65.0.0/32", "2001:db8:ffff::/128"))
     four, six = l3vni("red", 100), l3vni("green", 101, vtep="2001:db8:ffff::", pairs=(("10.1.1.1/24", "10.1.1.2/24"),))
-    result = node.converge(state(underlay=nics, l3vnis=(four, six)))
+    wanted = state(underlay=nics, l3vnis=(four, six), passthrough=passthrough())
+    result = node.converge(wanted)
     assert result.plan.model.mtu == 8000
+    assert node.link("pt-ns")["mtu"] == node.link("pt-host", router=False)["mtu"] == 8000
     assert node.link("pe-e-100")["mtu"] == 7950
     assert node.link("pe-e-101")["mtu"] == node.link("host-e-101", router=False)["mtu"] == 7930
     assert info(node.link("vni101"))["local6"] == "2001:db8:ffff::"
+    node.converge(replace(wanted, l2vnis=(l2vni(vtep="2001:db8:ffff::"),)))
+    assert node.link("pe-e-100")["mtu"] == node.link("pe-e-110")["mtu"] == 7930
 
 
 def test_a_result_of_1280_leaves_the_mtu_alone(node: Node) -> None:

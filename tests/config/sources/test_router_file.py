@@ -266,3 +266,13 @@ def test_another_schema_is_refused() -> None:
     content = parse(f"version: v2\n{UNDERLAY_FILE}")
     assert not content.usable
     assert "error: version: must be network.openperouter.io/v1alpha1" in messages(content)[0]
+
+
+def test_a_feature_of_a_later_version_is_refused_by_name_and_the_rest_of_the_underlay_counts() -> None:
+    text = UNDERLAY_FILE.replace("  - asn: 64514\n", "  - asn: 64514\n    ISIS: {level: 1}\n    srv6: null\n", 1)
+    assert text != UNDERLAY_FILE
+    content = parse(text)
+    assert resources_of(content)[0].spec == resources_of(parse(UNDERLAY_FILE))[0].spec
+    (message,) = messages(content)
+    assert "error: Underlay underlay-0: underlays[0].ISIS: not supported yet in this version" in message
+    assert "the rest of the Underlay is in force" in message
