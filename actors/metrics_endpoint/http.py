@@ -66,7 +66,7 @@ class HttpServer:
         if request is None:
             return
         status, body, kind = self._response(request)
-        await _answer(stream, connection, status, body, kind=kind)
+        await _answer(stream, connection, status, body, kind=kind, head=request.method == b"HEAD")
         if isinstance(stream, trio.SSLStream):
             await stream.aclose()
 
@@ -92,12 +92,14 @@ async def _request(stream: Stream, connection: h11.Connection) -> h11.Request | 
         connection.receive_data(await stream.receive_some(_READ_BYTES))
 
 
-async def _answer(stream: Stream, connection: h11.Connection, status: int, body: bytes, *, kind: str = _PLAIN) -> None:
+async def _answer(
+    stream: Stream, connection: h11.Connection, status: int, body: bytes, *, kind: str = _PLAIN, head: bool = False
+) -> None:
     headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Connection", "close")]
     if status == 405:
         headers.append(("Allow", "GET, HEAD"))
     out = connection.send(h11.Response(status_code=status, headers=headers)) or b""
-    # h11 drops the body of an answer to HEAD.
-    out += connection.send(h11.Data(data=body)) or b""
+    if not head:
+        out += connection.send(h11.Data(data=body)) or b""
     out += connection.send(h11.EndOfMessage()) or b""
     await stream.send_all(out)

@@ -164,7 +164,8 @@ def test_one_whole_plan_is_enough(old: DesiredState, new: DesiredState, share: f
 def without_tables(kernel: FakeKernel) -> object:
     """Return the kernel's state with VRFs in place of their tables: a VRF keeps the table that it got first."""
     plain = kernel.copy()
-    names = {link.table: link.name for link in plain.links.values() if link.kind == LinkKind.VRF}
+    inside = [link for (namespace, _), link in plain.links.items() if namespace is Namespace.ROUTER]
+    names = {link.table: link.name for link in inside if link.kind == LinkKind.VRF}
     plain.links = {key: replace(link, table=None) for key, link in plain.links.items()}
     plain.tables = dict.fromkeys(plain.tables, 0)
     return plain.fingerprint()[:-3], {(family, names[table]) for family, table in kernel.unreachable}, plain.journal
