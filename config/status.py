@@ -88,7 +88,7 @@ class ApiStatus:
     are those that it wrote itself; ``source`` is where they come from: ``server``, ``memory`` (the saved snapshot) or
     ``none``. ``live``: they are current; otherwise they were last known to be true ``snapshot_age_seconds`` ago.
     ``not_followed`` lists objects that are not updated although the server answers, why, and since when.
-    ``credentials_end`` is the Unix second at which the credentials expire, 0 if they state none.
+    ``expires_at`` is the Unix second at which the credentials expire, 0 if they state none.
     """
 
     reach: str = ""
@@ -101,7 +101,7 @@ class ApiStatus:
     mirrored: int = 0
     not_followed: tuple[str, ...] = ()
     snapshot_age_seconds: float = 0.0
-    credentials_end: float = 0.0
+    expires_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,6 @@ def _note(ctx: ActorContext, access: ApiAccess, connection: Connection) -> None:
         reach=access.reach.value,
         server=candidate.server if candidate else None,
         since=timestamp(access.since),
-        credentials_end=None if expires_at is None else timestamp(expires_at),
+        expires_at=None if expires_at is None else timestamp(expires_at),
         detail=access.detail[:_FACT_LENGTH] or None,
     )

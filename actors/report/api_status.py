@@ -33,7 +33,7 @@ def api_status(
         server = access.credentials.server if access.credentials else ""
         status = ApiStatus(access.reach.value, server, access.detail, access.since)
         if access.credentials is not None and access.credentials.expires_at is not None:
-            status = replace(status, credentials_end=access.credentials.expires_at)
+            status = replace(status, expires_at=access.credentials.expires_at)
     if api is not None:
         return replace(
             status,

@@ -202,5 +202,5 @@ def _api(samples: Samples, status: Status) -> None:
     samples.set("api_not_followed", len(api.not_followed))
     if api.source != "none":
         samples.set("api_snapshot_timestamp_seconds", status.updated_at - api.snapshot_age_seconds)
-    if api.credentials_end:
-        samples.set("api_credentials_expiry_timestamp_seconds", api.credentials_end)
+    if api.expires_at:
+        samples.set("api_credentials_expiry_timestamp_seconds", api.expires_at)

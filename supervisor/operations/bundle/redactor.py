@@ -23,11 +23,13 @@ SHORT: Final = 5
 _ASSIGNMENT: Final = re.compile(
     r"(?<![\w.-])(?P<key>[\w.-]*"
     r"(?:passw(?:or)?d|passphrase|secret|token|credential|api[_-]?key|private[_-]?key|key-?data|fastopen_key|rss_key|psk)"
-    r"[\w.-]*)[\"']?[ \t]*(?P<sign>[:=])[ \t]*(?=(?P<value>\S[^\n]*))",
+    r"[\w.-]*)[\"']?[ \t]*(?P<sign>[:=])[ \t]*(?=\S)",
     re.IGNORECASE,
 )
 #: Keys that only name a file or an object which holds a secret.
 _REFERENCE: Final = re.compile(r"password[-_]?secret(?:ref|name)?", re.IGNORECASE)
+#: What a key in double quotes may have in JSON: only this value is hidden, so that the document stays readable.
+_JSON_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=\s*(?:[,}\]]|$))|[\w.+-]+(?=\s*(?:[,}\]]|$))')
 #: A block scalar: the value of the key is on the following, deeper indented lines.
 _BLOCK: Final = re.compile(r"^[|>][-+\d]*\s*(?:#.*)?$")
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL)
@@ -75,13 +77,31 @@ def _lines(text: str) -> Iterator[str]:
         if deeper_than is not None and (not line.strip() or indent > deeper_than):
             continue
         deeper_than = None
-        match = next((found for found in _ASSIGNMENT.finditer(line) if not _REFERENCE.fullmatch(found["key"])), None)
-        if match is None:
-            yield line
-            continue
-        if match["sign"] == ":" and _BLOCK.match(match["value"]):
-            deeper_than = indent
-        yield f"{line[: match.end()]}{HIDDEN}"
+        shown: list[str] = []
+        start = 0
+        while match := _assignment(line, start):
+            shown.append(line[start : match.end()])
+            value = _JSON_VALUE.match(line, match.end()) if _is_json_key(match) else None
+            if value is None:
+                if match["sign"] == ":" and line[match.end()] in "|>" and _BLOCK.match(line[match.end() :]):
+                    deeper_than = indent
+                shown.append(HIDDEN)
+                start = len(line)
+                break
+            shown.append(f'"{HIDDEN}"')
+            start = value.end()
+        yield "".join((*shown, line[start:]))
+
+
+def _assignment(line: str, start: int) -> re.Match[str] | None:
+    """Return the next assignment of what may be a secret."""
+    found = _ASSIGNMENT.finditer(line, start)
+    return next((one for one in found if not _REFERENCE.fullmatch(one["key"])), None)
+
+
+def _is_json_key(match: re.Match[str]) -> bool:
+    before, after = match.string[max(match.start() - 1, 0) : match.start()], match.string[match.end("key")]
+    return before == after == '"' and match["sign"] == ":"
 
 
 def _without(form: str, text: str) -> str:

@@ -156,7 +156,7 @@ def test_each_vni_has_its_own_series() -> None:
 
 def test_the_trial_and_the_credentials_have_their_end_only_while_there_is_one() -> None:
     trial = ActorStatus("static_config", facts={"trial_ends_at": 1234.5})
-    status = Status(actors=(trial,), api=ApiStatus(credentials_end=99.0))
+    status = Status(actors=(trial,), api=ApiStatus(expires_at=99.0))
     assert value(status, "trial_deadline_timestamp_seconds") == 1234.5
     assert value(status, "api_credentials_expiry_timestamp_seconds") == 99
     for name in ("trial_deadline_timestamp_seconds", "api_credentials_expiry_timestamp_seconds"):

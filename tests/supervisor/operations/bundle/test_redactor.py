@@ -97,6 +97,28 @@ def test_what_helps_stays(text: str) -> None:
     assert Redactor(["hunter2hunter2"]).clean(text) == text
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_stays_json(indent: int | None) -> None:
+    document = {"secrets": 2, "on": {"token": 'a " b, c', "password": None}, "peer": {"passwords": True, "up": 1}}
+    shown = Redactor([]).clean(json.dumps(document, indent=indent))
+    hidden = "********"
+    assert json.loads(shown) == {
+        "secrets": hidden,
+        "on": {"token": hidden, "password": hidden},
+        "peer": {"passwords": hidden, "up": 1},
+    }
+
+
+def test_what_only_begins_like_json_goes_to_the_end_of_its_line() -> None:
+    for text in ('"token": "never closed, more', '"password": abc def', '"secret": ["a", "b"]', '"token": "a" "b"'):
+        assert Redactor([]).clean(text) == f"{text.partition(':')[0]}: ********"
+
+
+def test_many_assignments_on_one_line_take_time_in_proportion_to_it() -> None:
+    text = json.dumps([{"token": "abc"}] * 100_000)
+    assert "abc" not in Redactor([]).clean(text)
+
+
 def test_a_short_secret_goes_as_a_word_and_leaves_the_rest() -> None:
     assert Redactor(["ab"]).clean("password is ab, about abba") == "password ********"
     assert Redactor(["ab"]).clean("ask ab about abba") == "ask ******** about abba"
