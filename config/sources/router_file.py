@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from config.api import API_VERSION, RETIRED_GROUP, VERSION
 from config.desired import Secret
-from config.models import Model
+from config.models import L2Vni, Model
 from config.models.passwords import Place, sessions_of, with_passwords
 from config.models.rules import NOT_YET
-from config.models.underlay import LATER_FEATURES
+from config.models.sessions import HostSession
+from config.models.types import parse_cidr
+from config.models.underlay import LATER_FEATURES, Underlay
 from config.problems import RUNNING_KEPT, Kind, Problem, Reason, ResourceId, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
@@ -195,6 +197,7 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
         )
         problems = (*problems, replace(warning, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED))
     if isinstance(spec, Model):
+        problems = (*problems, *_doubtful_networks(spec, path, context))
         spec, found = _with_passwords(spec, unusable, path, context)
         problems = (*problems, *found)
     resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
@@ -218,6 +221,56 @@ def _former_spelling(one: Rewrite, context: _Context) -> Problem:
     message = f"a former spelling: write {written(one)}, or let openperouter migrate do it"
     problem = _file_problem(message, context.document, one.place)
     return replace(problem, severity=Severity.WARNING, reason=Reason.VALIDATION_FAILED)
+
+
+def _doubtful_networks(spec: Model, path: FieldPath, context: _Context) -> Iterator[Problem]:
+    """Yield a warning for each network of which the host bits are ignored, and each gateway that no host can have.
+
+    No errors: the API server accepts the same values in objects, and a file must not be judged otherwise.
+    """
+    found = ((place, _ignored_bits(text)) for place, text in _networks(spec))
+    gateways = enumerate(spec.gateway_ips if isinstance(spec, L2Vni) else ())
+    addresses = ((("gatewayIPs", index), _is_network_address(text)) for index, text in gateways)
+    for place, message in (*found, *addresses):
+        if message:
+            origin = context.document.origin((*path, *place))
+            field_name = format_path((*path, *place))
+            yield Problem(message=message, origin=origin, field=field_name, severity=Severity.WARNING)
+
+
+def _networks(spec: Model) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the networks of a resource that stand for all of their addresses, with their places."""
+    if isinstance(spec, Underlay):
+        yield ("routerIDCIDR",), spec.router_id_cidr
+        for index, pool in enumerate(spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else ()):
+            yield ("tunnelEndpoint", "cidrs", index), pool
+    for place, session in sessions_of(spec):
+        if isinstance(session, HostSession):
+            if session.local_cidr is not None:
+                for pool in session.pools:
+                    yield (*place, "localCIDR", f"ipv{parse_cidr(pool).version}"), pool
+            for index, pool in enumerate(session.local_cidrs or ()):
+                yield (*place, "localCIDRs", index), pool
+            for index, prefix in enumerate(session.allowed_prefixes or ()):
+                yield (*place, "allowedPrefixes", index), prefix
+        elif session.listen_range is not None:
+            yield (*place, "listenRange"), session.listen_range
+
+
+def _ignored_bits(text: str) -> str:
+    interface = parse_cidr(text)
+    network = interface.network
+    return "" if interface.ip == network.network_address else f"host bits are ignored: read as {network}"
+
+
+def _is_network_address(text: str) -> str:
+    interface = parse_cidr(text)
+    network = interface.network
+    # RFC 3021 and RFC 6164: both addresses of a network of two are hosts.
+    if interface.ip != network.network_address or network.num_addresses <= 2:
+        return ""
+    example = f"{network.network_address + 1}/{network.prefixlen}"
+    return f"{interface.ip} is the network address of {network}; use a host address such as {example}"
 
 
 def _attributed(problem: Problem, resource: ResourceId) -> Problem:

@@ -18,6 +18,8 @@ from .terminal import duration
 if TYPE_CHECKING:
     from config.desired import DesiredState
 
+    from ..operations.inspection.current_status import Seen
+
 
 class StoreFile(argparse.Action):
     """Stores a path; the attribute makes the shell's completion, which shtab generates, offer files for it."""
@@ -60,6 +62,13 @@ def add_verb(
 def complain(message: str) -> None:
     """Print one message to standard error, in the form that every tool uses."""
     print(f"openperouter: {message}", file=sys.stderr)
+
+
+def complain_of_last(seen: Seen) -> None:
+    """Say that what follows is the last status of a daemon that gives none now."""
+    age = duration(time.time() - seen.status.updated_at)
+    complain(f"{seen.why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")
+    sys.stderr.flush()
 
 
 def require_readable(paths: Iterable[Path]) -> None:

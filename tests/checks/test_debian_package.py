@@ -198,7 +198,7 @@ def test_completion_offers_commands_then_their_options_and_words() -> None:
     assert {"status", "validate", "run"} <= complete("")
     assert complete("sta") == {"status"}
     assert {"--json", "--watch"} <= complete("status", "--")
-    assert {"desired", "frr"} <= complete("show", "")
+    assert {"desired", "frr", "session", "vni", "topology"} <= complete("show", "")
     assert "debug" in complete("run", "--log-level", "")
 
 

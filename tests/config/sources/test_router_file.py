@@ -276,3 +276,37 @@ def test_a_feature_of_a_later_version_is_refused_by_name_and_the_rest_of_the_und
     (message,) = messages(content)
     assert "error: Underlay underlay-0: underlays[0].ISIS: not supported yet in this version" in message
     assert "the rest of the Underlay is in force" in message
+
+
+@pytest.mark.parametrize(
+    ("gateway", "warned"),
+    [
+        ("10.1.1.0/24", True),
+        ("10.1.1.0/30", True),
+        ("fd00:1::/64", True),
+        ("fd00:1::/126", True),
+        ("10.1.1.1/24", False),
+        ("10.1.1.0/31", False),
+        ("10.1.1.0/32", False),
+        ("fd00:1::/127", False),
+        ("fd00:1::/128", False),
+        ("10.1.0.0/16", True),
+        ("10.1.1.0/16", False),
+    ],
+)
+def test_only_a_gateway_that_is_its_networks_address_has_a_warning(gateway: str, *, warned: bool) -> None:
+    domain = "routingDomain: {type: L3VNI, l3vni: {name: red}}"
+    content = parse(f"l2vnis:\n  - {{vni: 110, {domain}, gatewayIPs: ['{gateway}']}}\n")
+    assert isinstance(resources_of(content)[0].spec, L2Vni)
+    found = problems_of(content)
+    assert [one.severity for one in found] == [Severity.WARNING] * warned
+    assert all(f"is the network address of {gateway}; use a host address such as" in one.message for one in found)
+
+
+def test_pools_of_a_session_in_the_newer_form_are_looked_at_too() -> None:
+    content = parse(PASSTHROUGH.replace("localCIDR: {ipv4: 192.0.2.0/24, ipv6: '2001:db8::/64'}", "localCIDRs: %s") % (
+        1, "['2001:db8::9/64', 192.0.2.0/24]"
+    ))  # fmt: skip
+    (message,) = messages(content)
+    assert "bgppassthrough.hostSession.localCIDRs[0]: host bits are ignored: read as 2001:db8::/64" in message
+    assert isinstance(resources_of(content)[0].spec, L3Passthrough)

@@ -1,50 +1,72 @@
-"""``openperouter show``: configuration, desired state, FRR, the kernel, and what the host needs; never a secret."""
+"""``openperouter show``: configuration, desired state, FRR, kernel, parts of the status, and what the host needs.
+
+Never a secret.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings
 
-from ...options import add_verb, read_desired
+from ...options import add_verb, complain, complain_of_last, read_desired, require_readable
+from ...terminal import Painter, print_line, wants_colour
+
+if TYPE_CHECKING:
+    from config.desired import DesiredState
+    from config.status import Status
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",
     "kernel": "the router's devices and NICs in the kernel",
     "frr": "FRR's running configuration, or with --intended the desired one",
     "config": "the merged settings and the configuration files",
+    "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host, with their problems",
+    "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end and its problems",
+    "topology": "NICs, fabric sessions, VRFs, VNIs, host ends and remote VTEPs as a tree; what is down is marked",
     "peer-config": "NAME: what FRR, BIRD or MetalLB on the host needs to peer with an L3VNI or 'passthrough'",
 }
+#: The subjects that need a NAME, and those that show the daemon's status.
+NAMED = ("session", "vni", "peer-config")
+FROM_STATUS = ("session", "vni", "topology")
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    lines = "\n".join(f"  {subject:11} {meaning}" for subject, meaning in SUBJECTS.items())
+    lines = "\n".join(f"  {subject:12} {meaning}" for subject, meaning in SUBJECTS.items())
     parser = add_verb(
         verbs,
         "show",
         run,
-        summary="show the configuration, the desired state, FRR or the kernel",
-        description=f"Show, without changing anything and without secrets:\n\n{lines}\n",
+        summary="show the configuration, the desired state, the topology, a session, a VNI, FRR or the kernel",
+        description=f"Show, without changing anything and without secrets:\n\n{lines}\n\n"
+        f"{', '.join(FROM_STATUS)} are what the daemon reports; when it does not run or answer, its last status is "
+        "shown\nwith a warning, and the exit code is 3 or 4.\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("subject", choices=tuple(SUBJECTS), metavar="SUBJECT", help=", ".join(SUBJECTS))
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="peer-config: an L3VNI's VNI, VRF or name, or passthrough"
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; peer-config: an L3VNI's VNI, VRF "
+        "or name, or passthrough",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
+    parser.add_argument("--dot", action="store_true", help="topology: print a Graphviz document")
     parser.add_argument("--intended", action="store_true", help="frr: the desired configuration")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one subject."""
-    if (arguments.subject == "peer-config") != (arguments.name is not None):
-        what = "give a NAME to peer-config" if arguments.name is None else f"{arguments.subject} takes no NAME"
-        raise CommandError(what, exit_codes.USAGE)
+    _check_usage(arguments)
     settings = load_usable_settings(arguments.settings)
+    if arguments.subject in FROM_STATUS:
+        return _show_status(arguments, settings.run_dir)
     match arguments.subject:
         case "desired":
             from supervisor.operations.documents import desired_document
@@ -78,6 +100,76 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 print(trio.run(observe_text, settings))
     return exit_codes.OK
+
+
+def _check_usage(arguments: argparse.Namespace) -> None:
+    subject = arguments.subject
+    if (subject in NAMED) != (arguments.name is not None):
+        what = f"give a NAME to {subject}" if arguments.name is None else f"{subject} takes no NAME"
+        raise CommandError(what, exit_codes.USAGE)
+    if arguments.dot and (subject != "topology" or arguments.json):
+        raise CommandError("--dot is for topology, without --json", exit_codes.USAGE)
+
+
+def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
+    """Print a part of the status; what it says of a daemon that gives none now is history."""
+    from supervisor.operations.inspection.current_status import read_status
+
+    seen = read_status(run_dir)
+    if seen.is_last:
+        complain_of_last(seen)
+    desired = _configured(arguments.settings)
+    if arguments.subject == "topology":
+        _topology(seen.status, desired, arguments)
+    else:
+        _details(seen.status, desired, arguments)
+    return seen.code
+
+
+def _configured(settings_file: Path) -> DesiredState | None:
+    """Return the desired state for its addresses; without one, the status is shown all the same."""
+    from supervisor.operations.node_configuration import read_all
+
+    require_readable([settings_file])
+    read = read_all(settings_file, remembered=True)
+    require_readable([read.settings.node_config_file, read.settings.configs_dir])
+    if read.desired is None:
+        complain("without the addresses of host ends: the configuration is not usable now (see openperouter validate)")
+    return read.desired
+
+
+def _topology(status: Status, desired: DesiredState | None, arguments: argparse.Namespace) -> None:
+    from supervisor.operations.inspection.topology import lines, to_document, to_dot, topology
+
+    root = topology(status, desired)
+    if arguments.dot:
+        print(to_dot(root))
+    elif arguments.json:
+        _print(to_document(root), as_json=True)
+    else:
+        for branch, place in lines(root):
+            print(branch, end="")
+            print_line(str(place), "bad" if place.down else "plain")
+
+
+def _details(status: Status, desired: DesiredState | None, arguments: argparse.Namespace) -> None:
+    from supervisor.operations.inspection import details
+
+    from .details_page import session_page, vni_page
+
+    painter = Painter(colour=wants_colour())
+    if arguments.subject == "session":
+        sessions = details.sessions_named(status, desired, arguments.name)
+        documents = [details.session_document(one, status) for one in sessions]
+        pages = [session_page(one, painter) for one in sessions]
+    else:
+        vnis = details.vnis_named(status, desired, arguments.name)
+        documents = [details.vni_document(one, status) for one in vnis]
+        pages = [vni_page(one, painter) for one in vnis]
+    if arguments.json:
+        _print(documents, as_json=True)
+    else:
+        print("\n\n".join(pages))
 
 
 def _print(document: object, *, as_json: bool) -> None:

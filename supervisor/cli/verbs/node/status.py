@@ -7,19 +7,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from config.status import Status, StatusFormatError
 from supervisor.operations import exit_codes
-from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from supervisor.operations.control_client import NoAnswerError, NotRunningError
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.paths import CONTROL_SOCKET, STATE_FILE, run_dir
+from supervisor.operations.inspection.current_status import Seen, read_status, statuses
+from supervisor.operations.paths import run_dir
 
-from ...options import add_settings, complain
-from ...terminal import Painter, duration, wants_colour
+from ...options import add_settings, complain, complain_of_last
+from ...terminal import Painter, wants_colour
 from .status_page import render
 
 #: How long ``--watch`` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
@@ -53,14 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     directory = run_dir(arguments.settings)
     if arguments.watch:
         return _watch(directory, as_json=arguments.json, everything=arguments.verbose)
-    try:
-        status = _current(directory)
-    except NotRunningError:
-        return _show_last(directory, "the daemon is not running", exit_codes.NOT_RUNNING, as_json=arguments.json)
-    except (NoAnswerError, StatusFormatError) as error:
-        return _show_last(directory, str(error), exit_codes.NO_ANSWER, as_json=arguments.json)
-    _show(status, as_json=arguments.json, everything=arguments.verbose)
-    return exit_code(status)
+    seen = read_status(directory)
+    if seen.is_last:
+        return _show_last(seen, as_json=arguments.json)
+    _show(seen.status, as_json=arguments.json, everything=arguments.verbose)
+    return exit_code(seen.status)
 
 
 def exit_code(status: Status) -> int:
@@ -68,21 +65,6 @@ def exit_code(status: Status) -> int:
     if status.phase == "degraded":
         return exit_codes.DEGRADED
     return exit_codes.OK if status.ready else exit_codes.PENDING
-
-
-def _current(directory: Path) -> Status:
-    status = next(_statuses(directory, "status"), None)
-    if status is None:
-        raise NoAnswerError("the daemon closed the connection without an answer")
-    return status
-
-
-def _statuses(directory: Path, verb: str) -> Iterator[Status]:
-    seconds = None if verb == "watch" else ANSWER_SECONDS
-    for answer in ask(directory / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
-        if not isinstance(answer, dict) or "status" not in answer:
-            raise NoAnswerError(f"the daemon refuses: {answer.get('error') if isinstance(answer, dict) else answer}")
-        yield Status.from_data(answer["status"])
 
 
 def _show(status: Status, *, as_json: bool, everything: bool = False) -> None:
@@ -101,7 +83,7 @@ def _watch(directory: Path, *, as_json: bool, everything: bool) -> int:
     while True:
         gone: CommandError = NotRunningError("the daemon has stopped")
         try:
-            for status in _statuses(directory, "watch"):
+            for status in statuses(directory, "watch"):
                 _show_change(status, as_json=as_json, everything=everything)
                 seen, until = True, 0.0
         except (NotRunningError, NoAnswerError) as error:
@@ -134,19 +116,9 @@ def _clock(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
 
 
-def _show_last(directory: Path, why: str, code: int, *, as_json: bool) -> int:
-    """Show the state file, after a clear warning that it is history."""
-    path = directory / STATE_FILE
-    try:
-        status = Status.from_json(path.read_bytes())
-    except FileNotFoundError:
-        complain(f"{why}, and left no status in {path}")
-        return code
-    except StatusFormatError as error:
-        complain(f"{why}, and its last status in {path} cannot be read: {error}")
-        return code
-    age = duration(time.time() - status.updated_at)
-    complain(f"{why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")
-    sys.stderr.flush()
+def _show_last(seen: Seen, *, as_json: bool) -> int:
+    """Show a status that is history, after a clear warning."""
+    complain_of_last(seen)
+    status = seen.status
     _show(status if as_json else replace(status, summary=f"last known: {status.summary}"), as_json=as_json)
-    return code
+    return seen.code

@@ -149,7 +149,7 @@ def _api_parts(api: ApiStatus, now: float, updated_at: float) -> Iterator[str]:
 
 def _session(session: SessionHealth) -> tuple[Cell, ...]:
     state: Style = "good" if session.up else "dim" if session.is_range else "bad"
-    prefixes = " ".join(f"{_family(name)} {count}" for name, count in session.prefixes_received.items())
+    prefixes = " ".join(f"{family_name(name)} {count}" for name, count in session.prefixes_received.items())
     return (
         (session.peer, "plain"),
         (session.vrf, "plain"),
@@ -165,7 +165,7 @@ def _session(session: SessionHealth) -> tuple[Cell, ...]:
     )
 
 
-def _family(name: str) -> str:
+def family_name(name: str) -> str:
     """Return the usual name of an address family, from FRR's."""
     return {"ipv4Unicast": "IPv4", "ipv6Unicast": "IPv6", "l2VpnEvpn": "EVPN"}.get(name, name)
 

@@ -10,7 +10,7 @@ import yaml
 
 from supervisor.cli import main
 from supervisor.operations.documents import without_secrets
-from tests.supervisor.cli.examples import SECRETS, api_l3vni, remember_api
+from tests.supervisor.cli.examples import READY, SECRETS, answering, api_l3vni, remember_api, status_answer
 
 
 def show(settings: Path, *words: str) -> int:
@@ -115,3 +115,95 @@ def test_a_damaged_store_of_last_good_files_hides_no_file(settings: Path, capsys
     (state / "last-good.json").write_bytes(b"\xff\xfe")
     assert show(settings, "desired") == 0
     assert yaml.safe_load(capsys.readouterr().out)["underlay"]["vteps"] == ["100.65.0.3/32"]
+
+
+def configure_host_session(settings: Path) -> None:
+    """Make the L3VNI what the example's status reports of it; the node's index is 0."""
+    session = "hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 192.170.10.0/24}}"
+    file = settings.parent / "configs" / "openpe_l3vni.yaml"
+    file.write_text(f"l3vnis:\n  - vni: 100\n    vrf: red\n    {session}\n")
+    (settings.parent / "node-config.yaml").write_text("nodeIndex:\n  index: 0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("session", "192.168.11.2"), "  state          Established for 1h2m"),
+        (("session", "red"), "  host's end     host-e-100, 192.170.10.2/24"),
+        (("vni", "100"), "  router's end   192.170.10.1/24, AS 64514"),
+        (("vni", "blue"), "  remote VTEPs   2"),
+        (("topology",), "   │  └─ host 192.170.10.2/24 on host-e-100, AS 64515: DOWN (Active)"),
+        (("topology", "--dot"), '  n1 [label="NIC toswitch1, MTU 9000"];'),
+    ],
+)
+def test_parts_of_the_status_have_the_addresses_of_the_configuration(
+    settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
+) -> None:
+    configure_host_session(settings)
+    with answering(settings.parent / "run", [status_answer(READY)]):
+        assert show(settings, *words) == 0
+    shown = capsys.readouterr()
+    assert line in shown.out.splitlines()
+    assert shown.err == ""
+
+
+def test_parts_of_the_status_are_json_as_well(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_host_session(settings)
+    for words, key in ((("session", "red"), "host_end"), (("vni", "100"), "sessions")):
+        with answering(settings.parent / "run", [status_answer(READY)]):
+            assert show(settings, *words, "--json") == 0
+        (document,) = json.loads(capsys.readouterr().out)
+        (end,) = (one["host_end"] for one in ([document] if key == "host_end" else document[key]))
+        assert end["host"] == "192.170.10.2/24"
+        (settings.parent / "run" / "control.sock").unlink()
+    with answering(settings.parent / "run", [status_answer(READY)]):
+        assert show(settings, "topology", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["children"][0]["name"] == "NIC toswitch1, MTU 9000"
+
+
+def test_an_unusable_configuration_hides_nothing_that_the_daemon_reports(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (settings.parent / "configs" / "openpe_underlay.yaml").write_text("underlays:\n  - asn: 0\n")
+    with answering(settings.parent / "run", [status_answer(READY)]):
+        assert show(settings, "vni", "red") == 0
+    shown = capsys.readouterr()
+    assert "  host's end     host-e-100\n" in shown.out
+    assert "without the addresses of host ends" in shown.err
+
+
+def test_a_dead_daemons_last_status_is_shown_as_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (settings.parent / "run" / "state.json").write_text(READY.to_json())
+    assert show(settings, "session", "192.168.11.2") == 3
+    shown = capsys.readouterr()
+    assert "the daemon is not running; what follows is its last status, " in shown.err
+    assert "Established for 1h2m" in shown.out
+
+
+def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("topology",), ("vni", "100"), ("session", "red")):
+        assert show(settings, *words) == 3
+        assert "the daemon is not running, and left no status in " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("session",), "give a NAME to session"),
+        (("vni",), "give a NAME to vni"),
+        (("topology", "red"), "topology takes no NAME"),
+        (("vni", "100", "--dot"), "--dot is for topology, without --json"),
+        (("topology", "--json", "--dot"), "--dot is for topology, without --json"),
+    ],
+)
+def test_wrong_usage_is_refused(
+    settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert show(settings, *words) == 64
+    assert capsys.readouterr().err == f"openperouter: {message}\n"
+
+
+def test_a_mistyped_name_gets_a_suggestion(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(settings.parent / "run", [status_answer(READY)]):
+        assert show(settings, "vni", "blu") == 64
+    assert capsys.readouterr().err == "openperouter: there is no VNI blu: did you mean blue?\n"

@@ -18,6 +18,7 @@ from config.status import Status
 from supervisor.cli import main
 from supervisor.cli.verbs.node import status as status_verb
 from supervisor.operations import control_client
+from supervisor.operations.inspection import current_status
 from tests.supervisor.cli.examples import DEGRADED, READY, answering, status_answer
 
 REPOSITORY = Path(__file__).parents[5]
@@ -77,7 +78,7 @@ def test_a_daemon_that_hangs_differs_from_one_that_is_dead(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_client, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(status_verb, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(current_status, "ANSWER_SECONDS", 0.05)
     with socket.socket(socket.AF_UNIX) as hanging:
         hanging.bind(str(settings.parent / "run" / "control.sock"))
         hanging.listen(1)

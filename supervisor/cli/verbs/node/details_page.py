@@ -1,0 +1,89 @@
+"""One session or VNI as text: a title, then what is known, each with its name; what is not known is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from supervisor.operations.inspection.details import HostEnd, SessionDetails, VniDetails
+
+from ...terminal import Cell, Painter, Style, duration
+from .status_page import family_name
+
+#: The name of a value, and the value.
+Row = tuple[str, Cell]
+
+
+def session_page(details: SessionDetails, painter: Painter) -> str:
+    """Return the page of one session."""
+    session = details.session
+    side = "host" if session.role == "host" else "fabric"
+    return _page(f"session {session.peer} in VRF {session.vrf}, with the {side}", _session(details), painter)
+
+
+def vni_page(details: VniDetails, painter: Painter) -> str:
+    """Return the page of one VNI."""
+    return _page(str(details.resource), _vni(details), painter)
+
+
+def _page(title: str, rows: Iterator[Row], painter: Painter) -> str:
+    kept = [(name, cell) for name, cell in rows if cell[0]]
+    width = max(len(name) for name, _ in kept)
+    lines = (f"  {painter.paint(name.ljust(width), 'dim')}  {painter.paint(*cell)}" for name, cell in kept)
+    return "\n".join([painter.paint(title, "bold"), *lines])
+
+
+def _session(details: SessionDetails) -> Iterator[Row]:
+    session = details.session
+    yield "state", session_state(details)
+    yield "peer's AS", (str(session.remote_as or ""), "plain")
+    yield "flaps", ("" if session.is_range else f"{session.flaps} since bgpd's start", "plain")
+    prefixes = ", ".join(f"{family_name(name)} {count}" for name, count in session.prefixes_received.items())
+    yield "prefixes", (prefixes if session.up else "", "plain")
+    yield "BFD", (session.bfd, "good" if session.bfd == "up" else "bad")
+    yield from _host_end(details.host_end)
+    yield "configured in", (", ".join(filter(None, (details.owner, details.origin))), "plain")
+    for problem in details.problems:
+        yield "problem", (problem, "bad")
+
+
+def session_state(details: SessionDetails) -> Cell:
+    """Return a session's state in words, with how long it has been up."""
+    session = details.session
+    if session.is_range:
+        return "listen range", "plain"
+    if session.up:
+        return f"{session.state} for {duration(session.uptime_seconds)}", "good"
+    return f"DOWN ({session.state})", "bad"
+
+
+def _vni(details: VniDetails) -> Iterator[Row]:
+    vni = details.vni
+    if vni is None:
+        yield "state", ("not in force", "bad")
+    else:
+        yield "VNI", (str(vni.vni), "plain")
+        yield "VRF", (vni.vrf or "none", "plain")
+        style: Style = "good" if vni.ok else "bad"
+        yield "state", ("ok" if vni.ok else "DOWN", style)
+        yield "routes", (str(vni.routes) if vni.type == "L3" else "", "plain")
+        yield "remote VTEPs", (str(vni.remote_vteps) if vni.type == "L2" else "", "plain")
+    port = f", port {details.vxlan_port}" if details.vxlan_port else ""
+    yield "own VTEP", (f"{details.vtep}{port}" if details.vtep else "", "plain")
+    yield from _host_end(details.host_end)
+    for one in details.sessions:
+        text, style = session_state(one)
+        yield "host session", (f"{one.session.peer}: {text}", style)
+        yield from _host_end(one.host_end)
+    yield "configured in", (details.origin, "plain")
+    for problem in details.problems:
+        yield "problem", (problem, "bad")
+
+
+def _host_end(end: HostEnd | None) -> Iterator[Row]:
+    if end is None:
+        return
+    bridge = f", a port of {end.bridge}" if end.bridge else ""
+    yield "host's end", (f"{end.device}{bridge}" + (f", {end.host}" if end.host else ""), "plain")
+    autonomous = f", AS {end.router_as}" if end.router_as else ""
+    # A segment has gateways there, and no session.
+    yield ("router's end" if end.host else "gateways"), (f"{end.router}{autonomous}" if end.router else "", "plain")

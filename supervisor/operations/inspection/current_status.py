@@ -1,0 +1,62 @@
+"""The router's status from the daemon, or from the state file when the daemon is dead or does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.status import Status, StatusFormatError
+
+from ..control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from ..exit_codes import NO_ANSWER, NOT_RUNNING, OK, CommandError
+from ..paths import CONTROL_SOCKET, STATE_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A status. When it is the last one of a daemon that gives none now, ``why`` and ``code`` (an exit code) say so."""
+
+    status: Status
+    why: str = ""
+    code: int = OK
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the daemon gives no status now."""
+        return self.code != OK
+
+
+def read_status(directory: Path) -> Seen:
+    """Return the daemon's status, or its last one; ``directory`` is its runtime directory.
+
+    Raises :class:`CommandError` when there is neither, and ``PermissionError`` for others than root.
+    """
+    try:
+        status = next(statuses(directory, "status"), None)
+    except NotRunningError:
+        return _last(directory, "the daemon is not running", NOT_RUNNING)
+    except (NoAnswerError, StatusFormatError) as error:
+        return _last(directory, str(error), NO_ANSWER)
+    if status is None:
+        return _last(directory, "the daemon closed the connection without an answer", NO_ANSWER)
+    return Seen(status)
+
+
+def statuses(directory: Path, verb: str) -> Iterator[Status]:
+    """Yield what the daemon answers to ``status`` (once) or ``watch`` (each change); errors as of ``ask``."""
+    seconds = None if verb == "watch" else ANSWER_SECONDS
+    for answer in ask(directory / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
+        if not isinstance(answer, dict) or "status" not in answer:
+            raise NoAnswerError(f"the daemon refuses: {answer.get('error') if isinstance(answer, dict) else answer}")
+        yield Status.from_data(answer["status"])
+
+
+def _last(directory: Path, why: str, code: int) -> Seen:
+    path = directory / STATE_FILE
+    try:
+        return Seen(Status.from_json(path.read_bytes()), why, code)
+    except FileNotFoundError:
+        raise CommandError(f"{why}, and left no status in {path}", code) from None
+    except StatusFormatError as error:
+        raise CommandError(f"{why}, and its last status in {path} cannot be read: {error}", code) from None
