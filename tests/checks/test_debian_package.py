@@ -182,10 +182,7 @@ def test_words_that_roff_would_interpret_are_escaped() -> None:
 
 def complete(*words: str) -> set[str]:
     """Return what bash offers after words, the last of which is being written."""
-    generate = [sys.executable, "-m", "shtab", "--shell", "bash"]
-    generate += ["--prefix", "openperouter", "supervisor.cli.program.build_parser"]
-    assert " ".join(["python3", *generate[1:]]) in (DEBIAN / "rules").read_text()
-    script = subprocess.run(generate, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    script = load("completion/generate.py").completions()["openperouter.bash"]
     line = " ".join(f"'{word}'" for word in ("openperouter", *words))
     ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_openperouter; printf "%s\\n" "${{COMPREPLY[@]}}"'
     bash = shutil.which("bash") or "bash"
