@@ -107,7 +107,7 @@ def summaries(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 def quoted(text: str) -> str:
-    """Return text as one word of fish, in which only the backslash and the single quote mean something."""
+    """Return text in quotes, in which fish interprets only the backslash and the single quote."""
     escaped = " ".join(text.split()).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
