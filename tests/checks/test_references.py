@@ -35,7 +35,7 @@ def test_each_module_named_in_a_docstring_exists() -> None:
 
 def test_each_file_named_in_a_document_exists() -> None:
     missing = []
-    roots = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
+    roots = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"))
     for page in (*roots, *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         named = [ROOT / match for match in _PATH.findall(text)] + [page.parent / match for match in _LINK.findall(text)]
