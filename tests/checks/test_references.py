@@ -49,6 +49,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings}
 
 
+def test_each_section_that_the_runbook_refers_to_exists() -> None:
+    page = ROOT / "docs/alerts.md"
+    referred = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text())
+    assert len(referred) > 10
+    missing = [
+        f"{file}#{anchor}" for file, anchor in referred if anchor not in anchors(page.parent / (file or page.name))
+    ]
+    assert not missing, missing
+
+
 def test_each_promise_of_the_security_page_has_a_test_and_its_links_lead_somewhere() -> None:
     page = ROOT / "SECURITY.md"
     promises = page.read_text().partition("## Promises")[2].partition("## ")[0].split("\n\n**")[1:]
