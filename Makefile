@@ -159,6 +159,7 @@ bench-networks: .venv/.ready host-guest
 
 install:
 	packaging/install.sh "$(DESTDIR)"
+	packaging/completion/install.sh "$(DESTDIR)"
 
 clean:
 	rm -rf build .venv .venv-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis

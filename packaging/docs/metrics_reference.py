@@ -59,7 +59,7 @@ RULES_INTRODUCTION: Final = """\
 ## Alerts
 
 `/usr/share/openperouter/monitoring/openperouter-rules.yaml` is a file of rules for Prometheus, `prometheus-rule.yaml` beside it the same as a PrometheusRule for its operator, and `dashboard.json` a dashboard
-for Grafana. The rules are tested with `promtool`.
+for Grafana. The rules are tested with `promtool`. What to do is on a page of its [own](alerts.md).
 
 | alert | severity | after | meaning |
 |---|---|---|---|
@@ -96,7 +96,7 @@ def alerts() -> list[dict[str, Any]]:
 def alert(rule: dict[str, Any]) -> str:
     """Return an alert's line."""
     meaning = f"{rule['annotations']['summary']} {rule['annotations']['description']}"
-    return f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', '0s')} | {plain(meaning)} |"
+    return f"| [`{rule['alert']}`](alerts.md#{rule['alert'].lower()}) | {rule['labels']['severity']} | {rule.get('for', '0s')} | {plain(meaning)} |"
 
 
 def plain(text: str) -> str:

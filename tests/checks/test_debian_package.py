@@ -21,7 +21,7 @@ import yaml
 from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from config.desired import Family
 from config.settings import Settings
-from supervisor.cli.program import build_parser
+from supervisor.cli.program import build_parser, main
 from supervisor.logs import message_ids
 from supervisor.operations import exit_codes
 from supervisor.version import VERSION
@@ -154,10 +154,37 @@ def test_every_setting_is_in_its_manual_page() -> None:
 
 
 def test_no_line_of_a_manual_page_is_an_unintended_macro() -> None:
-    macros = {".TH", ".SH", ".SS", ".PP", ".TP", ".RS", ".RE", ".EX", ".EE", ".br", ".B", ".BR", ".I"}
+    macros = {".TH", ".SH", ".SS", ".PP", ".TP", ".RS", ".RE", ".EX", ".EE", ".br", ".B", ".BR", ".I", ".IR"}
     for name, text in load("man/generate.py").pages().items():
         controls = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
         assert controls <= macros, name
+
+
+def examples(page: str) -> list[str]:
+    """Return the examples of a manual page as a reader sees them."""
+    section = load("man/generate.py").pages()[page].partition("\n.SH EXAMPLES\n")[2].partition("\n.SH ")[0]
+    return [found.replace("\\-", "-") for found in re.findall(r"^\.EX\n(.*?)^\.EE$", section, re.M | re.S)]
+
+
+@pytest.mark.parametrize("page", [*sorted(path.name for path in PACKAGING.glob("man/*.[58]")), "openperouter.8"])
+def test_each_manual_page_has_examples(page: str) -> None:
+    assert len(examples(page)) > 1
+
+
+def test_the_configuration_in_the_examples_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node, *files = examples("openperouter-files.5")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "node-config.yaml").write_text(node)
+    for number, text in enumerate(files):
+        (tmp_path / f"configs/openpe_{number}.yaml").write_text(text)
+    places = {"nodeConfigFile": "node-config.yaml", "configsDir": "configs", "stateDir": "state"}
+    settings = tmp_path / "openperouter.yaml"
+    settings.write_text("".join(f"{key}: {tmp_path / name}\n" for key, name in places.items()))
+    (tmp_path / "conf.d").mkdir()
+    for number, text in enumerate(examples("openperouter.yaml.5")):
+        (tmp_path / f"conf.d/{number}.yaml").write_text(text)
+    assert main(["validate", "--settings", str(settings)]) == exit_codes.OK, capsys.readouterr()
+    assert "warning" not in "".join(capsys.readouterr())
 
 
 def shipped_pages() -> set[str]:
@@ -182,10 +209,7 @@ def test_words_that_roff_would_interpret_are_escaped() -> None:
 
 def complete(*words: str) -> set[str]:
     """Return what bash offers after words, the last of which is being written."""
-    generate = [sys.executable, "-m", "shtab", "--shell", "bash"]
-    generate += ["--prefix", "openperouter", "supervisor.cli.program.build_parser"]
-    assert " ".join(["python3", *generate[1:]]) in (DEBIAN / "rules").read_text()
-    script = subprocess.run(generate, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    script = load("completion/generate.py").completions()["openperouter.bash"]
     line = " ".join(f"'{word}'" for word in ("openperouter", *words))
     ask = f'COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_openperouter; printf "%s\\n" "${{COMPREPLY[@]}}"'
     bash = shutil.which("bash") or "bash"

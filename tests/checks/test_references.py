@@ -35,7 +35,7 @@ def test_each_module_named_in_a_docstring_exists() -> None:
 
 def test_each_file_named_in_a_document_exists() -> None:
     missing = []
-    roots = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))
+    roots = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"))
     for page in (*roots, *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         named = [ROOT / match for match in _PATH.findall(text)] + [page.parent / match for match in _LINK.findall(text)]
@@ -47,6 +47,16 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = (match.lower().replace("`", "") for match in _HEADING.findall(page.read_text()))
     return {re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def test_each_section_that_the_runbook_refers_to_exists() -> None:
+    page = ROOT / "docs/alerts.md"
+    referred = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text())
+    assert len(referred) > 10
+    missing = [
+        f"{file}#{anchor}" for file, anchor in referred if anchor not in anchors(page.parent / (file or page.name))
+    ]
+    assert not missing, missing
 
 
 def test_each_promise_of_the_security_page_has_a_test_and_its_links_lead_somewhere() -> None:

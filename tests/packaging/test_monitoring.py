@@ -30,6 +30,7 @@ from tests.actors.report.examples import inputs
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "packaging/monitoring"
 RULES = MONITORING / "openperouter-rules.yaml"
+RUNBOOK = ROOT / "docs/alerts.md"
 UNIT_TESTS = Path(__file__).with_name("alerts") / "rules_test.yaml"
 PROGRAMS = Path(os.environ.get("OPENPEROUTER_CACHE", "/var/cache/openperouter-dev")) / "prometheus/usr/bin"
 #: Scrapes after which the first one can be queried.
@@ -86,6 +87,15 @@ def test_what_an_alert_says_names_labels_that_it_has(rule: dict[str, Any]) -> No
         labels &= set(group.split(", "))
     assert set(re.findall(r"\$labels\.(\w+)", text)) <= labels
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+def test_each_alert_has_a_section_of_what_to_do_and_names_it() -> None:
+    titles, texts = zip(*re.findall(r"^## (\w+)\n\n(.*?)(?=^## |\Z)", RUNBOOK.read_text(), re.M | re.S), strict=True)
+    assert titles == tuple(rule["alert"] for rule in rules())
+    for rule, text in zip(rules(), texts, strict=True):
+        assert rule["annotations"]["runbook"] == f"docs/alerts.md#{rule['alert'].lower()}"
+        assert re.search(r"`[^`]+ [^`]+`", text), f"{rule['alert']}: no command to look with"
+        assert len(text.split()) > 50, rule["alert"]
 
 
 def test_the_generated_files_are_current() -> None:
