@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: host-prometheus soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -52,7 +52,7 @@ help:
 demo: host-guest
 	@$(GUEST) -m demo $(if $(PROMPT),--prompt)
 
-check: .venv/.ready host-prometheus
+check: .venv/.ready host-prometheus host-shells
 	@mkdir -p $(RESULTS)
 	.venv/bin/pytest -q -n $(JOBS) --junitxml=$(RESULTS)/check.xml tests/checks $(UNIT_TESTS) $(ARGS)
 
@@ -182,6 +182,10 @@ host-uml: host-guest
 # Without it the tests of alert rules are there, skipped, and say so.
 host-prometheus:
 	@tests/harness/fetch-prometheus.sh >/dev/null || echo 'no promtool: the tests of alert rules are skipped' >&2
+
+# They judge the completion that is generated for them.
+host-shells:
+	@tests/harness/ensure-packages.sh zsh fish || echo 'no zsh or fish: the tests of their completion are skipped' >&2
 
 host-cluster: host-python
 	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)
