@@ -115,7 +115,7 @@ api-servers: host-cluster
 # uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
 # output comes when those are done. API servers that have to be built first take what the others leave of the machine. Emulated
 # machines run last and alone, since they are slow, and what they wait for has deadlines.
-test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster
+test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-shells
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
 	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
