@@ -120,13 +120,7 @@ class LinuxKernel:
 
     def router_is_current(self) -> bool:
         """Return whether the open namespace, if any, still is the one of that name."""
-        if self._router is None:
-            return True
-        try:
-            status = self._path.stat()
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._router.identity
+        return self._router is None or self._router.is_current()
 
     @property
     def router(self) -> NamespaceHandle:

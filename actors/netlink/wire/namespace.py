@@ -75,6 +75,7 @@ class NamespaceHandle:
 
     def __init__(self, name: str, path: Path | None) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"netns-{name}")
+        self._path = path
         self.identity = (0, 0)
         try:
             if path is not None:
@@ -90,6 +91,16 @@ class NamespaceHandle:
         """Close the socket, which alone would keep the namespace alive, and end the thread."""
         self._run(self._socket.close)
         self._thread.shutdown()
+
+    def is_current(self) -> bool:
+        """Return whether the namespace still is the one of that name; the process's own always is."""
+        if self._path is None:
+            return True
+        try:
+            status = self._path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self.identity
 
     def _run(self, function: Callable[[], T]) -> T:
         return self._thread.submit(function).result()
