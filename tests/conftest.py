@@ -1,7 +1,8 @@
 """What all tests share.
 
-Property tests look for new counterexamples on every run at a developer's desk. Where a change is judged (``CI`` is
-set), the examples are the same each time, so that a run says something about the change and can be repeated.
+Property tests take the same examples on every run and on every machine, also in the containers and guests in which
+parts of the suite run, so that a red run says something about the change and can be repeated.
+``OPENPEROUTER_EXPLORE=1`` looks for new counterexamples instead.
 """
 
 from __future__ import annotations
@@ -10,6 +11,6 @@ import os
 
 import hypothesis
 
-hypothesis.settings.register_profile("judging", derandomize=True, database=None, deadline=None, print_blob=True)
-hypothesis.settings.register_profile("looking", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("judging" if os.environ.get("CI") else "looking")
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("explore" if os.environ.get("OPENPEROUTER_EXPLORE") else "repeatable")
