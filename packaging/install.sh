@@ -40,7 +40,8 @@ done
 if [ -z "$destdir" ] && getent group frr >/dev/null; then
     # The directory first: what was FRR's cannot change any more while the files are looked at.
     chown -h root:frr /etc/frr/perouter
-    chmod 750 /etc/frr/perouter
+    # Files that the daemon creates in here get the group, which its sandbox does not let it give.
+    chmod 2750 /etc/frr/perouter
     find /etc/frr/perouter -mindepth 1 -maxdepth 1 ! -type l -exec chown -h root:frr {} +
 fi
 

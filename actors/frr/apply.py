@@ -206,16 +206,16 @@ class Applier:
         if self._passing or self._on_disk() == text:
             return False
         remove_stale(self._conf)
-        write_atomic(self._conf, text, mode=0o640, owner=_owner(self._group))
+        write_atomic(self._conf, text, mode=0o640, reader=_gid(self._group))
         return True
 
 
-def _owner(group: str) -> tuple[int, int] | None:
-    """Return root with FRR's group, or None where there is no such group, as on a developer's machine.
+def _gid(group: str) -> int | None:
+    """Return FRR's group, or None where there is no such group, as on a developer's machine.
 
-    FRR's own user must not write what root's vtysh reads at FRR's start.
+    The file stays root's: FRR's own user must not write what root's vtysh reads at FRR's start.
     """
     try:
-        return 0, grp.getgrnam(group).gr_gid
+        return grp.getgrnam(group).gr_gid
     except KeyError:
         return None

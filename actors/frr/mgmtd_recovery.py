@@ -18,16 +18,14 @@ complete it, unless a daemon has already broken it off. An operator's session is
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from actors.lib.frr.processes import pid_of
+from actors.lib.frr.processes import end_daemon, pid_of
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -150,18 +148,18 @@ class MgmtdRecovery:
 
     def _end(self, lock: _Lock) -> None:
         self._paused_until = trio.current_time() + PAUSE_SECONDS
-        pid = pid_of(self._run_dir, DAEMON)
-        if pid is None or pid != lock.pid:
+        try:
+            ended = lock.pid is not None and end_daemon(self._run_dir, DAEMON, lock.pid)
+        except OSError as error:
+            log.warning("cannot end mgmtd", message_id=message_ids.FRR_STAYS_LOCKED, pid=lock.pid, error=error)
+            return
+        if not ended:
             message = "mgmtd does not accept configuration, and its PID file does not name its process"
             log.warning(message, message_id=message_ids.FRR_STAYS_LOCKED, directory=self._run_dir)
             return
-        message = "ending mgmtd, so that watchfrr starts a new one"
+        message = "ended mgmtd, so that watchfrr starts a new one"
         reason = "it does not answer" if lock.silent else "no live session holds its lock"
-        log.warning(message, message_id=message_ids.FRR_UNLOCKED, pid=pid, reason=reason)
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError as error:
-            log.warning("cannot end mgmtd", message_id=message_ids.FRR_STAYS_LOCKED, pid=pid, error=error)
+        log.warning(message, message_id=message_ids.FRR_UNLOCKED, pid=lock.pid, reason=reason)
 
 
 def abandoned(path: Path) -> frozenset[int]:

@@ -119,7 +119,7 @@ class StatusFiles:
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
-        self._metrics = _File(textfile.textfile(settings), textfile.MODE, textfile.owner)
+        self._metrics = _File(textfile.textfile(settings), textfile.MODE, textfile.reader)
         self._measured: Status | None = None
 
     async def write(self, status: Status) -> None:
@@ -133,10 +133,10 @@ class StatusFiles:
 class _File:
     """One file; a series of failures to write it is logged once."""
 
-    def __init__(self, path: Path, mode: int, owner: Callable[[Path], tuple[int, int] | None] = lambda _: None) -> None:
+    def __init__(self, path: Path, mode: int, reader: Callable[[Path], int | None] = lambda _: None) -> None:
         self._path = path
         self._mode = mode
-        self._owner = owner
+        self._reader = reader
         self._failing = False
         remove_stale(path)
 
@@ -152,4 +152,4 @@ class _File:
             self._failing = False
 
     def _replace(self, text: str) -> None:
-        write_atomic(self._path, text, mode=self._mode, owner=self._owner(self._path))
+        write_atomic(self._path, text, mode=self._mode, reader=self._reader(self._path))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,29 @@ def pid_of(run_dir: Path, daemon: str) -> int | None:
     except (OSError, ValueError):
         return None
     return pid if name == daemon else None
+
+
+def end_daemon(run_dir: Path, daemon: str, pid: int) -> bool:
+    """Kill a daemon, if that process still is the one that its PID file names; return whether it was.
+
+    The file is the daemons' to write, so a process of another user than the file's is not ended: the file's owner could
+    not end that one without us either. Raises OSError if the kernel refuses.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        # With the descriptor open, what is read now is about the process that gets the signal.
+        if pid_of(run_dir, daemon) != pid or _user_of(pid) != (run_dir / f"{daemon}.pid").stat().st_uid:
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    finally:
+        os.close(process)
+    return True
+
+
+def _user_of(pid: int) -> int | None:
+    """Return a process's real user. The owner of its directory is root if it may not be traced."""
+    found = re.search(r"^Uid:\t(\d+)", (PROC / f"{pid}/status").read_text(), re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def running_daemons(run_dir: Path) -> frozenset[str]:

@@ -41,12 +41,12 @@ def candidates(settings: Settings, collector: Path = COLLECTOR) -> tuple[Path, .
     return (*((collector / _NAME,) if installed else ()), settings.run_dir / _OWN_NAME)
 
 
-def owner(path: Path) -> tuple[int, int]:
-    """Return the user and the group that a file gets. Raises ``OSError`` if its directory is missing."""
+def reader(path: Path) -> int:
+    """Return the group that may read a file. Raises ``OSError`` if its directory is missing."""
     group = path.parent.stat().st_gid
     if group == 0:
         try:
             group = grp.getgrnam(COLLECTOR_GROUP).gr_gid
         except KeyError:
             group = os.getgid()
-    return os.getuid(), group if os.getuid() == 0 else os.getgid()
+    return group if os.getuid() == 0 else os.getgid()

@@ -364,6 +364,16 @@ async def test_a_process_that_only_inherited_the_number_is_left_alone(
         assert other.poll() is None
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a PID file to another user")
+async def test_who_writes_the_pid_file_cannot_have_processes_of_other_users_ended(
+    case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.chown(case.directory / "mgmtd.pid", 65534, 65534)
+    await case.scripted(LOST).recovery.recover(broken=False)
+    assert case.alive
+    assert "its PID file does not name its process" in caplog.text
+
+
 async def test_no_pid_file_is_no_crash(case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     (case.directory / "mgmtd.pid").unlink()
     await case.scripted(LOST).recovery.recover(broken=False)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from supervisor.process.atomic_file import remove_stale, write_atomic
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class Crash(BaseException):
@@ -22,6 +27,15 @@ def narrow_umask() -> Iterator[None]:
     old = os.umask(0o077)
     yield
     os.umask(old)
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that other users can enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory)
+        path.chmod(0o711)
+        yield path
 
 
 def mode_of(path: Path) -> int:
@@ -80,6 +94,28 @@ def test_the_file_is_never_wider_than_private_before_its_owner_is_right(
     monkeypatch.setattr(os, "fchown", spy)
     write_atomic(tmp_path / "frr.conf", "x", mode=0o644, owner=(1, 1))
     assert modes == [0o600]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has a file of another group to compare with")
+def test_a_group_may_read_the_file_of_a_process_that_may_not_give_files_away(reachable: Path) -> None:
+    """As in the daemon's sandbox: root without CAP_CHOWN; directories without and with the set-group-ID bit."""
+    plain, inherits = reachable / "plain", reachable / "inherits"
+    for directory, mode in ((plain, 0o755), (inherits, 0o2755)):
+        directory.mkdir()
+        os.chown(directory, 0, 12345)
+        directory.chmod(mode)
+    write = "import sys; from pathlib import Path; from supervisor.process.atomic_file import write_atomic; "
+    write += "[write_atomic(Path(name), 'x', mode=0o640, reader=12345) for name in sys.argv[1:]]"
+    names = [str(directory / "frr.conf") for directory in (plain, inherits)]
+    bounded = ["setpriv", "--bounding-set=-chown", "--"]
+    subprocess.run([*bounded, sys.executable, "-c", write, *names], check=True, cwd=CHECKOUT)
+    for name in names:
+        for group, readable in ((12345, True), (54321, False)):
+            user = ["setpriv", "--reuid=65534", f"--regid={group}", "--clear-groups", "--"]
+            done = subprocess.run([*user, "cat", name], capture_output=True, text=True, check=False)
+            assert (done.returncode == 0) is readable, (name, group, done.stderr)
+    assert Path(names[1]).stat().st_gid == 12345
+    assert [mode_of(Path(name)) for name in names] == [0o640, 0o640]
 
 
 @pytest.mark.parametrize("step", ["fchmod", "write", "fsync", "replace"])

@@ -33,9 +33,9 @@ def test_a_second_instance_does_not_replace_the_files_of_the_first(tmp_path: Pat
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another group")
 def test_the_group_of_the_directory_reads_it(tmp_path: Path) -> None:
     os.chown(tmp_path, 0, 12345)
-    assert textfile.owner(tmp_path / "x.prom") == (0, 12345)
+    assert textfile.reader(tmp_path / "x.prom") == 12345
 
 
 def test_a_missing_directory_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        textfile.owner(tmp_path / "absent" / "x.prom")
+        textfile.reader(tmp_path / "absent" / "x.prom")

@@ -1,0 +1,57 @@
+"""The settings of FRR's scripts: what a PID file names is signalled in the unit's own control group only.
+
+FRR's scripts are bash's; a distribution's may be another shell's. The real scripts are tried on a booted guest
+(tests/guest/test_survival.py); here a program called ``cat`` says to which control group a process belongs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+DAEMONS = Path(__file__).resolve().parents[2] / "packaging" / "frr" / "perouter" / "daemons"
+#: What frrcommon.sh does with the content of a PID file, its second argument here.
+STOP = '. "$1"; pid=$2; kill -0 "$pid" 2>/dev/null || exit 3; kill -2 "$pid"'
+
+pytestmark = pytest.mark.parametrize("shell", ["bash", "dash"])
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    # In a process group of its own, which a negative number means.
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def stop(shell: str, pid: str, groups: Path) -> int:
+    """Run the scripts' lines; return their exit code."""
+    (groups / "cat").write_text(f'#!/bin/sh\nexec /bin/cat "{groups}$1"\n')
+    (groups / "cat").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{groups}:{os.environ['PATH']}"}
+    return subprocess.run([shell, "-c", STOP, shell, str(DAEMONS), pid], env=environment, check=False).returncode
+
+
+def place(groups: Path, process: str, group: str) -> None:
+    file = groups / "proc" / process / "cgroup"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"0::{group}\n")
+
+
+def test_a_process_of_the_unit_is_stopped(shell: str, tmp_path: Path, victim: subprocess.Popen[bytes]) -> None:
+    for process in ("self", str(victim.pid)):
+        place(tmp_path, process, "/system.slice/frr@perouter.service")
+    assert stop(shell, str(victim.pid), tmp_path) == 0
+    assert victim.wait(30) == -2
+
+
+@pytest.mark.parametrize("pid", ["{}", "-{}", "", "$(kill {})", "99999999"])
+def test_no_other_process_is(shell: str, tmp_path: Path, victim: subprocess.Popen[bytes], pid: str) -> None:
+    place(tmp_path, "self", "/system.slice/frr@perouter.service")
+    place(tmp_path, str(victim.pid), "/system.slice/ssh.service")
+    assert stop(shell, pid.format(victim.pid), tmp_path) == 3
+    assert victim.poll() is None
