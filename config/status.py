@@ -121,13 +121,16 @@ def _with_up(session: SessionHealth, handler: SerializerFunctionWrapHandler) -> 
     return {**handler(session), "up": session.up}
 
 
+_NOWHERE: Final = Origin()
+
+
 def _flatten(value: VniHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
     flat: dict[str, Any] = handler(value)
     resource = flat.pop("resource") or {"kind": "", "namespace": "", "name": "", "label": ""}
     # A file's resource has no namespace of its user's making: it goes by the name in the file.
     if label := resource.pop("label"):
         resource |= {"namespace": "", "name": label}
-    return resource | flat | {"origin": "" if value.origin == Origin() else str(value.origin)}
+    return resource | flat | {"origin": "" if value.origin == _NOWHERE else str(value.origin)}
 
 
 def _nest(stored: Any) -> Any:

@@ -15,6 +15,7 @@ this asks for counts. A VNI that the health report wants to bounce is withdrawn 
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import time
@@ -266,11 +267,12 @@ class FrrActor:
         """Return what changes when one of FRR's daemons is restarted."""
         directory = self._settings.frr_run_dir / self._settings.frr_pathspace
         try:
-            return frozenset(
-                (path.name, path.stat().st_ino, path.stat().st_ctime_ns) for path in directory.glob("*.vty")
-            )
+            # Looked at all the time: pathlib's glob takes several times as long.
+            with os.scandir(directory) as entries:
+                sockets = [(one.name, one.stat()) for one in entries if one.name.endswith(".vty")]
         except OSError:
             return frozenset()
+        return frozenset((name, found.st_ino, found.st_ctime_ns) for name, found in sockets)
 
 
 def moved_vnis(before: DesiredState, after: DesiredState) -> frozenset[int]:

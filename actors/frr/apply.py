@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import grp
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -83,15 +84,18 @@ class Applier:
         seen = self._seen(await self._driver.running(), intended(wanted))
         on_disk = self._on_disk() == wanted.text
         self.refusals.review(seen, verified=on_disk)
-        seen = self._seen(seen.text, seen.intent)
+        seen = replace(seen, pending=self.refusals.pending(seen.difference))
         changed = bool(seen.pending) or (bool(seen.intent.negations) and not on_disk)
         if changed:
-            for part in rendered.parts():
-                while refusal := await self._driver.refusal(text := self.refusals.acceptable(part).text):
+            # FRR has taken the sections of which nothing is missing.
+            sent = self.refusals.part(rendered, seen.intent.negations.union(seen.pending.missing), seen.intent)
+            for part in sent.parts():
+                while (text := self.refusals.acceptable(part).text) and (refusal := await self._driver.refusal(text)):
                     if not self.refusals.cut(part, refusal):
                         return FrrOutcome(desired, False, error=refused(text, refusal))
-            wanted = self.refusals.acceptable(rendered)
-            seen = self._seen(seen.text, intended(wanted))
+            if (left := self.refusals.acceptable(rendered)) != wanted:
+                wanted = left
+                seen = self._seen(seen.text, intended(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
             wanted, seen = await self._attempt(rendered, wanted, seen)
         failures = self.refusals.failures(rendered, seen)
@@ -116,15 +120,16 @@ class Applier:
         return wanted, done.seen
 
     def _seen(self, text: str, intent: Intent) -> Seen:
-        found = difference(intent, parse(text))
-        return Seen(text, intent, found, self.refusals.pending(found))
+        lines = parse(text)
+        found = difference(intent, lines)
+        return Seen(text, lines, intent, found, self.refusals.pending(found))
 
     async def _clear_residue(self, seen: Seen) -> None:
         """Remove the empty VRF stanzas that FRR left behind, once their device is gone.
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
-        stale = set() if self._passing else set(residue(seen.text, seen.intent))
+        stale = set() if self._passing else set(residue(seen.text, seen.lines, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
@@ -154,7 +159,7 @@ class Applier:
 
     async def _remove(self, seen: Seen, *, thorough: bool) -> Seen:
         """Remove what has to go; FRR complains about lines that went with others, which is no failure."""
-        for step in passes(seen.pending, parse(seen.text)):
+        for step in passes(seen.pending, seen.lines):
             await self._driver.send(step.commands)
             text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]
             seen = self._seen(text, seen.intent)
@@ -178,11 +183,20 @@ class Applier:
         for text in dict.fromkeys(["", *(section.text for section in wanted.sections)]):
             lines = files.get(text)
             if lines:
-                answers |= dict.fromkeys(lines, await self._driver.send(additions(wanted.text, lines)))
+                part = self.refusals.part(wanted, lines, seen.intent)
+                commands = additions(part.text, lines, seen.intent.sections)
+                answers |= dict.fromkeys(lines, await self._driver.send(commands))
         return answers
 
     async def _settled(self, intent: Intent) -> Seen:
-        return self._seen(await self._read_until(lambda text: not self._seen(text, intent).pending), intent)
+        seen: list[Seen] = []
+
+        def good(text: str) -> bool:
+            seen[:] = [self._seen(text, intent)]
+            return not seen[0].pending
+
+        text = await self._read_until(good)
+        return seen[0] if seen and seen[0].text == text else self._seen(text, intent)
 
     async def _read_until(self, good: Callable[[str], bool]) -> str:
         """Return the running configuration once it is good, or the last one of a few readings."""

@@ -43,9 +43,10 @@ _VERSION: Final = re.compile(r"^frr version (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A running configuration, and what separates it from an intent; ``pending`` is what is not held."""
+    """A running configuration, its lines, and what separates them from an intent; ``pending`` is what is not held."""
 
     text: str = field(repr=False)
+    lines: frozenset[Entry] = field(repr=False)
     intent: Intent
     difference: Difference
     pending: Difference
@@ -118,6 +119,12 @@ class Refusals:
         """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
         sections = (section for section in rendered.sections if not self._waits(section))
         return RenderedConfig(tuple(replace(one, text=self._cut(one)[0]) for one in sections))
+
+    def part(self, rendered: RenderedConfig, entries: Iterable[Entry], intent: Intent) -> RenderedConfig:
+        """Return the sections that these lines of what is :meth:`acceptable` come from."""
+        texts = {intent.sections[entry].text for entry in entries}
+        waits, cut = self._waits, self._cut
+        return RenderedConfig(tuple(one for one in rendered.sections if cut(one)[0] in texts and not waits(one)))
 
     def cut(self, rendered: RenderedConfig, answer: str) -> bool:
         """Leave out the first line that a dry run of what is :meth:`acceptable` refused.

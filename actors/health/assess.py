@@ -40,6 +40,13 @@ class HealthInputs:
         return self.frr.desired if self.frr else self.desired
 
     @property
+    def kernel_follows(self) -> bool:
+        """Whether FRR has applied a state that the kernel's part has not answered yet."""
+        if self.frr is None or not self.frr.applied:
+            return False
+        return self.kernel is None or self.kernel.desired.generation != self.frr.desired.generation
+
+    @property
     def refused(self) -> frozenset[ResourceId]:
         """Resources that an earlier stage has left out and reported."""
         outcomes = [outcome for outcome in (self.frr, self.kernel) if outcome is not None]

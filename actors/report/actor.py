@@ -39,6 +39,9 @@ STATE_FILE: Final = "state.json"
 STATE_MODE: Final = 0o640
 #: Unchanged metrics are written this often, seconds: their file may be on a disk.
 METRICS_SECONDS: Final = 60.0
+#: Changed ones leave this much between two files, seconds: a change goes through many states, and nothing reads them
+#: that often. What comes sooner is in the next refresh's.
+METRICS_PAUSE_SECONDS: Final = 5.0
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
 REFRESH_SECONDS: Final = 10.0
 #: Deadline of writing a few kilobytes.
@@ -115,7 +118,7 @@ def _process(settings: Settings, version: str, before: Status | None) -> Process
 
 
 class StatusFiles:
-    """Writes both files: the state file for each status, the metrics when they change or are a minute old."""
+    """Writes both files: the state file for each status, the metrics some time after changes or once a minute."""
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
@@ -125,7 +128,9 @@ class StatusFiles:
     async def write(self, status: Status) -> None:
         """Write a new status."""
         await self._state.write(status.to_json() + "\n")
-        if _is_due(status, self._measured, METRICS_SECONDS):
+        last = self._measured
+        recent = last is not None and 0 <= status.updated_at - last.updated_at < METRICS_PAUSE_SECONDS
+        if not recent and _is_due(status, last, METRICS_SECONDS):
             await self._metrics.write(metrics_text(status))
             self._measured = status
 

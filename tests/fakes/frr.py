@@ -193,6 +193,7 @@ class FakeFrr:
 
     calls: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
     needed: frozenset[str] = frozenset()
     writers: int = 0
     most_writers: int = 0
@@ -318,6 +319,7 @@ class FakeFrr:
 
     async def refusal(self, text: str) -> str:
         self.calls.append("refusal")
+        self.checked.append(text)
         await trio.lowlevel.checkpoint()
         refused = (
             one for one in commands(text) if not one.known or any(word in one.text for word in self.dry_refusals)

@@ -19,7 +19,7 @@ from typing import Final
 
 from config.syntax.frr_grammar import Path, scan
 
-from .difference import Difference, Entry, Intent, parse, subject
+from .difference import Difference, Entry, Intent, entry_of, parse, subject
 
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
 _DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
@@ -79,19 +79,22 @@ def corrections(found: Difference, *, thorough: bool) -> str:
     return "".join(commands)
 
 
-def additions(text: str, missing: Iterable[Entry]) -> str:
-    """Return the lines of a text that FRR does not show yet, in the text's order and in their contexts."""
+def additions(text: str, missing: Iterable[Entry], wanted: Iterable[Entry] = ()) -> str:
+    """Return the lines of a text that FRR does not show yet, in the text's order and in their contexts.
+
+    ``wanted`` are all lines that FRR is to show, where the text is not all of the configuration.
+    """
     pending = set(missing)
-    shown = set(parse(text)) - pending
+    shown = {*parse(text), *wanted} - pending
     derived = _derived_targets(shown | pending)
     commands = []
     for line in scan(text):
-        entries = parse(_in_context(line.context, [line.text], opens=line.opens)) & pending
-        if entries:
+        entry = entry_of(line)
+        if entry is not None and entry in pending:
             lines = _configuring(line.context, line.text, shown, derived)
             commands.append(_in_context(line.context, lines, opens=line.opens))
-            pending -= entries
-            shown |= entries
+            pending.remove(entry)
+            shown.add(entry)
     return "".join(commands)
 
 
@@ -124,15 +127,13 @@ def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:
     return "".join(f"{line}\n" for line in [*path, *lines, *["exit"] * (len(path) + opens)])
 
 
-def residue(text: str, intent: Intent) -> list[str]:
-    """Return the VRFs that are empty in a running configuration and absent from the intent.
+def residue(text: str, shown: frozenset[Entry], intent: Intent) -> list[str]:
+    """Return the VRFs that are empty in a running configuration, which shows these lines, and absent from the intent.
 
     FRR leaves them behind (FRR #21245).
     """
-    mentioned = {
-        line.text for line in scan(text) if line.opens and len(line.path) == 1 and line.text.startswith("vrf ")
-    }
-    needed = {path[0] for path, _ in parse(text) | intent.required | intent.optional if path}
+    mentioned = {" ".join(line.split()) for line in text.splitlines() if line.startswith("vrf ")}
+    needed = {path[0] for lines in (shown, intent.required, intent.optional) for path, _ in lines if path}
     return sorted(opening.removeprefix("vrf ") for opening in mentioned - needed)
 
 

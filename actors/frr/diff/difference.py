@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from config.syntax.frr_grammar import Path, walk
+from config.syntax.frr_grammar import Line, Path, walk
 from config.syntax.frr_secrets import redact
 
 from ..render.render import RenderedConfig, Section
@@ -124,10 +124,19 @@ def _parse_block(text: str) -> tuple[frozenset[Entry], bool]:
     entries: set[Entry] = set()
     depth = 0
     for depth, line in walk(text):  # noqa: B007
-        shown = None if line is None else _shown(line.context, line.text)
-        if line is not None and shown is not None:
-            entries.add((_normal_path(line.path), shown))
-    return frozenset(entry for entry in entries if not _opens_in_vain(entry)), depth == 0
+        entry = None if line is None else entry_of(line)
+        if entry is not None:
+            entries.add(entry)
+    return frozenset(entries), depth == 0
+
+
+def entry_of(line: Line) -> Entry | None:
+    """Return a line in the form in which FRR shows it, or None for one that has no effect or is no configuration."""
+    shown = _shown(line.context, line.text)
+    if shown is None:
+        return None
+    entry = (_normal_path(line.path), shown)
+    return None if _opens_in_vain(entry) else entry
 
 
 class _KnownBlocks:

@@ -11,13 +11,14 @@ import trio
 from trio.testing import MockClock as Clock
 
 from actors.frr.apply import Applier
+from actors.frr.diff.difference import parse
 from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 from config.outcomes import FrrOutcome
 from config.problems import Reason
 from tests.fakes.frr import FakeFrr
 
-from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
+from .cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay
 
 BASIC = CASES["basic"]
 
@@ -55,6 +56,20 @@ async def test_the_same_configuration_again_costs_one_reading(bench: Bench, auto
     outcome = await bench.apply(BASIC)
     assert (outcome.applied, outcome.changed) == (True, False)
     assert bench.frr.calls == ["wait_ready", "running"]
+
+
+async def test_of_a_change_only_the_changed_sections_are_checked_and_sent(bench: Bench, autojump_clock: Clock) -> None:
+    red, blue = l3vni(), l3vni("blue", 200)
+    before, after = state(underlay=underlay(), l3vnis=(red,)), state(underlay=underlay(), l3vnis=(red, blue))
+    await bench.apply(before)
+    bench.frr.checked.clear()
+    bench.frr.sent.clear()
+    assert (await bench.apply(after)).applied
+    blues = [one.text for one in render(after, hostname=HOSTNAME).sections if one.source == blue]
+    assert bench.frr.checked == ["".join(blues)]
+    assert {path[0] for path, _ in parse(bench.frr.sent[0])} == {"vrf blue", "router bgp 64514 vrf blue"}
+    assert (await bench.apply(before)).applied
+    assert len(bench.frr.checked) == 1
 
 
 async def test_a_configuration_that_runs_already_only_gets_its_boot_file(bench: Bench, autojump_clock: Clock) -> None:

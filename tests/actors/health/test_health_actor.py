@@ -77,6 +77,28 @@ async def test_frr_is_polled_at_once_after_a_new_outcome(bench: Bench, autojump_
     assert trio.current_time() == started
 
 
+async def test_frr_is_left_alone_while_the_kernel_follows_but_not_for_longer_than_the_interval(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.apply(desired(3))
+    await until_verified(bench.out.reader())
+    before, started, state = bench.frr.polls, trio.current_time(), desired(4)
+    bench.desired.set(state)
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True))
+    await trio.sleep(actor.INTERVAL_SECONDS * 3 - 1)
+    assert bench.frr.polls - before == 2
+    reports = bench.out.reader()
+    bench.kernel.set(KernelOutcome(state, applied=True, changed=True))
+    assert (await until_verified(reports)).generation == 4
+    assert trio.current_time() == started + actor.INTERVAL_SECONDS * 3 - 1
+
+
+async def test_frr_is_polled_while_it_has_not_applied_a_state(bench: Bench, autojump_clock: MockClock) -> None:
+    bench.outcomes.set(FrrOutcome(desired(3), applied=False, error="FRR does not run"))
+    await trio.sleep(1)
+    assert bench.frr.polls > 2
+
+
 async def test_a_router_not_yet_as_configured_is_polled_with_back_off(bench: Bench, autojump_clock: MockClock) -> None:
     bench.frr.situation = "empty"
     bench.apply(desired())

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from actors.report import actor
-from actors.report.actor import METRICS_SECONDS, StatusFiles
+from actors.report.actor import METRICS_PAUSE_SECONDS, METRICS_SECONDS, StatusFiles
 from config.api import ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
@@ -124,7 +124,8 @@ async def test_the_state_file_is_for_root_and_its_group_only(bench: Bench) -> No
     assert stat.S_IMODE((bench.settings.run_dir / "state.json").stat().st_mode) == 0o640
 
 
-async def test_the_metrics_are_for_root_and_a_group_only(bench: Bench) -> None:
+async def test_the_metrics_are_for_root_and_a_group_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor, "METRICS_PAUSE_SECONDS", 0.0)
     bench.converge()
     await written(bench, "running")
     path = bench.settings.run_dir / "metrics.prom"
@@ -142,7 +143,7 @@ async def test_the_metrics_can_be_put_where_a_collector_looks(tmp_path: Path) ->
     assert not (tmp_path / "metrics.prom").exists()
 
 
-async def test_metrics_are_written_for_changes_and_once_a_minute(tmp_path: Path) -> None:
+async def test_metrics_are_written_some_time_after_changes_and_once_a_minute(tmp_path: Path) -> None:
     files = StatusFiles(Settings(run_dir=tmp_path))
     path = tmp_path / "metrics.prom"
     moments = []
@@ -151,10 +152,13 @@ async def test_metrics_are_written_for_changes_and_once_a_minute(tmp_path: Path)
         Status(updated_at=1000.0 + METRICS_SECONDS - 1),
         Status(updated_at=1000.0 + METRICS_SECONDS),
         Status(updated_at=1000.0 + METRICS_SECONDS + 1, ready=True),
+        Status(updated_at=1000.0 + METRICS_SECONDS + METRICS_PAUSE_SECONDS, ready=True),
+        Status(updated_at=900.0, ready=True),
     ):
         await files.write(status)
         moments.append(float(re.findall(r"^openperouter_status_timestamp_seconds (.*)$", path.read_text(), re.M)[0]))
-    assert moments == [1000.0, 1000.0, 1000.0 + METRICS_SECONDS, 1001.0 + METRICS_SECONDS]
+    later = 1000.0 + METRICS_SECONDS
+    assert moments == [1000.0, 1000.0, later, later, later + METRICS_PAUSE_SECONDS, 900.0]
 
 
 async def test_a_failing_child_shows_at_once(bench: Bench) -> None:
