@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import trio
 
-from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.frr_lock import holders, session_lock
 from actors.lib.frr.vtysh import Vtysh, lock_file
 from config.desired import DesiredState
 from config.outcomes import Interruption
@@ -23,6 +24,8 @@ from .render.render import RenderedConfig, render
 
 #: How long a preview waits for those that change FRR, seconds. One change of a large configuration takes a minute.
 PATIENCE_SECONDS: Final = 2.0
+#: The same for the running configuration itself, which nothing else can stand in for.
+SHOW_PATIENCE_SECONDS: Final = 5.0
 _SHOW: Final = "show running-config"
 
 
@@ -68,8 +71,34 @@ def rendered_redacted(desired: DesiredState, settings: Settings) -> str:
 
 
 async def running_redacted(settings: Settings) -> str:
-    """Return FRR's running configuration without secrets; raise ``DependencyFault`` if FRR does not answer."""
-    return redact(await Vtysh.of(settings).text(_SHOW))
+    """Return FRR's running configuration without secrets.
+
+    Raises ``DependencyFault`` if FRR does not answer, and after :data:`SHOW_PATIENCE_SECONDS` if it is being changed.
+    """
+    with trio.move_on_after(SHOW_PATIENCE_SECONDS) as waiting:
+        async with session_lock(lock_file(settings), exclusive=False):
+            waiting.deadline = math.inf
+            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+            return redact(await vtysh.text(_SHOW))
+    raise DependencyFault(_busy(settings))
+
+
+def _busy(settings: Settings) -> str:
+    lock = lock_file(settings)
+    who = " and ".join(_described(pid) for pid in holders(lock)) or "another process"
+    verified = settings.frr_etc_dir / settings.frr_pathspace / "frr.conf"
+    return (
+        f"FRR is being changed, and a session with it could break that: {who} has held {lock} for "
+        f"{SHOW_PATIENCE_SECONDS:g} s; try again in a minute, or see {verified} (what was verified last) and "
+        "'openperouter show frr --intended'"
+    )
+
+
+def _described(pid: int) -> str:
+    try:
+        return f"process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    except OSError:
+        return f"process {pid}"
 
 
 def _rendered(desired: DesiredState, settings: Settings) -> RenderedConfig:

@@ -26,6 +26,8 @@ log = get_logger("frr")
 #: Longer than sending a whole configuration may take (60 s).
 PATIENCE_SECONDS: Final = 70.0
 _POLL_SECONDS: Final = 0.05
+#: All file locks of the machine.
+LOCKS: Final = Path("/proc/locks")
 
 
 @asynccontextmanager
@@ -44,6 +46,18 @@ async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[N
         if patience.cancelled_caught:
             log.debug("another process holds the lock on FRR's configuration; continuing without it", file=path)
         yield
+
+
+def holders(path: Path) -> tuple[int, ...]:
+    """Return the processes that hold the lock on a file now, by /proc/locks (proc(5)); none if that cannot be told."""
+    try:
+        status, table = path.stat(), LOCKS.read_text()
+    except OSError:
+        return ()
+    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    # "1: FLOCK  ADVISORY  WRITE 812 00:19:1234 0 EOF"; a line of a process that waits has an arrow after the number.
+    found = (fields for line in table.splitlines() if len(fields := line.split()) > 5 and fields[1] == "FLOCK")
+    return tuple(int(fields[4]) for fields in found if fields[5] == wanted)
 
 
 async def _take(path: Path, kind: int, until: ExitStack) -> None:

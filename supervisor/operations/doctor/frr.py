@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import trio
 
-from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
-from actors.lib.frr.vtysh import Vtysh
+from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS, pid_of
+from actors.lib.frr.vtysh import FrrUnavailable, lock_file
 from actors.netlink.wire.namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, run_command
@@ -35,6 +38,10 @@ EXPORTERS = ("frr_exporter", "prometheus-frr-")
 TABLES_FIXED = (10, 7)
 #: Those of the daemons that its ``daemons`` file decides about; the others always run.
 SWITCHED = ("bgpd", "bfdd")
+#: How long another process's session with mgmtd is waited for.
+LOCK_SECONDS = 2.0
+#: What every daemon answers at once.
+_QUESTION = "show version"
 PROCESSES = Path("/proc")
 ZEBRA = Path("/usr/lib/frr/zebra")
 _REPLACED = " (deleted)"
@@ -64,24 +71,54 @@ class Frr:
 
 async def read_frr(settings: Settings) -> Frr:
     """Read everything of FRR's that concerns the router."""
-    running: frozenset[str] | None = None
-    silence = ""
-    try:
-        running = await Vtysh.of(settings, QUERY_SECONDS).daemons()
-    except DependencyFault as fault:
-        silence = str(fault)
+    running, silence = await _answering(settings)
     directory = settings.frr_etc_dir / settings.frr_pathspace
     return Frr(
         version=await _version(settings),
         vtysh=settings.vtysh.is_file(),
         daemons_file=_switches(directory / "daemons"),
-        running=running,
+        running=running or None,
         silence=silence,
         conf=read_file(directory / "frr.conf"),
         inside=_inside(settings),
         outdated=_outdated(settings.frr_run_dir / settings.frr_pathspace),
         vtysh_users=await trio.to_thread.run_sync(_vtysh_users, abandon_on_cancel=True),
     )
+
+
+async def _answering(settings: Settings) -> tuple[frozenset[str], str]:
+    """Return the daemons that answer, and why the first of the others does not."""
+    daemons, answering, faults = DaemonSockets.of(settings, QUERY_SECONDS), set(), {}
+
+    async def ask(daemon: str) -> None:
+        try:
+            await _ask(daemons, daemon, settings)
+        except DependencyFault as fault:
+            faults[daemon] = str(fault)
+        else:
+            answering.add(daemon)
+
+    async with trio.open_nursery() as nursery:
+        for daemon in DAEMONS:
+            nursery.start_soon(ask, daemon)
+    return frozenset(answering), next((faults[daemon] for daemon in sorted(faults)), "")
+
+
+async def _ask(daemons: DaemonSockets, daemon: str, settings: Settings) -> None:
+    """Return if a daemon answers; raise ``DependencyFault`` if not.
+
+    While FRR is being changed a session with mgmtd could break that, so that its process has to do.
+    """
+    if daemon != "mgmtd":
+        await daemons.text(_QUESTION, daemon=daemon)
+        return
+    with trio.move_on_after(LOCK_SECONDS) as waiting:
+        async with session_lock(lock_file(settings), exclusive=False):
+            waiting.deadline = math.inf
+            await daemons.text(_QUESTION, daemon=daemon)
+            return
+    if pid_of(daemons.run_dir, daemon) is None:
+        raise FrrUnavailable(f"FRR does not answer: {daemon} is not running")
 
 
 async def _version(settings: Settings) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import trio
 
 from actors.lib.frr import frr_lock
-from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.frr_lock import holders, session_lock
 
 
 @pytest.fixture
@@ -76,3 +77,10 @@ async def test_without_the_directory_no_one_is_locked_out(tmp_path: Path, exclus
     async with session_lock(missing, exclusive=exclusive):
         assert await enters(missing, exclusive=True)
     assert await enters(None, exclusive=exclusive)
+
+
+async def test_who_holds_the_lock_can_be_told(lock: Path) -> None:
+    assert holders(lock) == ()
+    async with session_lock(lock, exclusive=True):
+        assert holders(lock) == (os.getpid(),)
+    assert holders(lock) == ()

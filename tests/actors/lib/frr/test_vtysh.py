@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,19 @@ async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, 
         assert trio.current_time() - began < 10
     assert "is being changed at this moment" in seen.note
     assert "- router bgp 64514 / neighbor 192.168.11.2 password ********" in seen.lines
+
+
+async def test_the_running_configuration_is_not_waited_for_indefinitely(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    settings = Settings(vtysh=program(tmp_path, "echo asked; exit 1"), run_dir=tmp_path)
+    async with session_lock(lock_file(settings), exclusive=True):
+        began = trio.current_time()
+        with pytest.raises(DependencyFault) as fault:
+            await running_redacted(settings)
+        assert trio.current_time() - began < 6
+    assert re.search(rf"process {os.getpid()} \(.+\) has held {tmp_path / 'frr.lock'} for 5 s", str(fault.value))
+    assert "show frr --intended" in str(fault.value)
 
 
 @pytest.mark.parametrize("end", ["kill -KILL $$", "exit 1"])

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from actors.lib.frr.frr_lock import session_lock
+from actors.lib.frr.vtysh import lock_file
 from config.settings import Settings
 from supervisor.operations.control_client import NotRunningError
 from supervisor.operations.doctor import files, frr, network_managers, read_machine, router
 from supervisor.process.instance_lock import single_instance
+from tests.actors.lib.frr.daemon import daemon
 
 CHECKOUT = Path(__file__).resolve().parents[4]
 
@@ -99,8 +105,8 @@ async def test_daemons_whose_program_was_replaced_are_found(
     monkeypatch.setattr(frr, "PROCESSES", tmp_path / "proc")
     run = nowhere.frr_run_dir / nowhere.frr_pathspace
     run.mkdir(parents=True)
-    for daemon, pid, program in (("bgpd", 7, "/usr/lib/frr/bgpd (deleted)"), ("zebra", 8, "/usr/lib/frr/zebra")):
-        (run / f"{daemon}.pid").write_text(f"{pid}\n")
+    for name, pid, program in (("bgpd", 7, "/usr/lib/frr/bgpd (deleted)"), ("zebra", 8, "/usr/lib/frr/zebra")):
+        (run / f"{name}.pid").write_text(f"{pid}\n")
         (tmp_path / "proc" / str(pid)).mkdir(parents=True)
         (tmp_path / "proc" / str(pid) / "exe").symlink_to(program)
     (run / "gone.pid").write_text("9\n")
@@ -261,3 +267,26 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: st
     (directory / name).write_text(f"#!/bin/sh\ncat {directory}/says\n")
     (directory / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(directory), prepend=":")
+
+
+async def test_a_long_change_of_frr_does_not_keep_the_doctor_waiting(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """And mgmtd, whose session could break that change, is not asked."""
+    settings = nowhere.model_copy(update={"run_dir": tmp_path, "frr_run_dir": tmp_path})
+    run_dir = tmp_path / settings.frr_pathspace
+    run_dir.mkdir()
+    monkeypatch.setattr(frr, "pid_of", lambda _, daemon: 42 if daemon == "mgmtd" else None)
+    async with AsyncExitStack() as daemons:
+        asked = {
+            name: await daemons.enter_async_context(daemon(run_dir / f"{name}.vty", {"show version": ("FRR", 0)}))
+            for name in ("zebra", "bgpd", "mgmtd")
+        }
+        began = trio.current_time()
+        async with session_lock(lock_file(settings), exclusive=True):
+            seen = await frr.read_frr(settings)
+        assert seen.running == frozenset({"zebra", "bgpd", "mgmtd"})
+        assert trio.current_time() - began < 5
+        assert not asked["mgmtd"]
+        assert (await frr.read_frr(settings)).running == frozenset({"zebra", "bgpd", "mgmtd"})
+        assert asked["mgmtd"] == ["show version"]
