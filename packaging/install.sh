@@ -45,19 +45,17 @@ if [ -z "$destdir" ] && getent group frr >/dev/null; then
     find /etc/frr/perouter -mindepth 1 -maxdepth 1 ! -type l -exec chown -h root:frr {} +
 fi
 
-# What the cluster needs: kubectl apply -f /usr/share/openperouter/kubernetes takes them in this order.
-for file in "$here"/kubernetes/*.yaml "$here"/crds/*.yaml; do
-    put 644 "$file" "/usr/share/openperouter/kubernetes/$(basename "$file")"
+# What the cluster needs: manifests, kustomizations, alert rules and the dashboard, the helm chart. They refer to one
+# another by these names.
+for directory in crds kubernetes monitoring kustomize chart; do
+    rm -rf "$destdir/usr/share/openperouter/$directory"
+    (cd "$here" && find "$directory" \( -type f -o -type l \) ! -name '*.py' ! -name '*.pyc') | while read -r file; do
+        put 644 "$here/$file" "/usr/share/openperouter/$file"
+    done
 done
-
-# Apart from those: kubectl apply -k /usr/share/openperouter/kubernetes/hostbridge.
-for file in "$here"/kubernetes/hostbridge/*.yaml; do
-    put 644 "$file" "/usr/share/openperouter/kubernetes/hostbridge/$(basename "$file")"
-done
-
-# Alert rules and the dashboard.
-for file in openperouter-rules.yaml prometheus-rule.yaml dashboard.json; do
-    put 644 "$here/monitoring/$file" "/usr/share/openperouter/monitoring/$file"
+# kubectl apply -f /usr/share/openperouter/kubernetes takes the namespace first, then the definitions.
+for file in "$here"/crds/*.yaml; do
+    ln -sf "../crds/$(basename "$file")" "$destdir/usr/share/openperouter/kubernetes/$(basename "$file")"
 done
 
 install -d -m 750 "$destdir/etc/openperouter" "$destdir/etc/openperouter/configs" "$destdir/etc/openperouter/conf.d"

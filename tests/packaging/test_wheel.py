@@ -17,7 +17,9 @@ pytest.importorskip("setuptools", reason="no setuptools: a virtual environment o
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = ("supervisor", "actors", "config")
-COPIED = (*PRIVATE, "packaging/wheel", "packaging/examples")
+#: What "openperouter manifests" prints and writes.
+MANIFESTS = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
+COPIED = (*PRIVATE, "packaging/wheel", "packaging/examples", *(f"packaging/{name}" for name in MANIFESTS))
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +55,26 @@ def test_every_file_of_the_program_is_in_it(library: Path) -> None:
     assert len(wanted) > 100
     package = library / "openperouter"
     found = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}
-    assert found == wanted | {Path("__init__.py")}
+    manifests = {path for path in found if path.parts[0] in MANIFESTS}
+    assert found - manifests == wanted | {Path("__init__.py")}
+    assert {path.parts[0] for path in manifests} == set(MANIFESTS)
+    assert {path for path in manifests if path.suffix == ".py"} == set()
     assert [path.name for path in library.iterdir()] == ["openperouter"]
 
 
 def test_the_entry_point_runs_the_program(library: Path) -> None:
     done = run(library, "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"openperouter {VERSION}\n", "")
+
+
+def test_it_has_the_manifests_of_the_cluster(library: Path, tmp_path: Path) -> None:
+    checkout = [sys.executable, "-m", "supervisor", "manifests"]
+    wanted = subprocess.run(checkout, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+    done = run(library, "manifests")
+    assert (done.returncode, done.stdout, done.stderr) == (0, wanted, "")
+    done = run(library, "manifests", "--write", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new/chart/files/crds").is_dir()
 
 
 def test_it_renders_from_its_own_templates(library: Path, tmp_path: Path) -> None:

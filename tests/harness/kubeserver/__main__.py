@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import etcd, golang
+from . import clients, etcd, golang
 from .build import ensure
 from .errors import ClusterError, NoGoError
 
@@ -27,7 +27,7 @@ def main() -> int:
         if verb == "packages":
             print("\n".join([*_PACKAGES, *golang.packages()]))
         else:
-            print("\n".join(map(str, [*ensure(), etcd.ensure()])))
+            print("\n".join(map(str, [*ensure(), etcd.ensure(), *clients.ensure()])))
     except ClusterError as error:
         print(f"kubeserver: {error}", file=sys.stderr)
         return _NO_GO if isinstance(error, NoGoError) else 1

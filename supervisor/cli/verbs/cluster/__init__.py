@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import hostbridge, join
+from . import crds, hostbridge, join, manifests
 
-VERBS = (join, hostbridge)
+VERBS = (join, crds, manifests, hostbridge)
