@@ -6,8 +6,9 @@
 The actor chooses what to follow: which server with which credentials, as which node. With other credentials for the
 same server the reflectors continue where they were; another server or another name gets a new cache, and what was
 published stays until that is complete. Per connection it runs an :class:`.Availability`, which holds the reflectors
-back while the server cannot be used, and one :class:`.Reflector` per collection. See :mod:`.reflector` for what can
-go wrong with each, :mod:`.cache` for what is complete, :mod:`.debounce` for when it is published.
+back while the server cannot be used, and one :class:`.Reflector` per collection. See
+:mod:`actors.lib.kube.reflector` for what can go wrong with each, :mod:`.cache` for what is complete, :mod:`.debounce`
+for when it is published.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from dataclasses import dataclass, replace
 
 import trio
 
+from actors.lib.kube.availability import Availability
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import UnreachableError
 from actors.lib.kube.mirror_signature import mirror_key
+from actors.lib.kube.reflector import Reflector
 from config.api import ApiAccess, ApiCredentials, ApiSnapshot
 from config.outcomes import StaticSnapshot
 from config.settings import Settings
@@ -31,10 +34,8 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from supervisor.runtime.faults import DependencyFault, summarize
 
-from .availability import Availability
 from .cache import Cache
 from .debounce import Publisher
-from .reflector import Reflector
 from .saved_labels import SavedLabels
 
 log = get_logger("crd_watch")

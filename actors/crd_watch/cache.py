@@ -28,6 +28,8 @@ from pydantic import ValidationError
 from actors.lib.kube.client import Json
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.decoding import api_node, is_behind, password, whole
+from actors.lib.kube.reflector import Reflector
+from actors.lib.kube.store import Store
 from config.api import (
     API_VERSION,
     NODE_STATUS_PLURAL,
@@ -43,9 +45,8 @@ from config.models.sessions import SecretReference
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 
-from .reflector import Reflector
 from .saved_labels import SavedLabels
-from .store import KindStore, Store
+from .store import KindStore
 
 log = get_logger("crd_watch")
 
@@ -180,6 +181,10 @@ class Cache:
         """End all watches."""
         for reflector in self.all_reflectors():
             reflector.interrupt()
+
+    def list_one(self) -> None:
+        """List the Node again."""
+        self.node.list_again()
 
     def changed(self, reflector: Reflector) -> None:
         """Follow up a changed content."""

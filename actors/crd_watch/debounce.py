@@ -19,6 +19,7 @@ from typing import Final
 
 import trio
 
+from actors.lib.kube.reflector import GRACE_SECONDS
 from config.api import ApiSnapshot, NotFollowed, WatchFailure
 from config.crd.conditions import timestamp
 from supervisor.logs import message_ids
@@ -27,7 +28,6 @@ from supervisor.runtime.actor import ActorContext, Fact
 from supervisor.runtime.channel import Latest
 
 from .cache import Cache
-from .reflector import GRACE_SECONDS
 
 log = get_logger("crd_watch")
 

@@ -1,8 +1,4 @@
-"""The objects of one collection that concern this node, filled by lists and by watch events.
-
-A list is gathered in a store of its own (:meth:`Store.fresh`) and takes effect whole (:meth:`Store.replace`), so that
-a list that breaks in the middle changes nothing. Events put and remove single objects. Methods that return a bool say
-whether the content changed.
+"""The custom resources of one kind that concern this node.
 
 A :class:`KindStore` keeps the custom resources whose node selector selects this node, and those that this node wrote.
 When the node's labels change in a way that may select others it is *stale*: only a new list can show which.
@@ -10,70 +6,22 @@ When the node's labels change in a way that may select others it is *stale*: onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
-from actors.lib.kube.decoding import api_object, metadata
+from actors.lib.kube.decoding import api_object
 from actors.lib.kube.mirror_signature import is_ours
+from actors.lib.kube.store import Store, name_of
 from config.api import ApiObject
 from config.models.selector import LabelSelector, selects
 from config.problems import Kind
 
-T = TypeVar("T")
-
 #: Most label keys that are kept of one collection's selectors; with more, any label may matter.
 MOST_KEYS: Final = 1000
 _EVERY_NODE: Final = LabelSelector()
-
-_Name = tuple[str, str]
-
-
-class Store(Generic[T]):
-    """Objects by namespace and name. What ``decode`` returns None for is not kept; ``only`` is the one name to keep.
-
-    ``known``: whether a whole list was read.
-    """
-
-    def __init__(self, decode: Callable[[Any], T | None], only: str = "") -> None:
-        self._decode, self._only = decode, only
-        self.items: dict[_Name, T] = {}
-        self.known = False
-
-    @property
-    def stale(self) -> bool:
-        """Whether it was filled for labels that the node no longer has, so that it must be listed again."""
-        return False
-
-    @property
-    def value(self) -> T | None:
-        """Return the one object of a collection that is narrowed down to a name."""
-        return next(iter(self.items.values()), None)
-
-    def fresh(self) -> Self:
-        """Return an empty store of the same collection, for the node's present labels."""
-        return type(self)(self._decode, self._only)
-
-    def put(self, raw: Any) -> bool:
-        """Store an object as it is now."""
-        name = _name(raw)
-        value = self._decode(raw) if self._only in ("", name[1]) else None
-        before = self.items.pop(name, None)
-        if value is not None:
-            self.items[name] = value
-        return before != value
-
-    def remove(self, raw: Any) -> bool:
-        """Remove an object."""
-        return self.items.pop(_name(raw), None) is not None
-
-    def replace(self, other: Self) -> bool:
-        """Take over what a whole list gave."""
-        changed = (other.items, True) != (self.items, self.known)
-        self.items, self.known = other.items, True
-        return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +73,18 @@ class KindStore(Store[Selected]):
             self.labels = self.wanted
         return changed
 
+    def put(self, raw: Any) -> bool:
+        """Store an object as it is now. A write to its status, which is no user's, is no change of it.
+
+        Of the node's own mirrors each version counts: a deletion has to name the newest.
+        """
+        before = self.items.get(name_of(raw))
+        changed = super().put(raw)
+        after = self.items.get(name_of(raw))
+        if not changed or before is None or after is None or after.mirrored:
+            return changed
+        return replace(before.object, resource_version=after.object.resource_version) != after.object
+
     def objects(self, *, mirrored: bool) -> list[ApiObject]:
         """Return the objects that this node wrote, or all others, by name."""
         found = (self.items[name] for name in sorted(self.items))
@@ -155,8 +115,3 @@ def selection(spec: Any, labels: Mapping[str, str] | None) -> tuple[bool, frozen
         return True, frozenset()
     keys = frozenset((*selector.match_labels, *(one.key for one in selector.match_expressions)))
     return (not keys if labels is None else selects(selector, labels)), keys
-
-
-def _name(raw: Any) -> _Name:
-    meta = metadata(raw)
-    return str(meta.get("namespace") or ""), meta["name"]

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.crd_watch import store as stores
-from actors.crd_watch.store import KindStore, Selected, Store, selection
+from actors.crd_watch.store import KindStore, Selected, selection
 from actors.lib.kube.decoding import api_node
 from actors.lib.kube.mirror_signature import proof
+from actors.lib.kube.store import Store
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_SOURCE
 from config.problems import Kind, ResourceId
 
@@ -45,6 +46,24 @@ def store_for(labels: dict[str, str]) -> KindStore:
 
 def names(store: KindStore) -> set[str]:
     return {one.name for one in store.objects(mirrored=False)}
+
+
+def test_a_write_to_the_status_of_an_object_is_no_change_of_it() -> None:
+    store = store_for({"zone": "a"})
+    store.put(vni("red"))
+    newer = vni("red")
+    newer["metadata"]["resourceVersion"] = "2"
+    assert not store.put(newer)
+    assert [one.resource_version for one in store.objects(mirrored=False)] == ["2"]
+    assert store.put(vni("red", version=3))
+
+
+def test_each_version_of_a_mirror_counts_since_its_deletion_names_the_newest() -> None:
+    store = store_for({"zone": "a"})
+    store.put(vni("red", ours=True))
+    newer = vni("red", ours=True)
+    newer["metadata"]["resourceVersion"] = "2"
+    assert store.put(newer)
 
 
 def test_a_list_takes_effect_only_as_a_whole() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.crd_watch.reflector import retry_after
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
+from actors.lib.kube.reflector import retry_after
 from config.api import WatchFailure
 
 

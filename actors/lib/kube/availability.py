@@ -1,4 +1,4 @@
-"""Whether the API server can be used: one probe for all reflectors of a node, a circuit breaker.
+"""Whether the API server can be used: one probe for all reflectors, a circuit breaker.
 
 A reflector that loses its connection reports it (:meth:`Availability.lost`) and waits with all others
 (:meth:`Availability.wait`). Meanwhile one task polls ``/readyz`` until the server answers, with full jitter, so that
@@ -6,19 +6,23 @@ thousands of nodes do not reconnect at the same moment. It begins as unavailable
 answers that kinds are not installed.
 
 If the probe fails as well, all watches are ended: one over a connection that died silently would stay open
-for minutes. After such an outage the Node is listed, which shows whether the server's data was restored from a backup.
+for minutes. After such an outage one kind is listed, which shows whether the server's data was restored from a backup.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
-from actors.lib.kube.client import KubeClient
-from actors.lib.kube.errors import (
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.faults import summarize
+
+from .client import KubeClient
+from .errors import (
     ApiError,
     CredentialsError,
     ForbiddenError,
@@ -26,13 +30,8 @@ from actors.lib.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
-from supervisor.runtime.faults import summarize
 
-from .cache import Cache
-
-log = get_logger("crd_watch")
+log = get_logger("api")
 
 #: Most seconds before a probe: the first ones after a loss, and later ones. In between it is as long as the server has
 #: been unreachable, so that its return is noticed within twice the time that it took.
@@ -50,10 +49,23 @@ UNREADY_SECONDS: Final = 60.0
 PROBE_SECONDS: Final = 5.0
 
 
+class Owner(Protocol):
+    """What follows the server: the cache of the reflectors."""
+
+    def set_trouble(self, trouble: str, /) -> None:
+        """Set what is wrong with the connection, "" for nothing."""
+
+    def interrupt_all(self) -> None:
+        """End all watches."""
+
+    def list_one(self) -> None:
+        """List the kind again whose list shows whether the server has older data than before."""
+
+
 class Availability:
     """Unavailable at first. ``client`` is the one to use, ``chance`` returns a random number in [0, 1)."""
 
-    def __init__(self, client: KubeClient, cache: Cache, chance: Callable[[], float]) -> None:
+    def __init__(self, client: KubeClient, cache: Owner, chance: Callable[[], float]) -> None:
         self.client = client
         self.chance = chance
         self._cache = cache
@@ -105,7 +117,7 @@ class Availability:
             fields = {"server": self.client.credentials.server, "away_seconds": round(elapsed, 1)}
             log.info("the API server is available again", message_id=message_ids.API_BACK, **fields)
         if lost:
-            self._cache.node.list_again()
+            self._cache.list_one()
         self._seen = True
 
     def _log_lost(self, error: ApiError) -> None:

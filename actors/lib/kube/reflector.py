@@ -24,10 +24,17 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from actors.lib.kube.client import PAGE_SIZE, Json, KubeClient
-from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.decoding import is_behind, items, version_of
-from actors.lib.kube.errors import (
+from actors.lib.metrics.counters import WATCH_RESTARTS
+from config.api import WatchFailure
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.faults import summarize
+from supervisor.runtime.restart_policy import Backoff
+
+from .client import PAGE_SIZE, Json, KubeClient
+from .cluster_size import ClusterSize
+from .decoding import is_behind, items, version_of
+from .errors import (
     ApiError,
     CredentialsError,
     ForbiddenError,
@@ -37,16 +44,9 @@ from actors.lib.kube.errors import (
     UnreachableError,
     error_in,
 )
-from actors.lib.metrics.counters import WATCH_RESTARTS
-from config.api import WatchFailure
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
-from supervisor.runtime.faults import summarize
-from supervisor.runtime.restart_policy import Backoff
-
 from .store import Store
 
-log = get_logger("crd_watch")
+log = get_logger("api")
 
 #: A watch that ends sooner, without an event, did not work.
 LIVELY_SECONDS: Final = 5.0
@@ -117,7 +117,7 @@ def retry_after(error: ApiError, failures: int, chance: float) -> Retry:
 
 
 class Server(Protocol):
-    """What a reflector needs of the server's availability (:class:`.Availability`)."""
+    """What a reflector needs of the server's availability (:mod:`.availability`)."""
 
     client: KubeClient
     chance: Callable[[], float]
@@ -130,7 +130,7 @@ class Server(Protocol):
 
 
 class Owner(Protocol):
-    """What a reflector reports to and reads from: the cache that it is part of (:class:`.Cache`)."""
+    """What a reflector reports to and reads from: the cache that it is part of."""
 
     node: Reflector
     labels_known: trio.Event
