@@ -163,6 +163,9 @@ async def test_mirrors(server: ClusterServer, pair: Pair, kind: Kind) -> None:
     own, foreign = mirrored(pair.a, kind, "own"), mirrored(pair.b, kind, "net")
     theirs = await put_mirror(pair.b, foreign)
     there = f"{plural}/{foreign.name}"
+    # And one of no node, as users write them.
+    users = {**manifest(own), "metadata": {"name": "users", "namespace": NAMESPACE}}
+    plain = await make(pair.b.admin, plural, users)
     async with kube(pair.a.account) as client:
         # What is A's own.
         await client.create(plural, manifest(own))
@@ -187,8 +190,14 @@ async def test_mirrors(server: ClusterServer, pair: Pair, kind: Kind) -> None:
                 "apply": client.apply(there, manifest(foreign), manager=MANAGER),
                 "replace": client.replace(there, manifest(theirs)),
                 "status": client.merge_patch(f"{there}/status", {"status": {"conditions": []}}, manager=MANAGER),
+                "replace the status": client.replace(f"{there}/status", manifest(theirs)),
                 "delete": client.delete(there),
                 "delete all": client.delete(plural),
+                "patch a user's": client.merge_patch(f"{plural}/users", {"spec": own.spec}, manager=MANAGER),
+                "mark a user's": client.merge_patch(f"{plural}/users", taken, manager=MANAGER),
+                "apply a user's": client.apply(f"{plural}/users", users, manager=MANAGER),
+                "replace a user's": client.replace(f"{plural}/users", plain),
+                "delete a user's": client.delete(f"{plural}/users"),
             },
         )
         for what, edit in REACHING_OUT.items():
@@ -204,6 +213,7 @@ async def test_mirrors(server: ClusterServer, pair: Pair, kind: Kind) -> None:
             assert await refusal(client.merge_patch(f"{plural}/{own.name}", patch, manager=MANAGER)), f"patch: {what}"
     assert await pair.a.admin.get(there) == await pair.b.admin.get(there)
     assert (await pair.a.admin.get(there))["metadata"]["resourceVersion"] == theirs.resource_version
+    assert await pair.a.admin.get(f"{plural}/users") == plain
 
 
 def _in(body: Json, namespace: str) -> Json:
@@ -262,7 +272,7 @@ async def test_status_objects(server: ClusterServer, pair: Pair) -> None:
         )
         await client.apply(a, status_of(pair.a), manager=MANAGER)
         await client.apply(f"{a}/status", {**status_of(pair.a), **news}, manager=MANAGER)
-        await pair.b.admin.apply(b, status_of(pair.b), manager=MANAGER)
+        theirs = await pair.b.admin.apply(b, status_of(pair.b), manager=MANAGER)
         await all_refused(
             client,
             {
@@ -270,6 +280,8 @@ async def test_status_objects(server: ClusterServer, pair: Pair) -> None:
                 "apply the status": client.apply(f"{b}/status", {**status_of(pair.b), **news}, manager="other"),
                 "patch": client.merge_patch(b, {"metadata": {"annotations": {"a": "b"}}}, manager=MANAGER),
                 "patch the status": client.merge_patch(f"{b}/status", news, manager=MANAGER),
+                "replace": client.replace(b, theirs),
+                "replace the status": client.replace(f"{b}/status", theirs),
                 "delete": client.delete(b),
                 "delete all": client.delete(STATUSES),
                 "give away": client.merge_patch(
@@ -297,6 +309,7 @@ async def test_events(server: ClusterServer, pair: Pair) -> None:
         await client.create(EVENTS, own)
         mine = f"{EVENTS}/{own['metadata']['name']}"
         await client.merge_patch(mine, counted, manager=MANAGER)
+        applied = {**foreign, "metadata": dict(foreign["metadata"])}
         foreign["metadata"]["name"] += "-2"
         pod = {"apiVersion": "v1", "kind": "Pod", "name": pair.a.node.name, "namespace": "default"}
         other = await make(pair.b.admin, EVENTS, {**changed("other"), "reportingController": "kubelet"})
@@ -315,6 +328,8 @@ async def test_events(server: ClusterServer, pair: Pair) -> None:
                 "count another program's": client.merge_patch(
                     f"{EVENTS}/{other['metadata']['name']}", counted, manager=MANAGER
                 ),
+                "apply B's": client.apply(there, applied, manager=MANAGER),
+                "replace B's": client.replace(there, theirs),
                 "delete B's": client.delete(there),
                 "delete all": client.delete(EVENTS),
             },
@@ -325,6 +340,8 @@ async def test_events(server: ClusterServer, pair: Pair) -> None:
 async def test_nodes(server: ClusterServer, pair: Pair) -> None:
     a, b = (f"/api/v1/nodes/{one.node.name}" for one in (pair.a, pair.b))
     index = {"metadata": {"annotations": {INDEX_ANNOTATION: "3"}}}
+    new = {"apiVersion": "v1", "kind": "Node"}
+    theirs = await pair.b.admin.get(b)
     async with kube(pair.a.account) as client:
         await client.merge_patch(a, index, manager=MANAGER)
         await all_refused(
@@ -332,11 +349,16 @@ async def test_nodes(server: ClusterServer, pair: Pair) -> None:
             {
                 "B's index": client.merge_patch(b, index, manager=MANAGER),
                 "B's labels": client.merge_patch(b, {"metadata": {"labels": {"a": "b"}}}, manager=MANAGER),
+                "apply B": client.apply(b, {**new, **index}, manager=MANAGER),
+                "replace B": client.replace(b, theirs),
+                "B's status": client.merge_patch(f"{b}/status", {"status": {"phase": "Pending"}}, manager=MANAGER),
+                "create a Node": client.create("/api/v1/nodes", {**new, "metadata": {"name": "new"}}),
                 "own labels": client.merge_patch(a, {"metadata": {"labels": {"a": "b"}}}, manager=MANAGER),
                 "own taints": client.merge_patch(a, {"spec": {"unschedulable": True}}, manager=MANAGER),
                 "own status": client.merge_patch(f"{a}/status", {"status": {"phase": "Pending"}}, manager=MANAGER),
                 "delete B": client.delete(b),
                 "delete A": client.delete(a),
+                "delete all": client.delete("/api/v1/nodes"),
             },
         )
 

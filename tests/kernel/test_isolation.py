@@ -18,7 +18,7 @@ import pytest
 from config.desired import DesiredState
 from tests.actors.netlink.builders import l2vni, l3vni, state, underlay
 from tests.kernel import frames
-from tests.kernel.fabric import FABRIC, LEAF, NET, SEGMENTS
+from tests.kernel.fabric import EACH_DEVICE, FABRIC, LEAF, NET, SEGMENTS
 from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip
 
@@ -156,16 +156,16 @@ def test_a_tenant_does_not_reach_the_hosts_stack(fabric: Node, defaults: str, ma
             # The VNI's other side, as a tenant on another node: frames through the router's bridge.
             ip("link", "set", "host-e-110", "nomaster")
             device, tenant = "host-e-110", stack.enter_context(Port(node.NETNS, "pe-e-110"))
+        for key, value in EACH_DEVICE.get(defaults, {}).items():
+            (NET / f"ipv4/conf/{device}/{key}").write_text(value)
         target = str(node.link(device, router=False)["address"])
         server = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         server.bind(("", 7777))
         attack(tenant, [host], target)
-        if defaults != "ubuntu":
-            # With the host's all.rp_filter at 2, the loose mode, the device's own strict mode has no effect.
-            for source in ("10.66.0.1", "198.51.100.9", host, "127.0.0.1"):
-                for address in (host, "127.0.0.1"):
-                    packet = frames.udp(source, address, 7777, MARK)
-                    tenant.send(frames.ethernet(tenant.mac, target, *packet))
+        for source in ("10.66.0.1", "198.51.100.9", host, "127.0.0.1"):
+            for address in (host, "127.0.0.1"):
+                packet = frames.udp(source, address, 7777, MARK)
+                tenant.send(frames.ethernet(tenant.mac, target, *packet))
         outside = stack.enter_context(Port(None, device))
         outside.send(frames.ethernet(outside.mac, tenant.mac, 0x88B5, LAST))
         assert answers(tenant.received_before(LAST), tenant.mac) == []

@@ -27,6 +27,7 @@ import yaml
 from tests.frr.harness import DAEMONS, FrrInstance, eventually, running_frr, sh
 
 PROGRAM: Final = (sys.executable, "-c", "import sys; from supervisor.cli import main; sys.exit(main())")
+UNIT: Final = Path(__file__).parents[2] / "packaging/systemd/openperouter.service"
 ROUTER_AS: Final = 64514
 HOST_AS: Final = 64515
 LEAF_AS: Final = 64512
@@ -44,6 +45,7 @@ class Tenant:
     vni: int
     host_as: int = HOST_AS
     port: int = 4789
+    host_vrf: bool = False
 
     @property
     def target(self) -> str:
@@ -64,13 +66,19 @@ class Tenant:
         """Prefix that bird announces to the router."""
         return f"10.99.{self.number}.0/24"
 
+    @property
+    def vrf_of_host(self) -> str:
+        """The host's VRF in which its session ends; empty for the host's own tables."""
+        return f"host-v-{self.vni}" if self.host_vrf else ""
+
     def resource(self, router_as: int) -> dict[str, Any]:
         target = f"{LEAF_AS}:{self.number}"
         return {
             "name": f"tenant{self.number}", "vrf": self.vrf, "vni": self.vni, "vxlanPort": self.port,
             "exportRTs": [target], "importRTs": [target],
             "hostSession": {
-                "asn": router_as, "hostASN": self.host_as, "localCIDR": {"ipv4": f"192.170.{self.number}.0/24"}
+                "asn": router_as, "hostASN": self.host_as, "localCIDR": {"ipv4": f"192.170.{self.number}.0/24"},
+                "hostVRF": self.host_vrf,
             },
         }  # fmt: skip
 
@@ -199,10 +207,11 @@ class Bird:
 
     def _tenant(self, tenant: Tenant, router_as: int) -> str:
         name = f"t{tenant.number}"
+        vrf = f'vrf "{tenant.vrf_of_host}"; ' if tenant.host_vrf else ""
         return (
             f"ipv4 table {name};\n"
             f"protocol static {name}s {{ ipv4 {{ table {name}; }}; route {tenant.announced} blackhole; }}\n"
-            f"protocol bgp {name}b {{ local as {tenant.host_as}; neighbor {tenant.gateway} as {router_as}; "
+            f"protocol bgp {name}b {{ {vrf}local as {tenant.host_as}; neighbor {tenant.gateway} as {router_as}; "
             f"connect delay time 1; connect retry time 1; error wait time 1, 2; "
             f"ipv4 {{ table {name}; import all; export where source = RTS_STATIC; }}; }}\n"
         )
@@ -246,8 +255,9 @@ class Node:
     def start(self) -> None:
         log = (self.directory / "log").open("ab")
         self._daemon = subprocess.Popen(
-            [*PROGRAM, "--settings", str(self.settings), "run"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+            [*bounded(), *PROGRAM, "--settings", str(self.settings), "run"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
         eventually("the daemon answers", lambda: self.command("status").stdout != "", CONVERGE_SECONDS)
 
     def kill(self) -> None:
@@ -313,7 +323,8 @@ class Node:
         )
 
     def route_host(self, tenant: Tenant) -> None:
-        sh(f"ip route replace {tenant.prefix} via {tenant.gateway}", check=False)
+        vrf = f" vrf {tenant.vrf_of_host}" if tenant.host_vrf else ""
+        sh(f"ip route replace{vrf} {tenant.prefix} via {tenant.gateway}", check=False)
 
     def _works(self, tenant: Tenant) -> bool:
         self.route_host(tenant)
@@ -321,7 +332,7 @@ class Node:
             tenant.announced in self.leaf.routes(tenant.number)
             and tenant.prefix in self.bird.routes(tenant)
             and subprocess.run(
-                ["ping", "-n", "-c", "1", "-W", "1", tenant.target], capture_output=True, check=False
+                [*ping_command(tenant), "-c", "1", "-W", "1", tenant.target], capture_output=True, check=False
             ).returncode == 0
         )  # fmt: skip
 
@@ -345,6 +356,19 @@ class Node:
         return {f"{frr.name}/{daemon}": frr.pid(daemon) for frr in (self.frr, self.leaf.frr) for daemon in DAEMONS}
 
 
+def bounded() -> list[str]:
+    """Return what starts a program with the capabilities that the daemon's unit leaves it, and no others."""
+    key = "CapabilityBoundingSet="
+    [line] = [one.removeprefix(key) for one in UNIT.read_text().splitlines() if one.startswith(key)]
+    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in line.split())
+    return ["setpriv", "--no-new-privs", f"--bounding-set=-all,{kept}", "--"]
+
+
+def ping_command(tenant: Tenant) -> list[str]:
+    """Return what pings from where the tenant's session ends in the host."""
+    return ["ping", "-n", *(["-I", tenant.vrf_of_host] if tenant.host_vrf else [])]
+
+
 @dataclass
 class Pings:
     """The result of a ping that ran all the while."""
@@ -362,7 +386,7 @@ class Pings:
 def pings(tenant: Tenant) -> Iterator[Pings]:
     """Ping a tenant's far end twenty times a second."""
     process = subprocess.Popen(
-        ["ping", "-n", "-i", "0.05", "-W", "2", tenant.target],
+        [*ping_command(tenant), "-i", "0.05", "-W", "2", tenant.target],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

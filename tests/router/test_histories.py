@@ -43,6 +43,7 @@ CHANGES: dict[str, tuple[Callable[[Network], Network], set[int]]] = {
         {1, 2},
     ),
     "host's AS": (lambda network: network.with_tenant(replace(RED, host_as=64999)), {1}),
+    "host's VRF": (lambda network: network.with_tenant(replace(RED, host_vrf=True)), {1}),
     "VXLAN port": (lambda network: network.with_tenant(replace(RED, port=8472)), {1}),
     "tenant removed": (lambda network: replace(network, tenants=(BLUE, GREEN)), {1}),
     "tenant added": (lambda network: replace(network, tenants=(*network.tenants, Tenant(4, "violet", 400))), set()),

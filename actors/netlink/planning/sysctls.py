@@ -3,8 +3,9 @@
 What belongs to a tenant's layer 2 only must not reach an IP stack: the bridge of a segment without routing domain in
 the router (it is in the default VRF, with the underlay), and an L2VNI's devices in the host. There IPv6 is off; for
 IPv4, which has no such switch, the strict reverse-path filter drops every packet on a device without a route, whatever
-its source is, before it is delivered or forwarded (fib_validate_source), and ARP requests are not answered. They are
-set before the device is up, and repaired like everything else.
+its source is, before it is delivered or forwarded (fib_validate_source), and ARP requests are not answered. The loose
+filter, which the host's ``all`` may impose, does the same where the device has no address. They are set before the
+device is up, and repaired like everything else.
 
 A VRF needs no more than its unreachable default for what is forwarded. For what is delivered, ``*_l3mdev_accept`` 0
 keeps packets of VRFs from sockets outside of them: also from the kernel's VXLAN socket, at the VTEP's address, which
