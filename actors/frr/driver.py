@@ -18,9 +18,10 @@ from typing import Final, Protocol
 
 import trio
 
-from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.daemon_socket import DaemonSockets, DaemonTooSlow
+from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
-from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from actors.lib.metrics.counters import FRR_WRITES
 from config.settings import Settings
 from config.syntax.frr_grammar import Line, scan
@@ -28,7 +29,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
-from .mgmtd_recovery import MgmtdRecovery
+from .mgmtd_recovery import DAEMON, MgmtdRecovery
 
 #: Deadlines in seconds.
 CHECK_SECONDS: Final = 30.0
@@ -45,6 +46,9 @@ _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "m
 _BLOCKS: Final = ((re.compile(r"(?!router bgp|bfd$|vrf )"), ""), (re.compile(r"router bgp"), "bgpd"),
                   (re.compile(r"bfd$"), "bfdd"), (re.compile(r"vrf "), ""))  # fmt: skip
 
+_RUNNING: Final = "show running-config"
+#: It restarts the daemons, and nothing of it is in our configuration.
+_WITHOUT_CONFIGURATION: Final = frozenset({"watchfrr"})
 #: The first line of "show version": "FRRouting 10.3 (host) on Linux(6.12.0)."
 _VERSION: Final = re.compile(r"^FRRouting (\S+)", re.MULTILINE)
 #: A line of zebra's "show vrf".
@@ -101,6 +105,7 @@ class VtyshDriver:
         self._directory = settings.run_dir / "frr"
         self._frr_run_dir = settings.frr_run_dir / settings.frr_pathspace
         self._recovery = MgmtdRecovery(self._vtysh, self._frr_run_dir)
+        self._lock = lock_file(settings)
 
     async def wait_ready(self, needed: frozenset[str]) -> None:
         """Wait for the end of FRR's start, then look for the daemons' processes: vtysh would open a session."""
@@ -114,12 +119,23 @@ class VtyshDriver:
             raise FrrUnavailable(f"FRR runs without {absent}" if daemons else "FRR does not run")
 
     async def running(self) -> str:
-        """Read from all daemons at once."""
+        """Read each daemon's part: vtysh takes longer to start, and only merges the blocks that several daemons have.
+
+        mgmtd's part is a session with it.
+        """
+        daemons = running_daemons(self._frr_run_dir) - _WITHOUT_CONFIGURATION
+        if not daemons >= CORE_DAEMONS:
+            raise FrrUnavailable(f"FRR runs without {', '.join(sorted(CORE_DAEMONS - daemons))}")
         try:
-            return await self._vtysh.text("show running-config")
-        except CommandTimeout:
+            texts = [await self._part(daemon) for daemon in sorted(daemons)]
+        except DaemonTooSlow:
             await self._recovery.recover(broken=False)
             raise
+        return "".join(f"{text}\nend\n" for text in texts)
+
+    async def _part(self, daemon: str) -> str:
+        async with session_lock(self._lock if daemon == DAEMON else None, exclusive=False):
+            return await self._daemons.text(_RUNNING, daemon=daemon)
 
     async def version(self) -> str:
         """Ask zebra, since programs on disk may be newer than those that run."""

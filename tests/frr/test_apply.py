@@ -146,7 +146,7 @@ async def test_a_password_is_never_on_a_command_line(frr: FrrInstance, settings:
     await bench.applied(state(underlay=underlay()))
     await bench.applied(state(underlay=underlay(neighbor(password=Secret("third-one")))))
     await bench.applied(CASES["empty"])
-    assert "show running-config" in calls.read_text()
+    assert "-d bgpd -f" in calls.read_text()
     assert "-one" not in calls.read_text()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,18 @@ from trio.testing import MockClock
 
 from actors.frr import driver
 from actors.frr.apply import Applier
+from actors.frr.diff.difference import parse
 from actors.frr.driver import VtyshDriver, daemons_for, parts
+from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import render
+from actors.lib.frr.daemon_socket import DaemonTooSlow
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.desired import Bfd, DesiredState
 from config.settings import Settings
 from config.syntax.frr_grammar import scan
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
+from tests.actors.lib.frr.daemon import HANGS, daemon
 from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
@@ -150,6 +155,60 @@ async def test_a_needed_daemon_that_is_absent_is_named(
     monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS - {absent})
     with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
         await one.wait_ready(CORE_DAEMONS | {absent})
+
+
+@asynccontextmanager
+async def daemons(directory: Path, **texts: tuple[str, int]) -> AsyncIterator[None]:
+    """Run daemons with these answers to the question for their configuration."""
+    run_dir = directory / "frr" / "p"
+    run_dir.mkdir(parents=True)
+    async with AsyncExitStack() as running:
+        for name, answer in texts.items():
+            await running.enter_async_context(daemon(run_dir / f"{name}.vty", {"show running-config": answer}, 1000))
+        yield
+
+
+PARTS = {
+    "zebra": ("hostname x\ninterface eth1\n ipv6 nd suppress-ra\n", 0),
+    "mgmtd": ("vrf red\n vni 100\nexit-vrf\n", 0),
+    "bgpd": ("router bgp 64514\n bgp router-id 10.0.0.1\nexit\n", 0),
+}
+
+
+async def test_the_running_configuration_is_that_of_all_daemons_without_watchfrr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS | {"watchfrr"})
+    async with daemons(tmp_path, **PARTS):
+        text = await VtyshDriver(settings(tmp_path, "exit 1")).running()
+    # An open context of one daemon takes in nothing of the next one.
+    assert parse(text) == frozenset().union(*(parse(part) for part, _ in PARTS.values()))
+
+
+@pytest.mark.parametrize("absent", sorted(CORE_DAEMONS))
+async def test_an_absent_daemon_is_not_one_without_configuration(
+    absent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS - {absent})
+    async with daemons(tmp_path, **PARTS):
+        with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}"):
+            await VtyshDriver(settings(tmp_path, "exit 1")).running()
+
+
+async def test_an_mgmtd_that_does_not_answer_may_have_to_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS)
+    recovered: list[bool] = []
+
+    async def recover(_self: MgmtdRecovery, *, broken: bool) -> None:
+        recovered.append(broken)
+
+    monkeypatch.setattr(MgmtdRecovery, "recover", recover)
+    async with daemons(tmp_path, **{**PARTS, "mgmtd": HANGS}):
+        with pytest.raises(DaemonTooSlow, match="mgmtd did not answer"):
+            await VtyshDriver(settings(tmp_path, "exit 1")).running()
+    assert recovered == [False]
 
 
 CHANGE = """\
