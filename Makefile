@@ -39,7 +39,7 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
 	@echo 'make test-guest-long more of them: a node in a cluster, and one that loses its namespace'
-	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (ROUNDS=120)'
+	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
@@ -87,11 +87,11 @@ UML_SECONDS ?= 3600
 test-uml: host-uml
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
-	    --timeout $(UML_SECONDS) $(if $(ROUNDS),--env OPENPEROUTER_VRF_ROUNDS=$(ROUNDS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+	    --timeout $(UML_SECONDS) $(if $(REMOVALS),--env OPENPEROUTER_VRF_REMOVALS=$(REMOVALS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
 
-# 300 VRFs with thousands of routes each come and go.
+# 300 VRFs come and go, ten at a time, with ten thousand routes; prints a line a round.
 soak-vrfs:
-	@$(MAKE) --no-print-directory test-uml UML_TESTS=tests/frr/test_vrfs.py ROUNDS=$(or $(ROUNDS),120) UML_SECONDS=20000
+	@$(MAKE) --no-print-directory test-uml UML_TESTS=tests/frr/test_vrfs.py REMOVALS=$(or $(REMOVALS),300) UML_SECONDS=20000
 
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)
