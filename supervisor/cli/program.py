@@ -16,7 +16,7 @@ from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_settings, complain, require_settings
 from .verbs import cluster
-from .verbs.files import explain, init, migrate, plan, schema, try_, validate
+from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, reload, run, show, status, teardown
 
 DESCRIPTION: Final = """\
@@ -31,6 +31,7 @@ VERBS: Final = (
     schema,
     validate,
     migrate,
+    generate,
     plan,
     status,
     show,

@@ -201,6 +201,9 @@ def test_the_servers_address_is_the_same_everywhere(offline: Tools) -> None:
 def test_values_reach_the_manifests(offline: Tools) -> None:
     found = offline.template(
         "--set=image=registry.example:5000/openperouter:1.0",
+        "--set=imagePullPolicy=Always",
+        "--set=hostbridge.resources.limits.memory=256Mi",
+        "--set=hostbridge.nodeSelector.role=edge",
         "--set=imagePullSecrets[0].name=registry",
         "--set=passwordSecrets={leaf,spine}",
         "--set=monitoring.dashboard=true",
@@ -209,9 +212,11 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
     )
     assert {namespace for _, namespace, _ in found} == {"", "default", "routers"}
     pod = found["DaemonSet", "routers", "openperouter-hostbridge"]["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"] == "registry.example:5000/openperouter:1.0"
-    assert "--daemonset=routers/openperouter-hostbridge" in pod["containers"][0]["args"]
-    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    [container] = pod["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("registry.example:5000/openperouter:1.0", "Always")
+    assert "--daemonset=routers/openperouter-hostbridge" in container["args"]
+    assert container["resources"] == {"requests": {"cpu": "5m", "memory": "48Mi"}, "limits": {"memory": "256Mi"}}
+    assert (pod["imagePullSecrets"], pod["nodeSelector"]) == ([{"name": "registry"}], {"role": "edge"})
     [rule] = found["Role", "routers", "openperouter-passwords"]["rules"]
     assert rule["resourceNames"] == ["leaf", "spine"]
     assert found["ConfigMap", "routers", "openperouter-dashboard"]["metadata"]["labels"]["team"] == "network"

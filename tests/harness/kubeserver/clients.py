@@ -1,7 +1,7 @@
 """helm and kustomize, built from their Go modules, each once per version, into the cache.
 
 A module's checksum is pinned here, and its own go.sum pins what it needs. Both are built without a checkout, so they
-are told their version, and helm the version of Kubernetes that it renders for where no server says it.
+get their version as a flag, and helm that of Kubernetes for where it has no server to ask.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_the_charts_files_are_links_to_the_manifests() -> None:
     linked = {path.resolve() for path in files if path.parent.name == "crds"}
     assert linked == {PACKAGING / "crds" / one.file_name for one in DEFINITIONS}
     used = "".join(path.read_text() for path in (CHART / "templates").iterdir())
-    assert [path.name for path in files if path.parent.name == "files" and f"files/{path.name}" not in used] == []
+    assert [path.name for path in files if path.parent.name == "files" and path.name not in used] == []
 
 
 def test_the_charts_version_is_the_programs() -> None:
