@@ -16,7 +16,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from config.desired import Secret
+from config.desired import RouterAddresses, Secret
 from config.problems import Kind, Origin, ResourceId
 
 GROUP: Final = "network.openperouter.io"
@@ -47,6 +47,8 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 PROOF_ANNOTATION: Final = "openperouter.github.io/mirror-proof"
 #: The node's index, on the Node (reference ARCH-14).
 INDEX_ANNOTATION: Final = "openpe.io/nodeindex"
+#: The index of the router that is in force or waits to be, on the node's status object: nodes select by it.
+INDEX_LABEL: Final = "openperouter.github.io/node-index"
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -132,6 +134,19 @@ class ApiObject:
         return Origin(namespace=self.namespace, name=self.name, resource_version=version, generation=self.generation)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherRouter:
+    """Another node's router, by that node's status object.
+
+    ``created`` is the object's, as the server's text (RFC 3339, UTC); ``in_force`` False: it waits for its addresses.
+    """
+
+    node: str
+    created: str
+    addresses: RouterAddresses
+    in_force: bool
+
+
 class WatchFailure(StrEnum):
     """Why a server that answers does not serve a collection: forbidden, no such kind, or an error of its own."""
 
@@ -163,7 +178,8 @@ class ApiSnapshot:
     name of the Secret, key), None where there is none. ``node_status``: this node's
     RouterNodeConfigurationStatus object as it is, None when there is none. ``synced_at`` (Unix seconds) is when all of
     this was last known to be true; ``live`` False: the server is unreachable since then. ``chosen_by``: the labels
-    that selected the objects, those last known where there is no Node, None where none were ever known.
+    that selected the objects, those last known where there is no Node, None where none were ever known. ``others`` are
+    the routers with about the index ``others_of``, None where that was not asked for.
     """
 
     node: ApiNode | None = None
@@ -177,6 +193,8 @@ class ApiSnapshot:
     live: bool = False
     not_followed: tuple[NotFollowed, ...] = ()
     chosen_by: Mapping[str, str] | None = None
+    others: tuple[OtherRouter, ...] = ()
+    others_of: int | None = None
 
     @property
     def doubts(self) -> tuple[NotFollowed, ...]:

@@ -252,12 +252,26 @@ class RememberedApi:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterAddresses:
+    """What follows from the index and has to be unique among all routers of a fabric, in text."""
+
+    index: int
+    router_id: str
+    tunnel_endpoints: tuple[str, ...] = ()
+
+    def named(self) -> frozenset[str]:
+        """Return each address with what it is."""
+        return frozenset((f"router ID {self.router_id}", *(f"tunnel endpoint {one}" for one in self.tunnel_endpoints)))
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredState:
     """Everything the node should be. Order inside each tuple is by namespace and name (raw snippets: by priority).
 
     ``generation`` grows by one for each state that a process publishes; ``reload_id`` is the last reload request
     that this state has taken in; ``problems`` are all known ones, by resource and file. ``underlay`` None means: give
-    the NIC back. ``remembered`` is set when the API's part is from the saved snapshot.
+    the NIC back. ``remembered`` is set when the API's part is from the saved snapshot. ``awaited`` are the addresses
+    that the node would have if no other node had them.
     """
 
     generation: int
@@ -272,6 +286,15 @@ class DesiredState:
     raw_frr: tuple[DesiredRawFRR, ...] = ()
     problems: tuple[Problem, ...] = field(default=(), compare=False)
     remembered: RememberedApi | None = field(default=None, compare=False)
+    awaited: RouterAddresses | None = field(default=None, compare=False)
+
+    @property
+    def addresses(self) -> RouterAddresses | None:
+        """Return the router's own addresses, None without an underlay."""
+        if self.underlay is None:
+            return None
+        endpoints = tuple(str(vtep.ip) for vtep in self.underlay.vteps)
+        return RouterAddresses(self.node_index, str(self.underlay.router_id), endpoints)
 
     def content(self) -> tuple[object, ...]:
         """Return what decides the router's shape: equal contents need no work. Where it was written does not count."""

@@ -148,6 +148,12 @@ class Settings(BaseModel):
         description="Most resources of each kind that count. Files and what is in force come first; the others are "
         "reported and ignored.",
     )
+    allow_duplicate_index: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the router may get a router ID or tunnel endpoint that another node of the cluster has. "
+        "false: a router that is not up waits and reports it, one that is up stays up and reports it.",
+    )
     auto_apply: bool = Field(
         default=True,
         strict=True,

@@ -4,7 +4,7 @@
                                               └── Availability: one probe per connection
 
 The actor chooses what to follow: which server with which credentials, as which node. With other credentials for the
-same server the reflectors continue where they were; another server or another name gets a new cache, and what was
+same server the reflectors continue where they were; another server, name or index gets a new cache, and what was
 published stays until that is complete. Per connection it runs an :class:`.Availability`, which holds the reflectors
 back while the server cannot be used, and one :class:`.Reflector` per collection. See
 :mod:`actors.lib.kube.reflector` for what can go wrong with each, :mod:`.cache` for what is complete, :mod:`.debounce`
@@ -49,6 +49,7 @@ class Target:
 
     credentials: ApiCredentials | None = None
     name: str = ""
+    index: int = 0
 
     @property
     def missing(self) -> str:
@@ -95,12 +96,14 @@ def _cache_for(
     """Return the cache to fill: the one before, also while credentials are missing, unless the target is another."""
     if target.credentials is None or not target.name:
         return before
-    if before is not None and (before.server, before.name) == (target.credentials.server, target.name):
+    wanted = (target.credentials.server, target.name, target.index)
+    if before is not None and (before.server, before.name, before.index) == wanted:
         return before
     return Cache(
         target.credentials.server,
         target.name,
         settings.namespace,
+        index=target.index,
         key=key,
         changes=changes,
         saved_labels=SavedLabels(settings.state_dir, target.name),
@@ -122,7 +125,7 @@ def _next_target(target: Target, access: LatestReader[ApiAccess], snapshots: Lat
     if new is not None:
         # When they expire does not matter to a user of them.
         target = replace(target, credentials=new.credentials and replace(new.credentials, expires_at=None))
-    return replace(target, name=static.node.name) if static is not None else target
+    return replace(target, name=static.node.name, index=static.node.index) if static is not None else target
 
 
 async def _follow(cache: Cache, credentials: ApiCredentials, connect: Connect, changes: Latest[None]) -> None:

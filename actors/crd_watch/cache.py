@@ -4,8 +4,9 @@
                                                              Reflector per Secret ──> passwords
 
 The cache owns the reflectors: one for each of the five kinds in all namespaces, one for the Node, one for the node's
-status object, and one for each Secret that the node's underlays refer to. They fill its stores; here is what connects
-them. The node's labels select among the objects, and the objects say which Secrets are needed.
+status object, one for those of nodes with about its index, and one for each Secret that the node's underlays refer to.
+They fill its stores; here is what connects them. The node's labels select among the objects, and the objects say which
+Secrets are needed.
 
 Not knowing is not "none". What the server does not serve keeps its last known content, and holds up the rest only for
 a bounded time; what was never listed is left out and named (:meth:`Cache.not_followed`).
@@ -27,17 +28,19 @@ from pydantic import ValidationError
 
 from actors.lib.kube.client import Json
 from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.decoding import api_node, is_behind, password, whole
+from actors.lib.kube.decoding import api_node, is_behind, other_router, password, whole
 from actors.lib.kube.reflector import Reflector
 from actors.lib.kube.store import Store
 from config.api import (
     API_VERSION,
+    INDEX_LABEL,
     NODE_STATUS_PLURAL,
     PLURALS,
     WITH_PASSWORDS,
     ApiNode,
     ApiSnapshot,
     NotFollowed,
+    OtherRouter,
     WatchFailure,
 )
 from config.desired import Secret
@@ -56,7 +59,7 @@ _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class Cache:
-    """What is known; another server, or another name of the node, gets a new one.
+    """What is known; another server, or another name or index of the node, gets a new one.
 
     ``changes`` is set whenever the publisher may have something to do; ``key`` signs what this node writes.
     """
@@ -67,11 +70,12 @@ class Cache:
         name: str,
         namespace: str,
         *,
+        index: int,
         key: bytes,
         changes: Latest[None],
         saved_labels: SavedLabels,
     ) -> None:
-        self.server, self.name, self.namespace = server, name, namespace
+        self.server, self.name, self.namespace, self.index = server, name, namespace, index
         self._changes = changes
         self._saved_labels = saved_labels
         #: Changes of content so far.
@@ -87,6 +91,7 @@ class Cache:
         self._labels: Mapping[str, str] | None = None
         self._node: Store[ApiNode] = Store(api_node, only=name)
         self._status: Store[Json] = Store(whole, only=name)
+        self._others: Store[OtherRouter] = Store(partial(other_router, own=name))
         self._kinds = {kind: KindStore(kind, key, namespace) for kind in PLURALS}
         #: Where each node has one object.
         self.status_path = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
@@ -94,6 +99,9 @@ class Cache:
         self.reflectors = (
             self.node,
             Reflector(self, NODE_STATUS_PLURAL, self.status_path, self._status, only=name, optional=True),
+            Reflector(
+                self, NODE_STATUS_PLURAL, self.status_path, self._others, labels=indexes_like(index), optional=True
+            ),
             *(
                 Reflector(self, plural, f"/apis/{API_VERSION}/{plural}", self._kinds[kind], optional=True)
                 for kind, plural in PLURALS.items()
@@ -223,6 +231,8 @@ class Cache:
             live=live,
             not_followed=self.not_followed(),
             chosen_by=self._labels,
+            others=tuple(self._others.items[key] for key in sorted(self._others.items)),
+            others_of=self.index,
         )
 
     def counts(self) -> tuple[int, int]:
@@ -279,6 +289,14 @@ class Cache:
             for found in self._kinds[kind].objects(mirrored=False):
                 if found.namespace == self.namespace:
                     yield from _password_secrets(found.spec)
+
+
+def indexes_like(index: int) -> str:
+    """Return the selector of the routers that may have a node's addresses.
+
+    With both schemes of router IDs in one cluster the neighbouring indexes may have the same one.
+    """
+    return f"{INDEX_LABEL} in ({', '.join(str(one) for one in range(max(index - 1, 0), index + 2))})"
 
 
 def _password_secrets(spec: Any) -> Iterator[tuple[str, str]]:

@@ -83,7 +83,8 @@ async def run(
         if forgets:
             known = forget(known)
         decision = decide(known, out.peek(), grants)
-        blind = out.peek() is None and saved is None and not forgets and not is_complete(known.api)
+        settled = is_complete(known.api) and (decision.state is None or decision.state.awaited is None)
+        blind = out.peek() is None and saved is None and not forgets and not settled
         if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
             if decision.state is not None:
                 report(decision.state, out.peek())

@@ -5,7 +5,7 @@
 Three things are kept apart: what is known now, what was accepted (gave a usable router) last, and what is in force. An
 underlay that cannot be used changes nothing. When nothing is in force yet, what was accepted earlier counts instead of
 the API's newest, and in the end the files alone, so that a mistake in the API never costs a node the networks of its
-files.
+files. Nor does another node with the same addresses (:mod:`.duplicates`): a process's first state waits for no one.
 
 After a restart a server may refuse a kind (the roles are those of an older version) or not have it (its definition was
 removed, or is not installed yet). That does not mean that its objects are gone: what was accepted of them stays in
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from config.api import PLURALS, WITH_PASSWORDS, ApiSnapshot
-from config.desired import DesiredState, RememberedApi
+from config.desired import DesiredState, RememberedApi, RouterAddresses
 from config.outcomes import StaticSnapshot
 from config.precedence import NOTHING_IN_FORCE, Standing
 from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
@@ -29,6 +29,8 @@ from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 from config.sources.api_objects import read_objects
 from supervisor.runtime.faults import ConfigFault
+
+from .duplicates import is_unknown, routers_to_wait_for, shared, waiting
 
 #: The file that keeps them, in the state directory.
 _SNAPSHOT: Final = Origin(path="api-snapshot.json")
@@ -66,12 +68,14 @@ def decide(known: Known, in_force: DesiredState | None, grants: Grants) -> Decis
     newest = known.accepted if known.api is None else known.api
     found = merge_and_resolve(known.static, newest, known.standing, grants)
     if found.desired is not None:
-        return _accepted(known, newest, found, in_force)
+        if known.api is not None and not grants.duplicate_index:
+            waits = _wait(known, known.api, replace(found.desired, problems=found.problems), in_force, grants)
+            if waits is not None:
+                return waits
+        earlier = () if grants.duplicate_index else shared(found.desired, known.api)
+        return _accepted(known, newest, found, in_force, earlier)
     problems = _kept(found.problems)
-    if in_force is None:
-        return _first(known, problems, grants)
-    state = _numbered(in_force, known.static, in_force, problems)
-    return Decision(_changed(state, in_force), known.accepted, known.standing)
+    return _first(known, problems, grants) if in_force is None else _unchanged(known, in_force, problems, grants)
 
 
 def merge_and_resolve(
@@ -153,6 +157,43 @@ def _first(known: Known, problems: tuple[Problem, ...], grants: Grants) -> Decis
     raise ConfigFault("no usable configuration: " + "; ".join(str(problem) for problem in errors(problems)))
 
 
+def _wait(
+    known: Known,
+    api: ApiSnapshot,
+    wanted: DesiredState,
+    in_force: DesiredState | None,
+    grants: Grants,
+) -> Decision | None:
+    """Return the decision where ``wanted`` has to wait for other nodes' routers, None where it need not."""
+    if in_force is None:
+        if not shared(wanted, api):
+            return None
+        # In each process the files and what was saved come first, also where the API has answered by then.
+        first = decide(replace(known, api=None), None, grants)
+        second = decide(replace(known, accepted=first.accepted, standing=first.standing), first.state, grants)
+        return second if second.state is not None else first
+    if is_unknown(wanted, in_force, api):
+        return Decision(None, known.accepted, known.standing)
+    others = routers_to_wait_for(wanted, in_force, api)
+    if not others:
+        return None
+    found = (*wanted.problems, *waiting(wanted, in_force, others))
+    return _unchanged(known, in_force, found, grants, awaited=wanted.addresses)
+
+
+def _unchanged(
+    known: Known,
+    in_force: DesiredState,
+    problems: tuple[Problem, ...],
+    grants: Grants,
+    awaited: RouterAddresses | None = None,
+) -> Decision:
+    """Keep what is in force, with the problems of what cannot replace it."""
+    warnings = () if grants.duplicate_index else shared(in_force, known.api)
+    state = replace(_numbered(in_force, known.static, in_force, (*problems, *warnings)), awaited=awaited)
+    return Decision(_changed(state, in_force), known.accepted, known.standing)
+
+
 def _numbered(
     state: DesiredState, static: StaticSnapshot, in_force: DesiredState | None, problems: Iterable[Problem]
 ) -> DesiredState:
@@ -180,5 +221,5 @@ def _changed(state: DesiredState, in_force: DesiredState | None) -> DesiredState
 
 def same(new: DesiredState, old: DesiredState) -> bool:
     """Whether ``new`` has nothing for readers: same router, places and problems, and no reload to answer."""
-    first, second = ((one.content(), one.origins(), one.problems, one.reload_id) for one in (new, old))
+    first, second = ((one.content(), one.origins(), one.problems, one.reload_id, one.awaited) for one in (new, old))
     return first == second

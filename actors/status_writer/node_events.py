@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from config.api import ApiNode
-from config.crd.conditions import FAILED, SUCCESSFUL, UNDERLAY_FAILED, legal_reason, legal_text
+from config.crd.conditions import DUPLICATE_INDEX, FAILED, SUCCESSFUL, UNDERLAY_FAILED, legal_reason, legal_text
 from config.problems import Reason
 
-from .node_state import Failure, NodeState, resource_failures, router_failures
+from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 
 #: Most Events about what comes from files; the rest is in the node's status.
 MAX_FROM_FILES: Final = 20
@@ -80,6 +80,9 @@ def lasting_failures(state: NodeState) -> Iterator[LastingFailure]:
     failures = resource_failures(state)
     for reason, message in router_failures(state):
         yield _lasting(reason.value, "the router", message)
+    if duplicates := tuple(duplicate_addresses(state)):
+        yield _lasting(DUPLICATE_INDEX, "the node's index", "; ".join(duplicates))
+    failures = tuple(failure for failure in failures if failure.reason is not Reason.DUPLICATE_INDEX)
     if underlays := [failure for failure in failures if failure.of_underlay]:
         yield _lasting(UNDERLAY_FAILED, "the underlay", "; ".join(failure.message for failure in underlays))
     others = [failure for failure in failures if not failure.of_underlay]

@@ -106,6 +106,13 @@ def router_failures(state: NodeState) -> Iterator[tuple[Reason, str]]:
         yield Reason.FRR_CONFIGURATION_FAILED, "; ".join(state.health.problems)
 
 
+def duplicate_addresses(state: NodeState) -> Iterator[str]:
+    """Yield messages about addresses of this node that other nodes have, whether or not the router has them."""
+    for problem in state.desired.problems:
+        if problem.reason is Reason.DUPLICATE_INDEX:
+            yield f"{problem.message} ({problem.in_force})"
+
+
 def _of_problem(problem: Problem) -> Failure:
     field = f"{problem.field}: " if problem.field else ""
     tail = f" ({problem.in_force})" if problem.in_force else ""

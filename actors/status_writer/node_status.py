@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.errors import NotFoundError
-from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
+from actors.lib.kube.errors import ForbiddenError, NotFoundError
+from config.api import API_VERSION, INDEX_LABEL, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
 from config.crd.node_status import NodeStatus
 from config.problems import ResourceId
@@ -56,6 +56,8 @@ class NodeStatusWriter:
         self._place = 0.0
         self._written_at = -math.inf
         self._answer = _Answer()
+        #: Whether a role of an earlier version forbids the label: then other nodes do not see this one's addresses.
+        self._unlabelled = False
         self.writes = 0
 
     def update(self, state: NodeState, now: float) -> None:
@@ -78,7 +80,10 @@ class NodeStatusWriter:
         if state is None or now < self._write_at(now):
             return
         shown = state.api.node_status
-        answer, passed = await _write(client, state, self._answer.current(shown, now), self._wanted)
+        server = self._answer.current(shown, now)
+        passed = set() if self._is_complete(server, state) else await self._apply_object(client, state)
+        answer, more = await _write(client, state, self._wanted)
+        passed |= more
         stale = {_version(shown), *passed} - {_version(answer)}
         self._answer = _Answer(self._wanted, answer, stale, now + LAG)
         self._bucket.take(now)
@@ -106,13 +111,34 @@ class NodeStatusWriter:
         previous = (*self._conditions, *known)
         status = build_status(state, self._objects, now=self._wall(), previous=previous)
         self._conditions, self._wanted = status.conditions, status.to_data()
-        if self._is_shown(server, state.node):
+        if self._is_shown(server, state):
             self._differs_at = math.inf
         elif self._differs_at == math.inf:
             self._differs_at, self._place = now, self._size.chance()
 
-    def _is_shown(self, server: Mapping[str, Any] | None, node: ApiNode) -> bool:
-        if server is None or not owned(server, node):
+    async def _apply_object(self, client: KubeClient, state: NodeState) -> set[str]:
+        """Make the object as it should be but for its status; return its versions."""
+        try:
+            return {_version(await _apply_object(client, state, {} if self._unlabelled else self._labels()))}
+        except ForbiddenError:
+            if self._unlabelled or not self._labels():
+                raise
+            self._unlabelled = True
+            return {_version(await _apply_object(client, state, {}))}
+
+    def _labels(self) -> dict[str, str]:
+        router = self._wanted.get("router")
+        return {INDEX_LABEL: str(router["nodeIndex"])} if router else {}
+
+    def _is_complete(self, server: Mapping[str, Any] | None, state: NodeState) -> bool:
+        """Whether the object is there, with its owner and label."""
+        if server is None or not owned(server, state.node):
+            return False
+        there = (server["metadata"].get("labels") or {}).get(INDEX_LABEL)
+        return self._unlabelled or there == self._labels().get(INDEX_LABEL)
+
+    def _is_shown(self, server: Mapping[str, Any] | None, state: NodeState) -> bool:
+        if server is None or not self._is_complete(server, state):
             return False
         return not differs(self._wanted, server) or self._answer.explains(self._wanted, server)
 
@@ -162,19 +188,15 @@ def path_of(namespace: str, node: str) -> str:
     return f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}/{node}"
 
 
-async def _write(
-    client: KubeClient, state: NodeState, server: Mapping[str, Any] | None, wanted: Json
-) -> tuple[Json, set[str]]:
+async def _write(client: KubeClient, state: NodeState, wanted: Json) -> tuple[Json, set[str]]:
     """Write the wanted status; return the object, and its versions on the way to that."""
     path = path_of(state.namespace, state.node.name)
     passed = set()
-    if server is None or not owned(server, state.node):
-        passed.add(_version(await _apply_object(client, path, state)))
     try:
         answer = await _apply_status(client, path, state, wanted)
     except NotFoundError:
-        # Deleted a moment ago, which the watch has yet to show.
-        passed.add(_version(await _apply_object(client, path, state)))
+        # Deleted a moment ago, which the watch has yet to show: its label follows.
+        passed.add(_version(await _apply_object(client, state, {})))
         answer = await _apply_status(client, path, state, wanted)
     if added := [key for key in _KEYS if key in (answer.get("status") or {}) and key not in wanted]:
         # Another client wrote these and owns them, so leaving them out does not remove them.
@@ -183,9 +205,10 @@ async def _write(
     return answer, passed
 
 
-async def _apply_object(client: KubeClient, path: str, state: NodeState) -> Json:
+async def _apply_object(client: KubeClient, state: NodeState, labels: dict[str, str]) -> Json:
     owner = {"apiVersion": "v1", "kind": "Node", "name": state.node.name, "uid": state.node.uid}
-    return await client.apply(path, _head(state, ownerReferences=[owner]), manager=MANAGER)
+    head = _head(state, ownerReferences=[owner], **({"labels": labels} if labels else {}))
+    return await client.apply(path_of(state.namespace, state.node.name), head, manager=MANAGER)
 
 
 async def _apply_status(client: KubeClient, path: str, state: NodeState, wanted: Json) -> Json:

@@ -10,24 +10,37 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from config.api import ApiObject
-from config.crd.conditions import DEGRADED, FAILED, READY, SUCCESSFUL, UNDERLAY_FAILED, Condition, condition
+from config.crd.conditions import (
+    DEGRADED,
+    DUPLICATE_INDEX,
+    FAILED,
+    READY,
+    SUCCESSFUL,
+    UNDERLAY_FAILED,
+    UNIQUE_INDEX,
+    Condition,
+    condition,
+)
 from config.crd.node_status import (
     FailedResource,
     NodeStatus,
     ObservedResource,
+    RouterState,
     SessionState,
     VniState,
     failed_resource,
     frr_failure,
     node_status,
     observed_resource,
+    router_state,
     session_state,
     vni_state,
 )
+from config.desired import DesiredState
 from config.outcomes import vni_health
 from config.problems import Kind, Reason, ResourceId, errors
 
-from .node_state import Failure, NodeState, resource_failures, router_failures
+from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 from .object_status import ObjectStatus
 
 #: Our reason for neither ready nor degraded; upstream is ready in that moment.
@@ -47,6 +60,7 @@ def build_status(
         resources=_resources((*state.api.objects, *state.api.mirrored), objects, router_works=not router),
         sessions=_sessions(state),
         vnis=_vnis(state, failures),
+        router=_router(state.desired),
     )
 
 
@@ -61,10 +75,22 @@ def _conditions(
     degraded = bool(failures or router)
     reason, message = _reason_and_message(state, failures, router)
     ready = state.verified and not degraded
-    return (
+    conditions = (
         condition(READY, ready, reason, message, now=now, previous=previous),
         condition(DEGRADED, degraded, reason, message, now=now, previous=previous),
     )
+    duplicates = "; ".join(duplicate_addresses(state))
+    if not duplicates and all(one.type != DUPLICATE_INDEX for one in previous):
+        return conditions
+    why = (DUPLICATE_INDEX, duplicates) if duplicates else (UNIQUE_INDEX, "no other node has this node's addresses")
+    return *conditions, condition(DUPLICATE_INDEX, bool(duplicates), *why, now=now, previous=previous)
+
+
+def _router(desired: DesiredState) -> RouterState | None:
+    """Return the addresses that the router has, or waits for."""
+    if desired.addresses is not None:
+        return router_state(desired.addresses, in_force=True)
+    return router_state(desired.awaited, in_force=False) if desired.awaited else None
 
 
 def _reason_and_message(state: NodeState, failures: tuple[Failure, ...], router: list[str]) -> tuple[str, str]:

@@ -19,6 +19,10 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 READY: Final = "Ready"
 DEGRADED: Final = "Degraded"
+#: Another node has the same addresses; it is written once that was so.
+DUPLICATE_INDEX: Final = "DuplicateIndex"
+#: Its reason while there is no such node.
+UNIQUE_INDEX: Final = "UniqueIndex"
 #: Reasons, upstream's (reference 12).
 SUCCESSFUL: Final = "ConfigurationSuccessful"
 FAILED: Final = "ConfigurationFailed"

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import Field
 
+from config.desired import RouterAddresses
 from config.models.base import Model
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Reason
@@ -68,6 +69,7 @@ _REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
         Reason.FRR_CONFIGURATION_FAILED: "FrrConfigurationFailed",
         Reason.FILE_INVALID: "ValidationFailed",
         Reason.UNDERLAY_FAILED: "DependencyFailed",
+        Reason.DUPLICATE_INDEX: "ValidationFailed",
     }
 )
 
@@ -133,10 +135,24 @@ class VniState(Model):
     )
 
 
+class RouterState(Model):
+    """The addresses of the node's router, which no other router may have."""
+
+    node_index: int = Field(strict=True, ge=0, description="The node's index, from which the addresses follow.")
+    router_id: _Word = Field(alias="routerID", description="The BGP router ID.")
+    tunnel_endpoints: tuple[_Word, ...] = Field(default=(), max_length=2, description="The tunnel endpoints.")
+    in_force: bool = Field(
+        strict=True, description="Whether the router has them. false: it waits, because another node has them."
+    )
+
+
 class NodeStatus(Model):
     """The result of applying the configuration on one node."""
 
-    conditions: Conditions = Field(default=(), description="The conditions Ready and Degraded.")
+    conditions: Conditions = Field(
+        default=(), description="The conditions Ready and Degraded, and DuplicateIndex once that was true."
+    )
+    router: RouterState | None = Field(default=None, description="The router's addresses; absent without an underlay.")
     failed_resources: tuple[FailedResource, ...] = Field(
         default=(), max_length=MAX_FAILED, description="Resources that are not in force on this node."
     )
@@ -217,6 +233,18 @@ def session_state(session: SessionHealth) -> SessionState:
     )
 
 
+def router_state(addresses: RouterAddresses, *, in_force: bool) -> RouterState:
+    """Return a legal entry."""
+    return RouterState.model_validate(
+        {
+            "nodeIndex": addresses.index,
+            "routerID": addresses.router_id,
+            "tunnelEndpoints": addresses.tunnel_endpoints,
+            "inForce": in_force,
+        }
+    )
+
+
 def vni_state(vni: VniHealth) -> VniState:
     """Return a legal entry for a configured VNI."""
     return VniState.model_validate(
@@ -239,6 +267,7 @@ def node_status(
     resources: Iterable[ObservedResource] = (),
     sessions: Iterable[SessionState] = (),
     vnis: Iterable[VniState] = (),
+    router: RouterState | None = None,
 ) -> NodeStatus:
     """Return a legal status: each entry once, long lists cut with ``omitted`` counting what is missing.
 
@@ -254,7 +283,8 @@ def node_status(
     limits = {"failedResources": MAX_FAILED, "resources": MAX_RESOURCES, "sessions": MAX_SESSIONS, "vnis": MAX_VNIS}
     omitted = sum(max(0, len(entries) - limits[key]) for key, entries in kept.items())
     cut = {key: entries[: limits[key]] for key, entries in kept.items()}
-    return NodeStatus.model_validate({"conditions": tuple(conditions), **cut, "omitted": omitted or None})
+    whole = {"conditions": tuple(conditions), "router": router, **cut, "omitted": omitted or None}
+    return NodeStatus.model_validate(whole)
 
 
 def _sorted(entries: Iterable[T], *keys: str) -> tuple[T, ...]:

@@ -31,7 +31,8 @@ NAMED: Final = 20
 class Grants:
     """``namespace`` is the program's own; ``most`` has the maximum of each kind, a kind without one is unlimited.
 
-    ``raw_snippets``: whether objects of the API may be raw FRR snippets.
+    ``raw_snippets``: whether objects of the API may be raw FRR snippets. ``duplicate_index``: whether the router may
+    have addresses that another node has.
     """
 
     namespace: str = "openperouter-system"
@@ -39,6 +40,7 @@ class Grants:
     external_bridges: tuple[str, ...] = ()
     raw_snippets: bool = True
     most: Mapping[Kind, int] = field(default_factory=lambda: MappingProxyType({}))
+    duplicate_index: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Grants:
@@ -50,6 +52,7 @@ class Grants:
             settings.external_bridges,
             settings.raw_snippets_from_api,
             MappingProxyType({kind: limits[plural] for kind, plural in PLURALS.items()}),
+            settings.allow_duplicate_index,
         )
 
     def is_own(self, resource: Resource) -> bool:

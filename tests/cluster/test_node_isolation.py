@@ -23,6 +23,7 @@ from config.api import (
     API_VERSION,
     HOSTNAME_LABEL,
     INDEX_ANNOTATION,
+    INDEX_LABEL,
     NODE_STATUS_KIND,
     NODE_STATUS_PLURAL,
     PLURALS,
@@ -270,6 +271,8 @@ async def test_status_objects(server: ClusterServer, pair: Pair) -> None:
                 "own with a label": client.apply(a, status_of(pair.a, labels={"a": "b"}), manager=MANAGER),
             },
         )
+        await client.apply(a, status_of(pair.a, labels={INDEX_LABEL: "3"}), manager=MANAGER)
+        await client.apply(a, status_of(pair.a, labels={INDEX_LABEL: "4"}), manager=MANAGER)
         await client.apply(a, status_of(pair.a), manager=MANAGER)
         await client.apply(f"{a}/status", {**status_of(pair.a), **news}, manager=MANAGER)
         theirs = await pair.b.admin.apply(b, status_of(pair.b), manager=MANAGER)

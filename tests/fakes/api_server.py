@@ -99,6 +99,7 @@ class Change:
     path: str
     type: str
     raw: Json
+    before: Json | None = None
 
 
 @dataclass
@@ -263,7 +264,7 @@ class FakeApiServer:
             self.version += 1
             new["metadata"]["resourceVersion"] = str(self.version)
             self.objects[path] = new
-            self._record(path, "MODIFIED" if old else "ADDED", new)
+            self._record(path, "MODIFIED" if old else "ADDED", new, old)
         return self.objects[path]
 
     def drop(self, path: str) -> None:
@@ -271,7 +272,7 @@ class FakeApiServer:
         raw = copy.deepcopy(self.objects.pop(path))
         self.version += 1
         raw["metadata"]["resourceVersion"] = str(self.version)
-        self._record(path, "DELETED", raw)
+        self._record(path, "DELETED", raw, raw)
 
     def completed(self, path: str, one: Json) -> Json:
         """Return an object with what the server sets: its identity, generation and defaults."""
@@ -327,11 +328,11 @@ class FakeApiServer:
         return self.objects[path]
 
     def _matching(self, path: str, params: Params) -> Iterator[Json]:
-        found = [key for key in self.objects if _matches(key, path, params)]
+        found = [key for key, one in self.objects.items() if _matches(key, path, params) and _has_labels(one, params)]
         yield from (self.objects[key] for key in sorted(found, key=place_of))
 
-    def _record(self, path: str, type_: str, raw: Json) -> None:
-        self.history.append(Change(self.version, path, type_, copy.deepcopy(raw)))
+    def _record(self, path: str, type_: str, raw: Json, before: Json | None) -> None:
+        self.history.append(Change(self.version, path, type_, copy.deepcopy(raw), copy.deepcopy(before)))
         self._wake()
         self.changed()
 
@@ -376,8 +377,8 @@ class FakeWatch:
         """Yield what is to be sent now."""
         for change in [one for one in self._server.history if one.version > self._position]:
             self._position = change.version
-            if _matches(change.path, self._path, self._params):
-                yield {"type": change.type, "object": copy.deepcopy(change.raw)}
+            if _matches(change.path, self._path, self._params) and (type_ := _type_for(change, self._params)):
+                yield {"type": type_, "object": copy.deepcopy(change.raw)}
         while self._injected < len(self._server.injected):
             resource, event = self._server.injected[self._injected]
             self._injected += 1
@@ -519,6 +520,13 @@ def _applied(value: Any, body: Any, last: Any, name: str = "") -> Any:
     if not isinstance(body, dict):
         return body
     removed = last.keys() - body.keys() if isinstance(last, dict) else set()
+    # Of a mapping only what this manager applied goes.
+    body = body | {
+        key: rest
+        for key in removed
+        if isinstance(last[key], dict) and isinstance((value or {}).get(key), dict)
+        if (rest := _applied(value[key], {}, last[key]))
+    }
     result = {key: kept for key, kept in value.items() if key not in removed} if isinstance(value, dict) else {}
     for key, wanted in body.items():
         result[key] = _applied(result.get(key), wanted, last.get(key) if isinstance(last, dict) else None, key)
@@ -530,6 +538,22 @@ def _matches(key: str, path: str, params: Params) -> bool:
     one, wanted = place_of(key), place_of(path)
     name = str(params.get("fieldSelector", "")).removeprefix("metadata.name=")
     return one.resource == wanted.resource and wanted.namespace in ("", one.namespace) and name in ("", one.name)
+
+
+def _type_for(change: Change, params: Params) -> str | None:
+    """Return how a watch that selects by labels sees a change; None: not at all."""
+    was = change.before is not None and _has_labels(change.before, params)
+    is_ = change.type != "DELETED" and _has_labels(change.raw, params)
+    return {(True, True): "MODIFIED", (True, False): "DELETED", (False, True): "ADDED"}.get((was, is_))
+
+
+def _has_labels(one: Json, params: Params) -> bool:
+    """Whether an object has the label of ``key in (a, b)``, the only selector that is understood."""
+    selector = str(params.get("labelSelector", ""))
+    if not selector:
+        return True
+    key, values = selector.removesuffix(")").split(" in (")
+    return one["metadata"].get("labels", {}).get(key) in values.split(", ")
 
 
 def _bookmark(version: int) -> Json:

@@ -17,6 +17,7 @@ from actors.lib.kube.errors import ConflictError, ForbiddenError, GoneError, Inv
 from config.api import API_VERSION, NODE_STATUS_KIND, NODE_STATUS_PLURAL
 
 MANAGER: Final = "openperouter-tests"
+LABEL: Final = "openperouter.github.io/tested"
 OTHER_MANAGER: Final = "openperouter-tests-other"
 OWNER: Final = {"apiVersion": "v1", "kind": "Node", "name": "node", "uid": "11111111-2222-3333-4444-555555555555"}
 
@@ -84,6 +85,13 @@ def version(answer: Json) -> str:
 
 def names(page: Json) -> list[str]:
     return [one["metadata"]["name"] for one in page["items"]]
+
+
+async def labelled(server: ServerUnderTest, *names: str) -> None:
+    """Create objects with a label that has their name."""
+    for name in names:
+        body = server.body(name)
+        await server.client.create(server.l3vnis, {**body, "metadata": {**body["metadata"], "labels": {LABEL: name}}})
 
 
 def patch(there: Json, **content: Any) -> Json:
@@ -173,6 +181,14 @@ async def a_list_can_be_of_one_name(server: ServerUnderTest) -> None:
     assert names(await server.client.get(server.l3vnis, params)) == ["red"]
 
 
+async def a_list_can_be_of_one_label(server: ServerUnderTest) -> None:
+    await labelled(server, "red", "blue", "green")
+    assert names(await server.client.get(server.l3vnis, {"labelSelector": f"{LABEL} in (red, green)"})) == [
+        "green",
+        "red",
+    ]
+
+
 async def a_list_of_all_namespaces_has_the_object(server: ServerUnderTest) -> None:
     created = await server.create()
     page = await server.client.get(f"/apis/{API_VERSION}/l3vnis")
@@ -234,6 +250,19 @@ async def a_watch_of_one_name_shows_no_other(server: ServerUnderTest) -> None:
     selector = "metadata.name=red"
     seen = await watched(server, server.l3vnis, resourceVersion=since, fieldSelector=selector)
     assert [event["object"]["metadata"]["name"] for event in seen if event["type"] != "BOOKMARK"] == ["red"]
+
+
+async def a_watch_of_one_label_shows_what_gets_and_what_loses_it(server: ServerUnderTest) -> None:
+    await labelled(server, "red", "blue")
+    since = await server.version()
+    for value in ("blue", "red", "green"):
+        await server.patch({"metadata": {"labels": {LABEL: value}}})
+    await server.patch({"metadata": {"labels": {"other": "1"}}})
+    await server.client.delete(server.red)
+    seen = await watched(server, server.l3vnis, resourceVersion=since, labelSelector=f"{LABEL} in (red, green)")
+    changes = [(event["type"], event["object"]["metadata"]["name"]) for event in seen if event["type"] != "BOOKMARK"]
+    assert {name for _, name in changes} == {"red"}
+    assert [type_ for type_, _ in changes] == ["DELETED", "ADDED", "MODIFIED", "MODIFIED", "DELETED"]
 
 
 async def a_quiet_watch_ends_in_time(server: ServerUnderTest) -> None:
@@ -455,11 +484,13 @@ CONTRACT: Final[tuple[Clause, ...]] = (
     a_list_comes_in_pages_of_one_version,
     a_list_limited_to_one_counts_the_rest,
     a_list_can_be_of_one_name,
+    a_list_can_be_of_one_label,
     a_list_of_all_namespaces_has_the_object,
     a_page_from_forgotten_history_is_gone,
     a_watch_shows_what_happened_after_its_version,
     an_open_watch_shows_what_happens,
     a_watch_of_one_name_shows_no_other,
+    a_watch_of_one_label_shows_what_gets_and_what_loses_it,
     a_quiet_watch_ends_in_time,
     a_bookmark_comes_before_the_end_of_a_watch_whose_version_is_old,
     a_watch_from_forgotten_history_is_gone,

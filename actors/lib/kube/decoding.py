@@ -13,8 +13,11 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from config.api import ApiNode, ApiObject
-from config.desired import Secret
+from pydantic import ValidationError
+
+from config.api import ApiNode, ApiObject, OtherRouter
+from config.crd.node_status import RouterState
+from config.desired import RouterAddresses, Secret
 from config.models.sessions import DEFAULT_KEY
 from config.models.types import check_password
 from config.problems import Kind
@@ -51,6 +54,19 @@ def api_node(raw: Any) -> ApiNode:
     """Return a Node."""
     meta = metadata(raw)
     return ApiNode(meta["name"], str(meta.get("uid") or ""), _texts(meta.get("labels")), _ours(meta.get("annotations")))
+
+
+def other_router(raw: Any, *, own: str) -> OtherRouter | None:
+    """Return the router of another node's status object; None for the ``own`` one, and where it has none."""
+    meta = metadata(raw)
+    try:
+        found = RouterState.model_validate(_mapping(raw.get("status")).get("router"))
+    except ValidationError:
+        return None
+    if meta["name"] == own:
+        return None
+    addresses = RouterAddresses(found.node_index, found.router_id, found.tunnel_endpoints)
+    return OtherRouter(meta["name"], str(meta.get("creationTimestamp") or ""), addresses, found.in_force)
 
 
 def whole(raw: Any) -> Json:

@@ -152,7 +152,7 @@ class Owner(Protocol):
 
 
 class Reflector:
-    """Fills one store. ``resource`` is its plural, for messages; ``params`` narrow it down.
+    """Fills one store. ``resource`` is its plural, for messages; ``only`` and ``labels`` narrow it down.
 
     ``optional``: its kind may be absent from a server, as those that every server has may not.
     """
@@ -165,14 +165,18 @@ class Reflector:
         store: Store[Any],
         *,
         only: str = "",
+        labels: str = "",
         optional: bool = False,
     ) -> None:
         self._cache = cache
         self.resource = resource
         self.store = store
         self._path = path
-        self._params = {"fieldSelector": f"metadata.name={only}"} if only else {}
+        selectors = {"fieldSelector": f"metadata.name={only}" if only else "", "labelSelector": labels}
+        self._params = {key: selector for key, selector in selectors.items() if selector}
         self._optional = optional
+        # Of such a part another reflector follows some object, and reports what is wrong with the collection.
+        self._quiet = bool(labels)
         #: Where the watch continues; None: a list is needed. So it is with ``_relist``, which keeps the version to
         #: compare with: whether the server has older data than before.
         self.version: str | None = None
@@ -386,7 +390,7 @@ class Reflector:
 
     def _log_failure(self, retry: Retry, error: ApiError) -> None:
         failure, text = retry.failure, summarize(error)
-        if failure is None or failure is self._logged or isinstance(error, ThrottledError):
+        if failure is None or failure is self._logged or self._quiet or isinstance(error, ThrottledError):
             log.debug("retrying a watch", resource=self.resource, failure=failure, error=text)
             return
         self._logged = failure

@@ -19,6 +19,8 @@ from supervisor.runtime.channel import Latest
 from tests.fakes.api_server import FakeApiServer, Trouble, place_of
 
 SYSTEM = "openperouter-system"
+#: The node's own status object, and those of nodes with about its index.
+OF_STATUSES = (NODE_STATUS_PLURAL, NODE_STATUS_PLURAL)
 
 
 class Recorded(Latest[ApiSnapshot]):
@@ -114,5 +116,5 @@ async def followed(bench: Bench) -> None:
 
 
 def every_kind() -> list[str]:
-    """Return the resources whose CRDs are ours."""
-    return [*PLURALS.values(), NODE_STATUS_PLURAL]
+    """Return the resources whose CRDs are ours, each as often as there are collections of it."""
+    return [*PLURALS.values(), *OF_STATUSES]

@@ -420,7 +420,7 @@ async def test_a_server_that_has_not_read_its_rules_yet_is_probed_again(
     bench.server.start()
     await bench.live()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    assert len(bench.server.requests_of("list")) == 7
+    assert len(bench.server.requests_of("list")) == 8
 
 
 async def test_a_silent_server_times_out(autojump_clock: MockClock, bench: Bench) -> None:

@@ -12,7 +12,7 @@ from actors.status_writer.node_state import NodeState
 from config.api import ApiCredentials, ApiNode, ApiObject, ApiSnapshot
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, DesiredUnderlay, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth, VniHealth
-from config.problems import Kind, Origin, Problem, Reason, ResourceId
+from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 from tests.fakes.api_server import FakeApiServer
 
 NAMESPACE = "openperouter-system"
@@ -63,6 +63,13 @@ def file_problem(kind: Kind | None, name: str, message: str, path: str = "/etc/x
     """Return the problem of something in a file."""
     resource = ResourceId(kind, NAMESPACE, name, name) if kind else None
     return Problem(message, Origin(path, 3, 1), "asn", resource=resource)
+
+
+def duplicate(severity: Severity = Severity.WARNING) -> Problem:
+    """Return the problem of an index that another node has as well."""
+    message, kept = "this node's index 3 is not unique: node b has it", "this router stays as it is"
+    reason = Reason.DUPLICATE_INDEX
+    return Problem(message, UNDERLAY.origin, "", severity, reason, UNDERLAY.resource, kept)
 
 
 def failure(one: ApiObject, message: str = "the kernel refuses the bridge") -> ResourceFailure:

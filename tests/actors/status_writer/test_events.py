@@ -24,11 +24,11 @@ from actors.status_writer.events import (
 from actors.status_writer.node_events import MAX_NOTE, NodeEvent, lasting_failures
 from actors.status_writer.node_state import NodeState
 from config.outcomes import FrrOutcome, KernelOutcome
-from config.problems import Kind
+from config.problems import Kind, Severity
 from tests.actors.message_catalog import explained
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
-from .examples import NODE, cr, file_problem, node_state, refused, run_writer, state
+from .examples import NODE, cr, duplicate, file_problem, node_state, refused, run_writer, state
 
 RED = cr("red")
 
@@ -262,6 +262,15 @@ def test_the_underlay_and_each_failing_file_has_an_event_and_all_objects_of_the_
         "ConfigurationFailed objects of the API": (
             "objects of the API: L3VNI tenants/blue: spec.vni: vni 200 is taken; also not in force: L3VNI tenants/red"
         ),
+    }
+
+
+@pytest.mark.parametrize("severity", list(Severity))
+def test_a_duplicate_index_is_one_event_whether_the_router_is_up_or_waits(severity: Severity) -> None:
+    assert notes(node_state(desired=state(problems=(duplicate(severity),)))) == {
+        "DuplicateIndex the node's index": (
+            "the node's index: this node's index 3 is not unique: node b has it (this router stays as it is)"
+        )
     }
 
 

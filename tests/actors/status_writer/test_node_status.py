@@ -14,7 +14,7 @@ from actors.lib.kube.cluster_size import RATE, ClusterSize
 from actors.lib.kube.errors import ApiError
 from actors.status_writer.node_state import NodeState
 from actors.status_writer.node_status import LAG, LONGEST, QUIET, NodeStatusWriter, path_of
-from config.api import ApiObject
+from config.api import INDEX_LABEL, ApiObject
 from config.outcomes import SessionHealth
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
@@ -250,6 +250,38 @@ async def test_a_removed_owner_is_repaired_and_a_new_node_of_that_name_becomes_i
     await bench.passes(10)
     [owner] = bench.stored["metadata"]["ownerReferences"]
     assert owner["uid"] == NODE.uid
+
+
+async def test_the_label_has_the_index_of_the_router_and_follows_it(bench: Bench) -> None:
+    await settled(bench)
+    assert bench.stored["metadata"]["labels"] == {INDEX_LABEL: "3"}
+    bench.stored["metadata"]["labels"] = {INDEX_LABEL: "7", "audited": "yes"}
+    bench.stored["metadata"]["resourceVersion"] = "5000"
+    bench.watch()
+    await bench.passes(10)
+    assert bench.stored["metadata"]["labels"] == {INDEX_LABEL: "3", "audited": "yes"}
+    bench.news(node_state(RED, desired=state(RED, node_index=4)))
+    await bench.passes(60)
+    assert bench.stored["metadata"]["labels"] == {INDEX_LABEL: "4", "audited": "yes"}
+    bench.watch()
+    bench.news(node_state(desired=state(underlay=None)))
+    await bench.passes(60)
+    assert bench.stored["metadata"]["labels"] == {"audited": "yes"}
+    before = len(bench.server.requests)
+    bench.watch()
+    await bench.passes(60)
+    assert len(bench.server.requests) == before
+
+
+async def test_a_policy_of_an_earlier_version_that_forbids_the_label_costs_no_report(bench: Bench) -> None:
+    refusals = [forbidden("patch", PATH)]
+    bench.server.trouble = lambda _verb, path: refusals.pop() if path == PATH and refusals else None
+    before = await settled(bench)
+    assert bench.server.requests == [("apply", PATH), ("apply", PATH), ("apply", f"{PATH}/status")]
+    assert "labels" not in bench.stored["metadata"]
+    bench.news()
+    await bench.passes(60)
+    assert len(bench.server.requests) == before
 
 
 async def test_conditions_of_other_clients_are_left_alone(bench: Bench) -> None:

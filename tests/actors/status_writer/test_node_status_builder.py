@@ -15,11 +15,23 @@ from actors.status_writer.node_status_builder import build_status, is_pending
 from actors.status_writer.object_status import ObjectTracker
 from config.crd.conditions import Condition
 from config.crd.node_status import NodeStatus
-from config.desired import ResourceFailure
+from config.desired import ResourceFailure, RouterAddresses
 from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
 from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
 
-from .examples import NAMESPACE, UNDERLAY, cr, failure, file_problem, health, node_state, refused, snapshot, state
+from .examples import (
+    NAMESPACE,
+    UNDERLAY,
+    cr,
+    duplicate,
+    failure,
+    file_problem,
+    health,
+    node_state,
+    refused,
+    snapshot,
+    state,
+)
 
 RED = cr("red")
 BLUE = cr("blue")
@@ -235,3 +247,26 @@ def test_whatever_goes_wrong_the_status_is_legal(problems: list[Problem]) -> Non
 
 def test_objects_that_are_not_dealt_with_yet_are_not_listed() -> None:
     assert built(node_state(desired=state(), api=snapshot(RED))).resources == ()
+
+
+def test_a_duplicate_index_is_a_condition_of_its_own_and_stays_one_when_it_is_over() -> None:
+    """A router that works stays Ready. Left out, it would stay on the server."""
+    ready, degraded, shared = built(node_state(RED, desired=state(RED, problems=(duplicate(),)))).conditions
+    assert [one.status for one in (ready, degraded, shared)] == ["True", "False", "True"]
+    assert (shared.type, shared.reason) == ("DuplicateIndex", "DuplicateIndex")
+    assert "node b has it" in shared.message
+    over = built(node_state(RED), now=NOW + 60, previous=[shared]).conditions[-1]
+    assert (over.type, over.status, over.reason) == ("DuplicateIndex", "False", "UniqueIndex")
+    assert over.last_transition_time != shared.last_transition_time
+
+
+def test_a_router_that_waits_for_its_addresses_is_degraded_and_says_which() -> None:
+    awaited = RouterAddresses(3, "10.0.0.3", ("100.65.0.3",))
+    waiting = state(problems=(duplicate(Severity.ERROR),), underlay=None, awaited=awaited)
+    status = built(node_state(desired=waiting))
+    assert [one.status for one in status.conditions] == ["False", "True", "True"]
+    addresses = {"nodeIndex": 3, "routerID": "10.0.0.3", "tunnelEndpoints": ["100.65.0.3"]}
+    assert status.to_data()["router"] == {**addresses, "inForce": False}
+    in_force = {"nodeIndex": 3, "routerID": "10.0.0.1", "tunnelEndpoints": ["100.65.0.1"], "inForce": True}
+    assert built(node_state(RED)).to_data()["router"] == in_force
+    assert "router" not in built(node_state(desired=state(underlay=None))).to_data()
