@@ -18,6 +18,7 @@ from .options import add_settings, complain, require_settings
 from .verbs import cluster
 from .verbs.files import explain, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, reload, run, show, status, teardown
+from .verbs.router import exec_, ping, trace, vtysh
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -34,6 +35,10 @@ VERBS: Final = (
     plan,
     status,
     show,
+    ping,
+    trace,
+    exec_,
+    vtysh,
     reload,
     try_,
     doctor,
