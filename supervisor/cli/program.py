@@ -17,7 +17,7 @@ from ..version import VERSION
 from .options import add_settings, complain, require_settings
 from .verbs import cluster
 from .verbs.files import explain, init, migrate, plan, schema, try_, validate
-from .verbs.node import bundle, doctor, reload, run, show, status, teardown
+from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown
 from .verbs.router import exec_, ping, trace, vtysh
 
 DESCRIPTION: Final = """\
@@ -39,6 +39,8 @@ VERBS: Final = (
     trace,
     exec_,
     vtysh,
+    logs,
+    events,
     reload,
     try_,
     doctor,

@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """The answers for one hop limit; None for a packet that nobody answered."""
+    """The answers for one hop limit; None for a packet without an answer."""
 
     number: int
     answers: tuple[Answer | None, ...]

@@ -74,6 +74,8 @@ def test_every_verb_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> N
         "trace",
         "exec",
         "vtysh",
+        "logs",
+        "events",
         "reload",
         "doctor",
         "bundle",
