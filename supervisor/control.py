@@ -5,6 +5,9 @@ A client sends one JSON object on one line and receives JSON objects, one per li
     {"verb": "status"}                  {"status": {...}}
     {"verb": "watch"}                   {"status": {...}} now and at each change, until the client leaves
     {"verb": "reload", "seconds": 60}   {"event": "progress", ...} ..., {"event": "done", "ok": true|false, ...}
+    {"verb": "events"}                  {"events": {"instance": ..., "first": n, "last": n}}, then an object for each
+                                        (``supervisor.events``); with "follow": true until the client leaves, with
+                                        "instance": ..., "after": n those after that one, if it is the same instance
     anything else                       {"error": "..."}
 
 A reload with ``"forget_api": true`` drops the objects that the API server does not confirm now.
@@ -32,6 +35,7 @@ from config.desired import ResourceFailure
 from config.problems import Origin, Problem, errors
 from config.status import Status
 
+from .events import EventLog
 from .logs import message_ids
 from .logs.logger import get_logger
 from .process.signals import request_reload
@@ -59,18 +63,31 @@ class BadRequestError(Exception):
 
 
 async def run(
-    ctx: ActorContext, *, path: Path, status: LatestReader[Status], reload: Latest[int], forget_api: Latest[int]
+    ctx: ActorContext,
+    *,
+    path: Path,
+    status: LatestReader[Status],
+    reload: Latest[int],
+    forget_api: Latest[int],
+    events: EventLog,
 ) -> None:
-    """Serve the control socket at ``path`` indefinitely.
+    """Serve the control socket at ``path`` indefinitely, and keep ``events`` of what the statuses change.
 
     ``reload`` takes requests exactly as SIGHUP makes them, ``forget_api`` those of them that are to forget the API.
     Raises ``OSError`` when the socket cannot be made.
     """
-    server = _Server(status, reload, forget_api)
+    server = _Server(status, reload, forget_api, events)
     with listening(path, mode=SOCKET_MODE, backlog=MAX_CONNECTIONS) as listener:
         ctx.started()
         with ctx.idle():
-            await trio.serve_listeners(server.handle, [listener])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_observe, status.another(), events)
+                await trio.serve_listeners(server.handle, [listener])
+
+
+async def _observe(reader: LatestReader[Status], events: EventLog) -> None:
+    while True:
+        events.observe(await reader.receive())
 
 
 def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
@@ -99,8 +116,11 @@ def _done(status: Status, ok: bool, reason: str, complaints: list[str]) -> dict[
 class _Server:
     """What all connections share."""
 
-    def __init__(self, status: LatestReader[Status], reload: Latest[int], forget_api: Latest[int]) -> None:
+    def __init__(
+        self, status: LatestReader[Status], reload: Latest[int], forget_api: Latest[int], events: EventLog
+    ) -> None:
         self._status = status
+        self._events = events
         self._reload_requests = reload
         self._forget_api = forget_api
         self._connections = 0
@@ -142,13 +162,32 @@ class _Server:
                 seconds = _seconds(request)
                 async with _while_connected(stream):
                     await self._reload(stream, seconds, forget_api=request.get("forget_api") is True)
+            case "events":
+                after = _after(request)
+                async with _while_connected(stream):
+                    await self._send_events(stream, request, after)
             case verb:
-                raise BadRequestError(f"unknown verb {verb!r}; known are status, watch and reload")
+                raise BadRequestError(f"unknown verb {verb!r}; known are status, watch, reload and events")
 
     async def _watch(self, stream: trio.SocketStream) -> None:
         reader = self._status.another()
         while True:
             await _send_line(stream, _status_line(await reader.receive()))
+
+    async def _send_events(self, stream: trio.SocketStream, request: Mapping[str, object], after: int) -> None:
+        """Send the events that are kept, or those after one. A slow client misses some, as numbers show."""
+        events = self._events
+        # Numbers of another daemon's life mean nothing in this one.
+        sent = after if request.get("instance") == events.instance else 0
+        head = {"instance": events.instance, "first": events.first, "last": events.last}
+        await _send(stream, {"events": head})
+        while True:
+            for number, event in events.after(sent):
+                await _send(stream, event.to_data(number))
+                sent = number
+            if request.get("follow") is not True:
+                return
+            await events.wait(sent)
 
     async def _reload(self, stream: trio.SocketStream, seconds: float, *, forget_api: bool) -> None:
         reload_id = request_reload(self._reload_requests)
@@ -224,6 +263,13 @@ def _seconds(request: Mapping[str, object]) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_RELOAD_SECONDS:
         raise BadRequestError(f"seconds must be a number above 0 and at most {MAX_RELOAD_SECONDS:g}")
     return float(seconds)
+
+
+def _after(request: Mapping[str, object]) -> int:
+    after = request.get("after", 0)
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise BadRequestError("after must be the number of an event")
+    return after
 
 
 @asynccontextmanager

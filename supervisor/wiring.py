@@ -35,6 +35,7 @@ from config.settings import Settings
 from config.status import ActorStatus, Status
 
 from . import control
+from .events import EventLog
 from .process.sd_notify import Notifier
 from .runtime import watchdog
 from .runtime.channel import Latest
@@ -79,6 +80,8 @@ class Daemon:
         self.settings_file = settings_file
         self.notifier = notifier
         self.channels = Channels()
+        # Of the whole life of this process: the child that fills and shows it may be restarted.
+        self.events = EventLog()
         # FRR and the kernel are never changed at the same time.
         self.changing = trio.Lock()
         specs = self.children()
@@ -115,17 +118,7 @@ class Daemon:
                 ),
                 critical=True,
             ),
-            # Serves the command line: the view of the router and the reload command. Forwarding does not need it.
-            ChildSpec(
-                "control",
-                lambda ports: partial(
-                    control.run,
-                    path=settings.run_dir / "control.sock",
-                    status=ports.reads(channels.status),
-                    reload=ports.commands(channels.reload),
-                    forget_api=ports.commands(channels.forget_api),
-                ),
-            ),
+            self._control(),
             # Reports READY, RELOADING and STATUS to systemd.
             ChildSpec(
                 "systemd",
@@ -160,6 +153,22 @@ class Daemon:
                 critical=True,
             ),
         ]
+
+    def _control(self) -> ChildSpec:
+        # Serves the command line: the view of the router, what changed, and the reload command. Forwarding does not
+        # need it.
+        channels = self.channels
+        return ChildSpec(
+            "control",
+            lambda ports: partial(
+                control.run,
+                path=self.settings.run_dir / "control.sock",
+                status=ports.reads(channels.status),
+                reload=ports.commands(channels.reload),
+                forget_api=ports.commands(channels.forget_api),
+                events=self.events,
+            ),
+        )
 
     def _refresher(self) -> ChildSpec:
         # Asks silent hosts of stretched segments before the bridge forgets them. Changes nothing.

@@ -59,6 +59,13 @@ def add_verb(
     return parser
 
 
+def add_vrf(parser: argparse.ArgumentParser) -> None:
+    """Add ``--vrf`` to a verb that acts inside the router."""
+    parser.add_argument(
+        "--vrf", metavar="NAME", help="in a VRF: its name, or a VNI's number or name (default: the underlay's side)"
+    )
+
+
 def complain(message: str) -> None:
     """Print one message to standard error, in the form that every tool uses."""
     print(f"openperouter: {message}", file=sys.stderr)

@@ -17,7 +17,8 @@ from ..version import VERSION
 from .options import add_settings, complain, require_settings
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
-from .verbs.node import bundle, doctor, reload, run, show, status, teardown
+from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown
+from .verbs.router import exec_, ping, trace, vtysh
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -35,6 +36,12 @@ VERBS: Final = (
     plan,
     status,
     show,
+    ping,
+    trace,
+    exec_,
+    vtysh,
+    logs,
+    events,
     reload,
     try_,
     doctor,

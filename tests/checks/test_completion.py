@@ -38,9 +38,8 @@ def scripts() -> dict[str, str]:
 def options() -> dict[str, set[str]]:
     """Return each command's options as its help shows them."""
     verbs = generate().verbs(generate().build_parser())
-    found = {
-        name: set(re.findall(r"^  (?:(-\w), )?(--[\w-]+)", verb.format_help(), re.M)) for name, verb in verbs.items()
-    }
+    option = re.compile(r"^  (?:(-\w)(?: [A-Z]+)?, )?(--[\w-]+)", re.M)
+    found = {name: set(option.findall(verb.format_help())) for name, verb in verbs.items()}
     assert len(found) > 10
     return {name: {option for pair in pairs for option in pair if option} for name, pairs in found.items()}
 

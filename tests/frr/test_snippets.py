@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from config.settings import Settings
 from config.syntax.frr_snippets import SnippetError, canonical
+from supervisor.cli import main
 from tests.actors.frr.cases import RED, raw, state, underlay
 
 from .harness import ETC, FrrInstance
@@ -226,3 +227,19 @@ async def test_an_unknown_command_is_named_by_its_snippet_alone(frr: FrrInstance
     outcome = await bench.apply(state(underlay=underlay(), raw_frr=(unknown,)))
     assert [failure.resource for failure in outcome.failures] == [unknown.resource]
     assert outcome.failures[0].message.count("hush-hush") == 1
+
+
+def test_validate_names_the_lines_that_vtysh_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings_file = tmp_path / "openperouter.yaml"
+    (tmp_path / "configs").mkdir()
+    settings_file.write_text(f"configsDir: {tmp_path}/configs\nnodeConfigFile: {tmp_path}/node-config.yaml\n")
+    (tmp_path / "node-config.yaml").write_text("nodeIndex: {index: 0}\n")
+    path = tmp_path / "configs" / "openpe_raw.yaml"
+    lines = ("this is not frr", "router bgp 64514", " neighbor 192.0.2.1 remote-as 64512", " neighbour 192.0.2.1")
+    path.write_text("rawfrrconfigs:\n  - priority: 1\n    rawConfig: |\n" + "".join(f"      {one}\n" for one in lines))
+    path.chmod(0o600)
+    assert main(["--settings", str(settings_file), "validate"]) == 78
+    shown = capsys.readouterr().out
+    assert "FRR does not take this line (unknown command): this is not frr\n" in shown
+    assert "FRR does not take this line (unknown command): neighbour 192.0.2.1\n" in shown
+    assert "2 errors" in shown

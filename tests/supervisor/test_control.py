@@ -18,8 +18,9 @@ import trio.testing
 
 from config.desired import ResourceFailure
 from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
-from config.status import ReloadStatus, Status
+from config.status import Generations, ReloadStatus, Status
 from supervisor import control
+from supervisor.events import EventLog
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 
@@ -37,6 +38,7 @@ class Daemon:
     status: Latest[Status] = field(default_factory=lambda: Latest[Status]("status"))
     reload: Latest[int] = field(default_factory=lambda: Latest[int]("reload"))
     forget_api: Latest[int] = field(default_factory=lambda: Latest[int]("forget_api"))
+    events: EventLog = field(default_factory=EventLog)
 
     @property
     def reloads(self) -> int:
@@ -92,6 +94,7 @@ async def start(context: ActorContext, daemon: Daemon) -> None:
         status=daemon.status.reader(),
         reload=daemon.reload,
         forget_api=daemon.forget_api,
+        events=daemon.events,
     )
 
 
@@ -306,3 +309,58 @@ async def test_a_process_of_another_user_is_refused(daemon: Daemon, monkeypatch:
     monkeypatch.setattr(control, "may_connect", refuse)
     assert await daemon.ask({"verb": "reload"}) == [{"error": "permission denied"}]
     assert daemon.reloads == 0
+
+
+async def test_events_are_those_of_the_statuses_so_far(daemon: Daemon) -> None:
+    daemon.status.set(Status(boot_id="b", pid=7, version="1", generations=Generations(desired=1)))
+    await trio.testing.wait_all_tasks_blocked()
+    head, first, second = await daemon.ask({"verb": "events"})
+    assert head == {"events": {"instance": "b/7", "first": 1, "last": 2}}
+    assert (first["number"], first["topic"]) == (1, "daemon")
+    assert (second["subject"], second["message"]) == ("generation 1", "new desired state")
+
+
+async def test_events_after_one_are_of_the_same_instance_only(daemon: Daemon) -> None:
+    daemon.status.set(Status(boot_id="b", pid=7, version="1", generations=Generations(desired=1)))
+    await trio.testing.wait_all_tasks_blocked()
+    asked = {"verb": "events", "after": 1}
+    assert [one.get("number") for one in await daemon.ask({**asked, "instance": "b/7"})] == [None, 2]
+    assert [one.get("number") for one in await daemon.ask({**asked, "instance": "b/6"})] == [None, 1, 2]
+
+
+async def test_a_follower_gets_each_further_event_and_frees_its_place(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_CONNECTIONS", 1)
+    async with await daemon.connect() as stream:
+        await stream.send_all(b'{"verb": "events", "follow": true}\n')
+        assert "events" in await read_line(stream)
+        daemon.status.set(Status(version="1"))
+        assert (await read_line(stream))["number"] == 1
+        daemon.status.set(Status(version="1", generations=Generations(desired=1)))
+        assert (await read_line(stream))["number"] == 2
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert len(await daemon.ask({"verb": "events"})) == 3
+
+
+@pytest.mark.parametrize("after", [-1, "x", True, 1.5])
+async def test_a_wrong_number_of_an_event_is_refused(daemon: Daemon, after: object) -> None:
+    assert await daemon.ask({"verb": "events", "after": after}) == [{"error": "after must be the number of an event"}]
+
+
+async def test_a_follower_that_does_not_read_costs_one_connection_for_a_bounded_time(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "CLIENT_SECONDS", 0.05)
+    daemon.status.set(Status(version="1"))
+    async with await daemon.connect() as stream:
+        await stream.send_all(b'{"verb": "events", "follow": true}\n')
+        await read_line(stream)
+        with trio.fail_after(30):
+            for number in range(1, 4000):
+                note = f"{number} {'x' * 300}"
+                daemon.status.set(Status(version="1", notes=(note,)))
+                await trio.lowlevel.checkpoint()
+                await trio.testing.wait_all_tasks_blocked()
+        assert len(await daemon.ask({"verb": "events"})) > 100
+    assert daemon.events.last - daemon.events.first < 2000

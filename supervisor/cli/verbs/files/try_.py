@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +64,11 @@ def add_parser(verbs: Any) -> None:
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--confirm", action="store_true", help="keep what is on trial")
     action.add_argument("--revert", action="store_true", help="end the trial now")
+    action.add_argument(
+        "--edit",
+        action="store_true",
+        help="open $EDITOR on a copy of the router files, or of those with the names PATH, then check, plan and try it",
+    )
     action.add_argument("--status", action="store_true", help="show the trial; exits with 1 when there is none")
     parser.add_argument(
         "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
@@ -74,16 +80,20 @@ def run(arguments: argparse.Namespace) -> int:
     from actors.static_config.trial import Journal, TrialError
 
     act = _confirm if arguments.confirm else _revert if arguments.revert else _show if arguments.status else None
-    if bool(arguments.paths) == (act is not None):
-        what = "give a directory or files to try, or one of --confirm, --revert and --status"
+    if not arguments.edit and bool(arguments.paths) == (act is not None):
+        what = "give a directory or files to try, or one of --edit, --confirm, --revert and --status"
         raise CommandError(what, exit_codes.USAGE)
     settings = load_usable_settings(arguments.settings)
     journal = Journal(settings.state_dir)
     try:
         if act:
             return act(settings, journal)
-        where, how_long = arguments.settings, arguments.timeout
-        return try_files(settings, where, arguments.paths, seconds=how_long, detach=arguments.detach)
+        trying = partial(try_files, settings, arguments.settings, seconds=arguments.timeout, detach=arguments.detach)
+        if arguments.edit:
+            from .try_edit import edit_and_try
+
+            return edit_and_try(settings, arguments.settings, arguments.paths, trying)
+        return trying(arguments.paths)
     except TrialError as error:
         raise CommandError(str(error), exit_codes.DEGRADED) from None
 

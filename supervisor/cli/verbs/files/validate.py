@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 
-from ...options import StoreFile, add_verb, require_readable
+from ...options import StoreFile, add_verb, complain, require_readable
 from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def add_parser(verbs: Any) -> None:
         summary="check the configuration, or some files of it",
         description="Check the whole configuration (settings, node configuration, router configuration), or only the "
         "given files together, without changing anything. The API objects that the daemon has saved are taken into "
-        "account, since files and objects may conflict with and refer to one another. Prints every problem as "
+        "account, since files and objects may conflict with and refer to one another. Where FRR is installed, its "
+        "shell checks raw snippets. Prints every problem as "
         "FILE:LINE:COLUMN. Exits with 0 when there are at most warnings, with 78 when there are errors.",
     )
     parser.add_argument(
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print all problems, then one line with the result."""
     from config.problems import errors
     from supervisor.operations.node_configuration import STDIN, problems_of_files, read_all, read_files
+    from supervisor.operations.snippet_check import check_snippets
 
     files: list[Path] = arguments.files
     missing = next((path for path in files if path != STDIN and not path.exists()), None)
@@ -64,7 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     read = read_files(settings, files) if files else read_all(settings, remembered=False)
     if not files:
         require_readable([read.settings.node_config_file, read.settings.configs_dir])
-    problems = problems_of_files(read)
+    refused, unchecked = check_snippets(read)
+    problems = (*problems_of_files(read), *refused)
+    if unchecked:
+        complain(unchecked)
     if arguments.output == "text":
         print_problems(problems)
         print_line(_result(read, problems, everything=not files), "bold")

@@ -1,0 +1,112 @@
+"""``openperouter events``: what has changed on the node, from the running daemon."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from supervisor.operations import exit_codes
+from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import CONTROL_SOCKET, run_dir
+
+from ...options import add_verb, complain
+from ...terminal import print_line
+
+#: How long ``--follow`` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
+RESTART_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 0.5
+
+DESCRIPTION: Final = (
+    "Show what has changed since the daemon started, oldest first: files read, configurations applied and verified, "
+    "reloads, BGP sessions, VNIs, interfaces, problems. The daemon keeps the newest 2000 events of its own life; the "
+    "journal (openperouter logs) has more. With --follow it continues with each change, and a daemon that ends has a "
+    "minute to come back. Exits with 3 when the daemon is not running and with 4 when it does not answer."
+)
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    parser = add_verb(verbs, "events", run, summary="show what has changed on the node", description=DESCRIPTION)
+    parser.add_argument("-f", "--follow", action="store_true", help="continue with each change until interrupted")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the events."""
+    path = run_dir(arguments.settings) / CONTROL_SOCKET
+    page = _Page(as_json=arguments.json)
+    if not arguments.follow:
+        page.read(path, follow=False)
+        return exit_codes.OK
+    until = 0.0
+    while True:
+        shown = page.last
+        try:
+            page.read(path, follow=True)
+            gone: CommandError = NotRunningError("the daemon has stopped")
+        except (NotRunningError, NoAnswerError) as error:
+            gone = error
+        if page.last != shown:
+            until = 0.0
+        if until == 0.0 and page.instance:
+            until = time.monotonic() + RESTART_SECONDS
+            complain(f"{gone}; waiting {RESTART_SECONDS:g} s for it to come back")
+        if time.monotonic() >= until:
+            raise gone
+        _pause()
+
+
+def _pause() -> None:
+    threading.Event().wait(RETRY_SECONDS)
+
+
+@dataclass
+class _Page:
+    """What was printed: of which daemon's life, and up to which event."""
+
+    as_json: bool
+    instance: str = ""
+    last: int = 0
+
+    def read(self, path: Path, *, follow: bool) -> None:
+        """Print the events that are new until the daemon closes."""
+        request = {"verb": "events", "follow": follow, "instance": self.instance, "after": self.last}
+        for answer in ask(path, request, seconds=None if follow else ANSWER_SECONDS):
+            if not isinstance(answer, dict) or "error" in answer:
+                said = answer.get("error") if isinstance(answer, dict) else answer
+                raise CommandError(f"the daemon refuses: {said}", exit_codes.NO_ANSWER)
+            if isinstance(head := answer.get("events"), dict):
+                self._begin(str(head.get("instance")))
+            else:
+                self._print(answer)
+
+    def _begin(self, instance: str) -> None:
+        if self.instance and instance != self.instance:
+            self.last = 0
+            complain("the daemon was restarted; what follows is of its new life")
+        self.instance = instance
+
+    def _print(self, event: Mapping[str, Any]) -> None:
+        number = int(event["number"])
+        if self.last and number > self.last + 1:
+            complain(f"{number - self.last - 1} events are missing: the daemon keeps the newest only")
+        self.last = number
+        if self.as_json:
+            print(json.dumps(event, ensure_ascii=False), flush=True)
+        else:
+            print_line(event_line(event), "warn" if event["level"] == "warning" else "plain")
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """Return an event as one line."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(event["at"]))
+    subject, message = str(event["subject"]), str(event["message"])
+    what = message if subject in message else f"{subject}: {message}"
+    return f"{moment} {event['topic']}: {what}"

@@ -1,0 +1,81 @@
+"""How a command gets into the router: into its network namespace, and into one of its VRFs by the name its user gave.
+
+iproute2 does the entering (``ip netns exec``, ``ip vrf exec``): a VRF binds all sockets that a command opens, those of
+its children too, which no single socket option does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .exit_codes import UNAVAILABLE, USAGE, CommandError
+from .paths import run_dir
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from config.status import Status
+
+#: Where iproute2 and systemd keep named namespaces.
+NAMESPACES: Final = Path("/run/netns")
+#: Names that an error lists when none is like the one that was given.
+_MOST_NAMES: Final = 8
+
+
+def router_namespace(settings: Settings) -> Path:
+    """Return the router's namespace; raise :class:`CommandError` without one, ``PermissionError`` for others than root.
+
+    It is there without a running daemon: forwarding does not need that.
+    """
+    path = NAMESPACES / settings.netns
+    if not path.exists():
+        what = f"the router's network namespace {path} does not exist; systemctl start openperouter-netns creates it"
+        raise CommandError(what, UNAVAILABLE)
+    if os.geteuid() != 0:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+    return path
+
+
+def vrf_option(settings_file: Path, name: str | None) -> str:
+    """Return the VRF that ``--vrf`` means, empty for none; raise :class:`CommandError` when it is not known.
+
+    Asks the daemon, or its last status: a number or an L3VNI's or L2VNI's name says nothing by itself.
+    """
+    from .inspection.current_status import read_status
+
+    return "" if name is None else vrf_named(read_status(run_dir(settings_file)).status, name)
+
+
+def vrf_named(status: Status, name: str) -> str:
+    """Return the VRF with a name, or that of the VNI with a number or name; :class:`CommandError` for another."""
+    known: dict[str, None] = {}
+    for vni in status.vnis:
+        names = (vni.vrf, str(vni.vni), vni.resource.display_name, vni.resource.label or vni.resource.name)
+        if name in names:
+            if vni.vrf:
+                return vni.vrf
+            raise CommandError(f"{vni.resource} is in no VRF: it has no routing domain", USAGE)
+        known |= dict.fromkeys(filter(None, names))
+    names_known = list(known)
+    close = difflib.get_close_matches(name, names_known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(names_known[:_MOST_NAMES]) or 'none'}"
+    raise CommandError(f"there is no VRF or VNI {name} in force: {hint}", USAGE)
+
+
+def argv_inside(namespace: Path, vrf: str, command: Sequence[str]) -> list[str]:
+    """Return the command line that runs a command in the namespace, and in a VRF unless that is empty."""
+    in_vrf = ["ip", "vrf", "exec", vrf] if vrf else []
+    return ["ip", "netns", "exec", namespace.name, *in_vrf, *command]
+
+
+def become(argv: Sequence[str]) -> int:
+    """Replace this process by a program; it never returns. Raises :class:`CommandError` when there is none."""
+    try:
+        os.execvp(argv[0], list(argv))  # noqa: S606 - the program of an operator's own command
+    except FileNotFoundError:
+        raise CommandError(f"{argv[0]}: no such program; is iproute2 installed?", UNAVAILABLE) from None
+    raise AssertionError("exec returned")
