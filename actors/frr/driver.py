@@ -39,6 +39,8 @@ START_SECONDS: Final = LOAD_SECONDS
 POLL_SECONDS: Final = 0.5
 
 _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
+#: In lines that may be of a daemon besides the core ones: few of a long configuration, and only they are read by word.
+_HINTS: Final = ("bfd", "route ", "static-sids")
 
 #: Which daemon alone takes a top-level block, in the order of sending; "" is every daemon. Policies come before the
 #: neighbours that name them, since a missing route-map denies everything, and bgpd has a VRF's instance before its VNI.
@@ -213,8 +215,10 @@ def daemons_for(text: str) -> frozenset[str]:
     If such a line were sent without its daemon, the line would count as refused, and a raw snippet as bad.
     """
     needed = set(CORE_DAEMONS)
-    for line in scan(text):
-        words = f" {line.text}".partition(" description ")[0].split()
+    for line in text.expandtabs(1).splitlines():
+        if not any(hint in line for hint in _HINTS) or line.lstrip().startswith(("!", "#")):
+            continue
+        words = f" {' '.join(line.split())}".partition(" description ")[0].split()
         if "bfd" in words:
             needed.add("bfdd")
         if tuple(words[:2]) in _STATIC_ROUTES or "static-sids" in words:

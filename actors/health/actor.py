@@ -4,7 +4,7 @@ The newest :class:`DesiredState`, :class:`FrrOutcome` and :class:`KernelOutcome`
 (:mod:`.query`), compares it with what was configured (:mod:`.vnis`, :mod:`.routes`, :mod:`.assess`), publishes a
 :class:`HealthReport`, which may ask the frr actor for a repair (:mod:`.repair`), and logs what changed since the last
 one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until everything works, then at an
-interval; while the kernel follows FRR, nothing new can work yet, and only the interval counts. An FRR that does not
+interval; before FRR has answered, and while the kernel follows it, only the interval counts. An FRR that does not
 answer, or lacks a daemon, is reported like anything else.
 """
 
@@ -105,8 +105,7 @@ class HealthActor:
         for before, after in ((old.frr, frr), (old.kernel, kernel)):
             if after is not None and (before is None or _differs(before, after)):
                 self._settle()
-        outcome = kernel is not None or (frr is not None and not self._inputs.kernel_follows)
-        return outcome or (desired is not None and old.frr is None)
+        return kernel is not None or (frr is not None and not self._inputs.is_early)
 
     def _settle(self) -> None:
         """Poll quickly again, and give FRR time before anything counts as failed."""
@@ -114,7 +113,7 @@ class HealthActor:
         self._settled_at = trio.current_time() + SETTLE_SECONDS
 
     def _pause(self) -> float:
-        if self._inputs.state is None or self._inputs.kernel_follows:
+        if self._inputs.state is None or self._inputs.is_early:
             return INTERVAL_SECONDS
         if self._last is None:
             return 0.0

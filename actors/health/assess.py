@@ -40,11 +40,12 @@ class HealthInputs:
         return self.frr.desired if self.frr else self.desired
 
     @property
-    def kernel_follows(self) -> bool:
-        """Whether FRR has applied a state that the kernel's part has not answered yet."""
-        if self.frr is None or not self.frr.applied:
-            return False
-        return self.kernel is None or self.kernel.desired.generation != self.frr.desired.generation
+    def is_early(self) -> bool:
+        """Whether nothing can work yet: FRR has not answered at all, or the kernel not to what FRR has applied."""
+        if self.frr is None:
+            return True
+        unanswered = self.kernel is None or self.kernel.desired.generation != self.frr.desired.generation
+        return self.frr.applied and unanswered
 
     @property
     def refused(self) -> frozenset[ResourceId]:

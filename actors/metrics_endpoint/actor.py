@@ -29,8 +29,6 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 from supervisor.runtime.faults import DependencyFault
 
-from .http import MOST_CONNECTIONS, HttpServer
-
 log = get_logger("metrics_endpoint")
 
 #: Read and write for the owner and the group (unix(7): connecting needs write permission).
@@ -45,10 +43,13 @@ async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestRea
         ctx.started()
         with ctx.idle():
             await trio.sleep_forever()
+    # Most nodes do not serve HTTP, and the parser of it is a twentieth of what the daemon imports.
+    from .http import MOST_CONNECTIONS, HttpServer
+
     endpoint = endpoint_of(settings.listen or "")
     certificates = Certificates(settings) if endpoint.scheme == "https" else None
     server = HttpServer(Text(status).get, certificates.context if certificates else None)
-    async with _listeners(endpoint) as listeners:
+    async with _listeners(endpoint, backlog=MOST_CONNECTIONS) as listeners:
         ctx.started()
         ctx.note(listen=settings.listen)
         log.info("serving metrics", listen=settings.listen)
@@ -57,13 +58,13 @@ async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestRea
 
 
 @asynccontextmanager
-async def _listeners(endpoint: Endpoint) -> AsyncIterator[list[trio.SocketListener]]:
+async def _listeners(endpoint: Endpoint, *, backlog: int) -> AsyncIterator[list[trio.SocketListener]]:
     try:
         if endpoint.scheme == "unix":
-            with listening(endpoint.path, mode=SOCKET_MODE, backlog=MOST_CONNECTIONS) as listener:
+            with listening(endpoint.path, mode=SOCKET_MODE, backlog=backlog) as listener:
                 yield [listener]
             return
-        opened = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=MOST_CONNECTIONS)
+        opened = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=backlog)
     except OSError as error:
         raise DependencyFault(f"metrics.listen: cannot listen: {error.strerror or error}") from error
     try:

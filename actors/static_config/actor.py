@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,10 +82,11 @@ async def run(
     reload_id = 0
     differing: tuple[Problem, ...] = ()
     before = Reading(None)
+    paths = watched(settings)
     while True:
         request = reload.take()
         reload_id = max(reload_id, request or 0)
-        seen = look(settings)
+        seen = fingerprint(paths)
         with ctx.working("reading the configuration files", READ_SECONDS):
             if request is not None:
                 differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
@@ -101,7 +103,7 @@ async def run(
         ctx.note(memory="not on disk" if memory.is_behind else None, waiting_files=len(reading.waiting_files) or None)
         before = reading
         with ctx.idle():
-            await wait_for_work(settings, seen, reload, reading.seconds(memory))
+            await wait_for_work(paths, settings.settle_seconds, seen, reload, reading.seconds(memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,29 +274,33 @@ def unidentified(who: Identification, files: StaticRead, request: Request) -> St
     raise ConfigFault("no node index: " + "; ".join(str(problem) for problem in errors(who.problems)))
 
 
-def look(settings: Settings) -> Fingerprint:
-    """Return the fingerprint of everything that a reading depends on."""
-    secrets = settings.configs_dir / SECRETS_DIRECTORY
+def watched(settings: Settings) -> tuple[str, ...]:
+    """Return the files and directories that a reading depends on."""
     journal = Journal(settings.state_dir)
-    trial = (journal.open_file, journal.accepted_file)
-    return fingerprint((settings.node_config_file, settings.configs_dir, secrets, *trial))
+    secrets = settings.configs_dir / SECRETS_DIRECTORY
+    paths = (settings.node_config_file, settings.configs_dir, secrets, journal.open_file, journal.accepted_file)
+    return tuple(map(str, paths))
 
 
-def fingerprint(paths: Iterable[Path]) -> Fingerprint:
+def fingerprint(paths: Iterable[str]) -> Fingerprint:
     """Return the marks of ``paths`` and of everything directly inside those that are directories, in a stable order."""
     marks: dict[str, Mark] = {}
     for path in paths:
-        marks[str(path)] = mark(path)
+        found = marks[path] = mark(path)
+        if found is None or not stat.S_ISDIR(found[-1]):
+            continue
         try:
-            entries = list(os.scandir(path))
+            names = os.listdir(path)  # noqa: PTH208 - names, not paths, are wanted
         except OSError:
             continue
-        marks.update({entry.path: mark(entry.path) for entry in entries})
+        for name in names:
+            entry = f"{path}/{name}"
+            marks[entry] = mark(entry)
     return tuple(sorted(marks.items()))
 
 
 async def wait_for_work(
-    settings: Settings, seen: Fingerprint, reload: LatestReader[int], seconds: float | None
+    paths: tuple[str, ...], settle: float, seen: Fingerprint, reload: LatestReader[int], seconds: float | None
 ) -> None:
     """Return when files have changed, a reload is requested, or ``seconds`` have passed."""
     async with trio.open_nursery() as nursery:
@@ -306,7 +312,7 @@ async def wait_for_work(
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(reloaded)
-        await wait_changed(lambda: look(settings), seen, max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS))
+        await wait_changed(lambda: fingerprint(paths), seen, max(settle, SHORTEST_SETTLE_SECONDS))
         nursery.cancel_scope.cancel()
 
 

@@ -37,7 +37,7 @@ Generated from the descriptions by `packaging/docs/metrics_reference.py`; do not
 
 | way | setting | who can read |
 |---|---|---|
-| a file for node_exporter's textfile collector, written at each change and once a minute | none: `/var/lib/prometheus/node-exporter/openperouter.prom` if that directory is there when the daemon starts (Debian's `prometheus-node-exporter`), else `/run/openperouter/metrics.prom`; `metricsFile` for another place, with a drop-in that has `ReadWritePaths=` for its directory | root, and the group of the directory; `prometheus` if the directory is root's |
+| a file for node_exporter's textfile collector, written some seconds after a change and once a minute | none: `/var/lib/prometheus/node-exporter/openperouter.prom` if that directory is there when the daemon starts (Debian's `prometheus-node-exporter`), else `/run/openperouter/metrics.prom`; `metricsFile` for another place, with a drop-in that has `ReadWritePaths=` for its directory | root, and the group of the directory; `prometheus` if the directory is root's |
 | a unix socket, for an agent on the node | `metrics: {listen: "unix:/run/openperouter/metrics.sock"}` | root and its group |
 | HTTP on a loopback address | `metrics: {listen: "http://127.0.0.1:9473"}` | everyone on the node |
 | HTTPS | `metrics: {listen: "https://[::]:9473", certificate: FILE, key: FILE, clientAuthority: FILE}` | with `clientAuthority` who has a certificate of it, without it everyone who reaches the port |

@@ -31,6 +31,8 @@ _ABSENT: Final = re.compile(
     r"^(?:Exiting: failed to connect to any daemons|[a-z0-9]+ is not running[ \r]*$|vtysh: error reading from ).*",
     re.MULTILINE,
 )
+#: How FRR begins a refusal.
+_COMPLAINT: Final = re.compile(r"^% .*", re.MULTILINE)
 #: A daemon that ends in the middle of its answer leaves half a line; standard error never holds a user's text.
 _LOST: Final = re.compile(r"vtysh: error reading from .*")
 
@@ -120,7 +122,8 @@ def _checked(completed: Completed) -> str:
 
 def first_complaint(text: str) -> str:
     """Return the first line with which FRR refuses a command, for a message; nothing if there is none."""
-    return _quotation(next((line for line in text.splitlines() if line.startswith("% ")), ""))
+    found = _COMPLAINT.search(text)
+    return _quotation(found[0]) if found else ""
 
 
 def last_line(text: str) -> str:

@@ -57,20 +57,20 @@ def directory(tmp_path: Path) -> Path:
     "change", [edit, remove_directory, replace_directory, add_file, replace_file_by_rename, change_mode]
 )
 def test_every_kind_of_change_alters_the_fingerprint(directory: Path, change: Callable[[Path], None]) -> None:
-    before = fingerprint([directory])
+    before = fingerprint([str(directory)])
     change(directory)
-    assert fingerprint([directory]) != before
+    assert fingerprint([str(directory)]) != before
 
 
 def test_an_untouched_directory_keeps_its_fingerprint(directory: Path) -> None:
-    assert fingerprint([directory]) == fingerprint([directory])
+    assert fingerprint([str(directory)]) == fingerprint([str(directory)])
 
 
 def test_a_directory_that_appears_alters_the_fingerprint(tmp_path: Path) -> None:
     missing = tmp_path / "later"
-    before = fingerprint([missing])
+    before = fingerprint([str(missing)])
     missing.mkdir()
-    assert fingerprint([missing]) != before
+    assert fingerprint([str(missing)]) != before
 
 
 def test_a_swapped_symbolic_link_alters_the_fingerprint(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_a_swapped_symbolic_link_alters_the_fingerprint(tmp_path: Path) -> None:
         (tmp_path / name / "openpe_a.yaml").write_text("a: 1\n")
     link = tmp_path / "configs"
     link.symlink_to("one")
-    before = fingerprint([link])
+    before = fingerprint([str(link)])
     (tmp_path / "swap").symlink_to("two")
     (tmp_path / "swap").rename(link)
-    assert fingerprint([link]) != before
+    assert fingerprint([str(link)]) != before
 
 
 class Scripted:
