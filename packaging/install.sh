@@ -49,9 +49,12 @@ for file in "$here"/kubernetes/*.yaml "$here"/crds/*.yaml; do
     put 644 "$file" "/usr/share/openperouter/kubernetes/$(basename "$file")"
 done
 
-# Apart from those: kubectl apply -k /usr/share/openperouter/kubernetes/hostbridge.
+# Apart from those: kubectl apply -k /usr/share/openperouter/kubernetes/hostbridge, and controller.
 for file in "$here"/kubernetes/hostbridge/*.yaml; do
     put 644 "$file" "/usr/share/openperouter/kubernetes/hostbridge/$(basename "$file")"
+done
+for file in "$here"/kubernetes/controller/*.yaml; do
+    put 644 "$file" "/usr/share/openperouter/kubernetes/controller/$(basename "$file")"
 done
 
 # Alert rules and the dashboard.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from config.api import ApiObject
-from config.crd.conditions import DEGRADED, FAILED, READY, SUCCESSFUL, UNDERLAY_FAILED, Condition, condition
+from config.crd.conditions import DEGRADED, FAILED, PENDING, READY, SUCCESSFUL, UNDERLAY_FAILED, Condition, condition
 from config.crd.node_status import (
     FailedResource,
     NodeStatus,
@@ -30,8 +30,6 @@ from config.problems import Kind, Reason, ResourceId, errors
 from .node_state import Failure, NodeState, resource_failures, router_failures
 from .object_status import ObjectStatus
 
-#: Our reason for neither ready nor degraded; upstream is ready in that moment.
-PENDING: Final = "ConfigurationPending"
 _KIND_ORDER: Final[Mapping[Kind | None, int]] = {kind: number for number, kind in enumerate((None, *Kind))}
 
 
