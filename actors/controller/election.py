@@ -116,8 +116,10 @@ async def run(
             async with connect(credentials) as client:
                 try:
                     await _stand(ctx, candidate, client, access=access, limiter=limiter, chance=chance)
-                finally:
+                except trio.Cancelled:
+                    # Other credentials are no reason to give it back.
                     await candidate.release(client)
+                    raise
         except UnreachableError as error:
             limiter.failing("lease", f"cannot stand for election: {error}", message_id=message_ids.CONTROLLER_FAILS)
             with ctx.idle():

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.lib.kube.errors import ApiError, error_for
-from config.api import NODE_STATUS_PLURAL
+from config.api import NODE_STATUS_PLURAL, ApiAccess, ApiReach
 from supervisor.operations.cluster.controller import Controller
 from tests.actors.controller.bench import LEASE, SYSTEM, Bench, running
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble, path_of, place_of
@@ -199,6 +199,19 @@ async def test_a_stopped_leader_gives_the_lease_back(autojump_clock: MockClock) 
         await trio.sleep(30)
         bench.controllers["one"].supervisor.stop()
         await bench.until(lambda: bench.holder == "two", 10)
+
+
+async def test_a_leader_whose_token_is_renewed_stays_the_leader(autojump_clock: MockClock) -> None:
+    bench = Bench()
+    async with running(bench):
+        await bench.until(lambda: bench.holder == "one")
+        controller = bench.controllers["one"]
+        renewed = bench.server.credentials("renewed")
+        controller.read = lambda: renewed
+        controller.channels.access.set(ApiAccess(ApiReach.REACHABLE, renewed))
+        await trio.sleep(60)
+        holders = {one.raw["spec"]["holderIdentity"] for one in bench.server.history if one.path == LEASE}
+        assert (holders, bench.server.objects[LEASE]["spec"]["leaseTransitions"]) == ({"one"}, 1)
 
 
 async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(autojump_clock: MockClock) -> None:
