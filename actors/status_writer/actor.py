@@ -1,8 +1,8 @@
 """Reports this node's status to the cluster.
 
 In: the configuration, what FRR, the kernel and the health checks made of it, and what the API server has. Out, to the
-API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else; there
-is no central aggregator yet that would sum up an object's state on all nodes.
+API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else: an
+object's state on all nodes is summed up by the controller (actors.controller), where there is one.
 
 :class:`_Reporter` joins the inputs into a :class:`NodeState` and hands each new one to the writers. A writer compares
 it with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what

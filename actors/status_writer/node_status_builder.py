@@ -14,6 +14,7 @@ from config.crd.conditions import (
     DEGRADED,
     DUPLICATE_INDEX,
     FAILED,
+    PENDING,
     READY,
     SUCCESSFUL,
     UNDERLAY_FAILED,
@@ -43,8 +44,6 @@ from config.problems import Kind, Reason, ResourceId, errors
 from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 from .object_status import ObjectStatus
 
-#: Our reason for neither ready nor degraded; upstream is ready in that moment.
-PENDING: Final = "ConfigurationPending"
 _KIND_ORDER: Final[Mapping[Kind | None, int]] = {kind: number for number, kind in enumerate((None, *Kind))}
 
 

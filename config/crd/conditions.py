@@ -27,6 +27,8 @@ UNIQUE_INDEX: Final = "UniqueIndex"
 SUCCESSFUL: Final = "ConfigurationSuccessful"
 FAILED: Final = "ConfigurationFailed"
 UNDERLAY_FAILED: Final = "UnderlayFailed"
+#: Our reason for neither ready nor degraded; upstream is ready in that moment.
+PENDING: Final = "ConfigurationPending"
 #: The patterns and lengths are metav1.Condition's.
 MAX_MESSAGE: Final = 32768
 _MAX_REASON: Final = 1024

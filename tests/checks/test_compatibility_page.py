@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from actors.status_writer.node_events import INDEX_REPLACED
-from actors.status_writer.node_status_builder import PENDING
 from config.api import INDEX_ANNOTATION
+from config.crd.conditions import PENDING
 from config.crd.node_status import FailedKind
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/compatibility.md").read_text()

@@ -23,6 +23,7 @@ _API: Final = "/apis/rbac.authorization.k8s.io/v1"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _COLLECTIONS: Final = {
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_API}/clusterroles",

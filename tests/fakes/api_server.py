@@ -37,7 +37,12 @@ UNPRIVILEGED: Final = "unprivileged"
 #: The fault that a test injects: gets verb and path of a request, returns its error.
 Trouble = Callable[[str, str], ApiError | None]
 #: Where the resources are that are not ours.
-_BUILT_IN: Final = {"nodes": "/api/v1", "secrets": "/api/v1", "events": "/apis/events.k8s.io/v1"}
+_BUILT_IN: Final = {
+    "nodes": "/api/v1",
+    "secrets": "/api/v1",
+    "events": "/apis/events.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+}
 _RESOURCES: Final = frozenset([*PLURALS.values(), NODE_STATUS_PLURAL, *_BUILT_IN])
 #: The list of API groups, which every client with credentials may read.
 DISCOVERY: Final = "/apis"
@@ -432,6 +437,14 @@ class FakeClient(KubeClient):
             raise error_for(409, "AlreadyExists", f"{body['metadata']['name']} already exists")
         body = _without(body, "status")
         return copy.deepcopy(self.server.completed(new, body) if dry_run else self.server.store(new, body))
+
+    async def replace(self, path: str, body: Json, params: Params | None = None) -> Json:
+        await self._serve("update", path)
+        old = self.server.existing(path)
+        check_preconditions(old, body["metadata"].get("resourceVersion", ""))
+        validate(path, {**body, "metadata": {**body["metadata"], "uid": old["metadata"]["uid"]}}, old)
+        kept = {"status": old["status"]} if "status" in old else {}
+        return copy.deepcopy(self.server.store(path, {**_without(body, "status"), **kept}))
 
     async def apply(self, path: str, body: Json, *, manager: str) -> Json:
         await self._serve("apply", path)

@@ -395,6 +395,20 @@ async def a_patch_for_an_earlier_uid_is_refused(server: ServerUnderTest) -> None
     assert (await server.client.get(server.red))["spec"]["vni"] == 100
 
 
+async def a_lease_is_replaced_by_one_of_two_who_saw_the_same(server: ServerUnderTest) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{server.namespace}/leases"
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-11-21T00:00:00.000000Z"}
+    there = await server.client.create(path, {**head, "metadata": {"name": "red"}, "spec": spec})
+    change = {**head, "metadata": {"name": "red", "resourceVersion": version(there)}, "spec": {"holderIdentity": "b"}}
+    answer = await server.client.replace(f"{path}/red", change)
+    assert (answer["spec"], answer["metadata"]["uid"]) == ({"holderIdentity": "b"}, there["metadata"]["uid"])
+    with pytest.raises(ConflictError):
+        await server.client.replace(f"{path}/red", change)
+    with pytest.raises(NotFoundError):
+        await server.client.replace(f"{path}/blue", {**change, "metadata": {"name": "blue"}})
+
+
 async def a_field_that_must_not_change_is_refused(server: ServerUnderTest) -> None:
     there = await server.create()
     change = patch(there, spec={"hostSession": {"localCIDR": {"ipv4": "198.51.100.0/24"}}})
@@ -505,6 +519,7 @@ CONTRACT: Final[tuple[Clause, ...]] = (
     a_patch_of_an_older_version_is_a_conflict,
     a_patch_of_an_earlier_object_of_that_name_is_a_conflict,
     a_patch_for_an_earlier_uid_is_refused,
+    a_lease_is_replaced_by_one_of_two_who_saw_the_same,
     a_field_that_must_not_change_is_refused,
     an_apply_creates_what_is_absent,
     a_status_needs_its_object,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import crds, hostbridge, join, manifests
+from . import controller, crds, hostbridge, join, manifests
 
-VERBS = (join, crds, manifests, hostbridge)
+VERBS = (join, crds, manifests, hostbridge, controller)

@@ -1,0 +1,194 @@
+"""What the controller knows of the cluster: its Nodes, what each node's status object says, and the users' objects.
+
+    JSON of the API server ──> :class:`Decoder` ──> ClusterNode, NodeReport, ClusterObject ──> ClusterState
+
+Of 5 000 nodes most report the same about the same 1 000 objects. So equal reports are one object in memory, which also
+makes comparing them cheap: what did not change is the very same object as before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from pydantic import ValidationError
+
+from actors.lib.kube.decoding import api_node, api_object, metadata
+from config.api import INDEX_ANNOTATION
+from config.crd.conditions import DEGRADED, READY, UNDERLAY_FAILED, Condition, read_conditions
+from config.models.selector import LabelSelector
+from config.problems import Kind
+
+#: The field manager of a node's own writes (actors.status_writer.node_index).
+NODE_MANAGER: Final = "openperouter"
+#: Most keys of objects that are kept to be shared by reports.
+MOST_KEYS: Final = 100_000
+_EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class ObjectKey(NamedTuple):
+    """Which object of a user."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Observed(NamedTuple):
+    """What a node says about an object: which generation it has processed, and whether that is in force."""
+
+    generation: int
+    in_force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A Node. ``annotation`` is its index as text; ``by_node``: the node itself wrote it. ``created``: RFC 3339."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotation: str | None = None
+    by_node: bool = False
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class NodeReport:
+    """What a node's status object says; equal reports of several nodes are one object.
+
+    ``failed`` has the messages of failing resources; ``problem`` is what fails on the node as a whole, "" for nothing.
+    """
+
+    resources: Mapping[ObjectKey, Observed] = field(default_factory=lambda: _EMPTY)
+    failed: Mapping[ObjectKey, str] = field(default_factory=lambda: _EMPTY)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObject:
+    """An Underlay, L3VNI ...; ``selector`` is its node selector as canonical JSON, ``conditions`` those of ours."""
+
+    key: ObjectKey
+    uid: str
+    generation: int
+    selector: str = "null"
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Everything, complete. ``live``: the server confirms it at the moment; what is not live is no ground for a write.
+
+    ``reports`` are by the node's name, and may be of nodes that are gone.
+    """
+
+    nodes: Mapping[str, ClusterNode] = field(default_factory=lambda: _EMPTY)
+    reports: Mapping[str, NodeReport] = field(default_factory=lambda: _EMPTY)
+    objects: Mapping[ObjectKey, ClusterObject] = field(default_factory=lambda: _EMPTY)
+    live: bool = False
+
+
+class Decoder:
+    """Makes these values from the server's JSON, and shares equal ones."""
+
+    def __init__(self) -> None:
+        self._keys: dict[ObjectKey, ObjectKey] = {}
+        self._reports: WeakValueDictionary[Any, NodeReport] = WeakValueDictionary()
+
+    def node(self, raw: Any) -> ClusterNode:
+        """Return a Node."""
+        node, created = api_node(raw), str(metadata(raw).get("creationTimestamp") or "")
+        annotation = node.annotations.get(INDEX_ANNOTATION)
+        return ClusterNode(node.name, node.uid, node.labels, annotation, _index_is_by_node(raw), created)
+
+    def report(self, raw: Any) -> NodeReport:
+        """Return what a status object says. What has another shape than ours is left out."""
+        metadata(raw)
+        status = raw.get("status")
+        status = status if isinstance(status, dict) else {}
+        resources = {
+            self._key(one): Observed(_generation(one), one.get("inForce") is True)
+            for one in _entries(status, "resources")
+        }
+        failed = {
+            self._key(one): str(one.get("message") or "not in force")
+            for one in reversed(list(_entries(status, "failedResources")))
+        }
+        problem = _problem(status, any(one.in_force for one in resources.values()))
+        identity = (frozenset(resources.items()), frozenset(failed.items()), problem)
+        shared = self._reports.get(identity)
+        if shared is None:
+            shared = self._reports[identity] = NodeReport(resources, failed, problem)
+        return shared
+
+    def object(self, kind: Kind, raw: Any) -> ClusterObject:
+        """Return a user's object."""
+        one = api_object(kind, raw)
+        status = raw.get("status")
+        found = status.get("conditions") if isinstance(status, dict) else None
+        conditions = read_conditions(found if isinstance(found, list) else ())
+        return ClusterObject(
+            self._shared(ObjectKey(one.kind.value, one.namespace, one.name)),
+            one.uid,
+            one.generation,
+            json.dumps(one.spec.get("nodeSelector") if isinstance(one.spec, dict) else None, sort_keys=True),
+            tuple(each for each in conditions if each.type in (READY, DEGRADED)),
+        )
+
+    def _key(self, entry: Mapping[str, Any]) -> ObjectKey:
+        return self._shared(ObjectKey(*(str(entry.get(part) or "") for part in ("kind", "namespace", "name"))))
+
+    def _shared(self, key: ObjectKey) -> ObjectKey:
+        if len(self._keys) > MOST_KEYS:
+            self._keys.clear()
+        return self._keys.setdefault(key, key)
+
+
+@lru_cache(maxsize=4096)
+def selector_of(text: str) -> LabelSelector | None:
+    """Return a node selector from its JSON; one that cannot be read selects every node, each of which reports it."""
+    try:
+        return None if text == "null" else LabelSelector.model_validate(json.loads(text))
+    except ValidationError:
+        return None
+
+
+def _entries(status: Mapping[str, Any], part: str) -> Iterator[Mapping[str, Any]]:
+    entries = status.get(part)
+    yield from (one for one in (entries if isinstance(entries, list) else ()) if isinstance(one, dict))
+
+
+def _generation(entry: Mapping[str, Any]) -> int:
+    generation = entry.get("observedGeneration")
+    return generation if isinstance(generation, int) else -1
+
+
+def _problem(status: Mapping[str, Any], anything_in_force: bool) -> str:
+    """Return what is wrong with the node as a whole: its underlay, or its router, which takes all out of force."""
+    conditions = status.get("conditions")
+    for one in read_conditions(conditions if isinstance(conditions, list) else ()):
+        if one.type == DEGRADED and one.status == "True":
+            return one.message if one.reason == UNDERLAY_FAILED or not anything_in_force else ""
+    return ""
+
+
+def _index_is_by_node(raw: Any) -> bool:
+    """Whether the node's own daemon wrote its index last, by the field managers."""
+    entries = metadata(raw).get("managedFields")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("manager") == NODE_MANAGER:
+            fields = entry.get("fieldsV1")
+            for part in ("f:metadata", "f:annotations"):
+                fields = fields.get(part) if isinstance(fields, dict) else None
+            if isinstance(fields, dict) and f"f:{INDEX_ANNOTATION}" in fields:
+                return True
+    return False

@@ -1,0 +1,178 @@
+"""Writes the conditions of the users' objects, each only when it differs from what the object shows.
+
+Each write to an object goes to every node's watch, so they are few. While thousands of nodes process one change the
+count on the object changes all the time: it is written after a second of quiet, or after 5 s without one, at growing
+distances; that all nodes are ready is written after a second. All objects together are written at a bounded rate
+(:mod:`.writer`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import trio
+
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.errors import InvalidError, NotFoundError
+from config.api import API_VERSION, PLURALS
+from config.crd.conditions import Condition, read_conditions
+from config.problems import Kind
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+
+from .aggregation import Aggregation, Verdict
+from .cluster_state import ClusterObject, ObjectKey
+
+log = get_logger("conditions")
+
+#: The field manager of everything that the controller writes.
+MANAGER: Final = "openperouter-controller"
+QUIET_SECONDS: Final = 1.0
+CEILING_SECONDS: Final = 5.0
+#: The least distance of the first two writes, which doubles with each further one; and how often.
+GAP_SECONDS: Final = 1.0
+MOST_ROUNDS: Final = 5
+#: After so long without a write an object's changes are written quickly again.
+FORGET_SECONDS: Final = 120.0
+#: Objects that are aggregated in one piece: with 5 000 nodes one takes a millisecond.
+PIECE: Final = 20
+
+
+@dataclass(slots=True)
+class Pace:
+    """When to write one object. Times in seconds of one clock."""
+
+    first: float = math.inf
+    last: float = -math.inf
+    final: bool = False
+    rounds: int = 0
+    written_at: float = -math.inf
+
+    def differs(self, now: float, *, final: bool) -> None:
+        """Note that what is to be written has changed; ``final``: no further change is on its way."""
+        self.first, self.last, self.final = min(self.first, now), now, final
+        if now - self.written_at >= FORGET_SECONDS:
+            self.rounds = 0
+
+    def agrees(self) -> None:
+        """Note that there is nothing to write."""
+        self.first = math.inf
+
+    def due(self) -> float:
+        """Return when to write."""
+        earliest = -math.inf if self.final else self.written_at + GAP_SECONDS * 2.0**self.rounds
+        return max(earliest, min(self.last + QUIET_SECONDS, self.first + CEILING_SECONDS))
+
+    def written(self, now: float) -> None:
+        """Note a write."""
+        self.rounds = min(self.rounds + 1, MOST_ROUNDS)
+        self.first, self.written_at = math.inf, now
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the server made of a write: ``before`` is the object as it was known then."""
+
+    before: ClusterObject
+    verdict: Verdict
+    shown: tuple[Condition, ...]
+
+
+class ConditionWriter:
+    """``wall`` is the clock in Unix seconds. Times are seconds of trio's clock."""
+
+    name = "conditions"
+
+    def __init__(self, aggregation: Aggregation, wall: Callable[[], float]) -> None:
+        self._aggregation, self._wall = aggregation, wall
+        self._stale: set[ObjectKey] = set()
+        self._wanted: dict[ObjectKey, Verdict] = {}
+        self._paces: dict[ObjectKey, Pace] = {}
+        self._answers: dict[ObjectKey, _Answer] = {}
+        self.writes = 0
+
+    def changed(self, keys: Iterable[ObjectKey]) -> None:
+        """Take in which objects have to be looked at again."""
+        self._stale.update(keys)
+        objects = self._aggregation.state.objects
+        for key in [key for key in self._paces if key not in objects]:
+            del self._paces[key]
+            self._wanted.pop(key, None)
+            self._answers.pop(key, None)
+
+    async def compare(self) -> None:
+        """Look at them, in pieces."""
+        while self._stale:
+            now = trio.current_time()
+            for _ in range(min(PIECE, len(self._stale))):
+                self._compare(self._stale.pop(), now)
+            await trio.lowlevel.checkpoint()
+
+    def due(self) -> float:
+        """Return when to write the next one."""
+        return min((self._paces[key].due() for key in self._wanted), default=math.inf)
+
+    async def write(self, client: KubeClient, now: float) -> None:
+        """Write the conditions of the object that is due first. Raises the errors of the client."""
+        key = min(self._wanted, key=lambda key: self._paces[key].due())
+        verdict, one = self._wanted.pop(key), self._aggregation.state.objects[key]
+        self._paces[key].written(now)
+        shown = replace(one, conditions=self._shown(one))
+        conditions = [each.model_dump(mode="json", by_alias=True) for each in verdict.conditions(shown, self._wall())]
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": key.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": one.uid},
+            "status": {"conditions": conditions},
+        }
+        self.writes += 1
+        # Compared again unless the server has decided: what did not get there is sent again.
+        self._stale.add(key)
+        try:
+            answer = _conditions_in(await client.apply(f"{path_of(key)}/status", body, manager=MANAGER))
+        except NotFoundError:
+            log.debug("an object was deleted before its conditions were written", object=str(key))
+            answer = shown.conditions
+        except InvalidError as error:
+            log.warning(f"the conditions of {key} are refused: {error}", message_id=message_ids.CONTROLLER_FAILS)
+            answer = shown.conditions
+        self._answers[key] = _Answer(one, verdict, answer)
+
+    def _compare(self, key: ObjectKey, now: float) -> None:
+        one = self._aggregation.state.objects.get(key)
+        if one is None:
+            return
+        verdict = self._aggregation.verdict(key)
+        if self._is_shown(one, verdict):
+            self._wanted.pop(key, None)
+            self._paces.setdefault(key, Pace()).agrees()
+        elif self._wanted.get(key) != verdict:
+            self._wanted[key] = verdict
+            self._paces.setdefault(key, Pace()).differs(now, final=verdict.ready is True)
+
+    def _is_shown(self, one: ClusterObject, verdict: Verdict) -> bool:
+        shown, answer = self._shown(one), self._answers.get(one.key)
+        if verdict.is_shown(replace(one, conditions=shown)):
+            return True
+        # What the server made of exactly this: a definition without conditions drops them, again and again.
+        same = answer is not None and answer.before.generation == one.generation and answer.verdict == verdict
+        return same and answer is not None and answer.shown == shown
+
+    def _shown(self, one: ClusterObject) -> tuple[Condition, ...]:
+        """Return the object's conditions; until the watch shows more than before a write, those of its answer."""
+        answer = self._answers.get(one.key)
+        return answer.shown if answer is not None and answer.before is one else one.conditions
+
+
+def path_of(key: ObjectKey) -> str:
+    """Return the path of an object."""
+    return f"/apis/{API_VERSION}/namespaces/{key.namespace}/{PLURALS[Kind(key.kind)]}/{key.name}"
+
+
+def _conditions_in(answer: dict[str, Any]) -> tuple[Condition, ...]:
+    found = (answer.get("status") or {}).get("conditions") or ()
+    ours = {"Ready", "Degraded"}
+    return tuple(one for one in read_conditions(found) if one.type in ours)

@@ -1,0 +1,188 @@
+"""Follows the Nodes, the nodes' status objects and the users' objects, and publishes them as one state.
+
+    credentials ──> Cache of Reflectors (lists, then watches) ──> at most twice a second ──> ClusterState
+
+The reflectors are those of the nodes (:mod:`actors.lib.kube.reflector`), and so is what they do after each error. A
+state is published once Nodes and status objects are completely known: without them "no node" could not be
+distinguished from "not known yet". It stops being live when one of these two can no longer be followed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import trio
+
+from actors.lib.kube.availability import Availability
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import is_behind
+from actors.lib.kube.errors import UnreachableError
+from actors.lib.kube.reflector import GRACE_SECONDS, Reflector
+from actors.lib.kube.store import Store
+from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+from supervisor.runtime.faults import summarize
+
+from .cluster_state import ClusterNode, ClusterObject, ClusterState, Decoder, NodeReport
+
+log = get_logger("cluster_watch")
+
+#: The distance of two published states: thousands of nodes may report within seconds.
+PUBLISH_SECONDS: Final = 0.5
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    namespace: str,
+    access: LatestReader[ApiAccess],
+    out: Latest[ClusterState],
+    connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
+) -> None:
+    """Follow indefinitely; the status objects are those in ``namespace``."""
+    cache: Cache | None = None
+    ctx.started()
+    while True:
+        access.take()
+        known = access.peek()
+        credentials = known.credentials if known is not None else None
+        if credentials is not None and (cache is None or cache.server != credentials.server):
+            cache = Cache(credentials.server, namespace)
+        async with trio.open_nursery() as nursery:
+            if cache is not None and credentials is not None:
+                nursery.start_soon(_follow, cache, credentials, connect)
+                nursery.start_soon(_publish, cache, out)
+            with ctx.idle():
+                await access.wait_pending()
+            nursery.cancel_scope.cancel()
+
+
+class Cache:
+    """What is known from one server, and the reflectors that fill it."""
+
+    def __init__(self, server: str, namespace: str) -> None:
+        self.server = server
+        self.changes: Latest[None] = Latest("controller.changes")
+        # What a reflector asks of its owner. There is one controller, or a few: no row of thousands to wait in.
+        self.cluster_size = ClusterSize(nodes=1)
+        self.labels_known = trio.Event()
+        self.labels_known.set()
+        self.last_event: float | None = None
+        self.edits = 0
+        decoder = Decoder()
+        self._nodes: Store[ClusterNode] = Store(decoder.node)
+        self._reports: Store[NodeReport] = Store(decoder.report)
+        self._objects: dict[str, Store[ClusterObject]] = {
+            plural: Store(partial(decoder.object, kind)) for kind, plural in PLURALS.items()
+        }
+        statuses = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
+        self.node = Reflector(self, "nodes", "/api/v1/nodes", self._nodes)
+        self.statuses = Reflector(self, NODE_STATUS_PLURAL, statuses, self._reports, optional=True)
+        self.reflectors = (
+            self.node,
+            self.statuses,
+            *(
+                Reflector(self, plural, f"/apis/{API_VERSION}/{plural}", store, optional=True)
+                for plural, store in self._objects.items()
+            ),
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether a state may be published: a kind that is refused or not installed only holds up its own objects."""
+        needed = self._nodes.known and self._reports.known
+        return needed and all(one.synced or one.blocked for one in self.reflectors)
+
+    def dead_at(self) -> float:
+        """Return when the content stops to count as live, in trio's time; infinity while all is well."""
+        essential = (self.node, self.statuses)
+        if any(one.failure is not None and one.blocked for one in essential):
+            return -math.inf
+        down = [one.down_since for one in essential if one.down_since is not None]
+        return min(down, default=math.inf) + GRACE_SECONDS
+
+    def state(self, *, live: bool) -> ClusterState:
+        """Return everything that is known now."""
+        stores = self._objects.values()
+        return ClusterState(
+            {node.name: node for node in self._nodes.items.values()},
+            {name: report for (_, name), report in self._reports.items.items()},
+            {one.key: one for store in stores for one in store.items.values()},
+            live,
+        )
+
+    def wake(self) -> None:
+        """Have the publisher check what to do."""
+        self.changes.set(None)
+
+    def set_trouble(self, trouble: str) -> None:
+        """Have the publisher check what to do: the log has the trouble."""
+        self.wake()
+
+    def interrupt_all(self) -> None:
+        """End all watches."""
+        for reflector in self.reflectors:
+            reflector.interrupt()
+
+    def list_one(self) -> None:
+        """List the Nodes again."""
+        self.node.list_again()
+
+    def changed(self, reflector: Reflector) -> None:
+        """Follow up a changed content."""
+        self.edits += 1
+        self.wake()
+
+    def listed(self, reflector: Reflector, version: str) -> None:
+        """Follow up a list; one with older data than was seen makes everything be listed again."""
+        if is_behind(version, reflector.version):
+            for other in self.reflectors:
+                other.version = None
+            self.interrupt_all()
+        reflector.listed(version)
+        self.changed(reflector)
+
+    def select_without_node(self) -> None:
+        """Do nothing: the log names what may not be read."""
+
+
+async def _follow(cache: Cache, credentials: ApiCredentials, connect: Callable[[ApiCredentials], KubeClient]) -> None:
+    """Fill the cache over one connection until cancelled."""
+    try:
+        async with connect(credentials) as client, trio.open_nursery() as nursery:
+            server = Availability(client, cache, random.random)
+            nursery.start_soon(server.run)
+            for reflector in cache.reflectors:
+                nursery.start_soon(reflector.run, server)
+    except UnreachableError as error:
+        log.warning(
+            "the API server's credentials are not usable",
+            message_id=message_ids.API_CREDENTIALS_UNUSABLE,
+            error=summarize(error),
+        )
+
+
+async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
+    """Publish what is complete, indefinitely, and when it is no longer live."""
+    changes, edits, live = cache.changes.reader(), -1, False
+    while True:
+        changes.take()
+        now = trio.current_time()
+        dead_at = cache.dead_at()
+        if cache.complete and (cache.edits != edits or (now < dead_at) != live):
+            edits, live = cache.edits, now < dead_at
+            out.set(cache.state(live=live))
+        elif not live and (last := out.peek()) is not None and last.live:
+            out.set(replace(last, live=False))
+        await trio.sleep(PUBLISH_SECONDS)
+        with trio.CancelScope(deadline=dead_at if dead_at > trio.current_time() else math.inf):
+            await changes.wait_pending()

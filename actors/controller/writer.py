@@ -1,0 +1,221 @@
+"""Writes what the controller has to say, while it is the leader: indices, duplicates, and the objects' conditions.
+
+    Term (election), ClusterState (watch) ──> what differs from what is shown ──> one write after the other
+
+Nothing is written unless the lease is held and the state is live. All writes together keep to a rate: each goes to
+the watches of all nodes. What the server refuses is tried again later, each of the three by itself; the log has a
+line when that begins, and when it ends.
+
+What it needs of the API server, for RBAC:
+
+    nodes                             get, patch     a merge patch of the annotation openpe.io/nodeindex
+    events (in the namespace default) create, get, patch
+    underlays/status, l3vnis/status, l2vnis/status, l3passthroughs/status, rawfrrconfigs/status
+                                      patch          server-side apply of the two conditions
+    and what :mod:`.watch` lists and watches, and the Lease of :mod:`.election`
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from actors.lib.kube.client import KubeClient
+from actors.lib.kube.cluster_size import MESSAGES
+from actors.lib.kube.errors import SERVER_ERRORS, ApiError, UnreachableError
+from actors.lib.kube.request_backoff import RequestBackoff
+from config.api import ApiAccess, ApiCredentials
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.logs.throttle import RepeatLimiter
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import LatestReader, wait_any
+
+from .aggregation import Aggregation
+from .cluster_state import ClusterState
+from .condition_writer import ConditionWriter
+from .election import Term
+from .index_writer import DuplicateReporter, IndexWriter
+
+log = get_logger("controller")
+
+#: Writes per second, and how many may come at once. Each write of an object is an event for every node:
+#: ``MESSAGES`` of these a second bound it in a large cluster (actors.lib.kube.cluster_size).
+RATE: Final = 20.0
+BURST: Final = 20
+#: For one turn: at most three requests.
+TURN_SECONDS: Final = 100.0
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    access: LatestReader[ApiAccess],
+    term: LatestReader[Term],
+    cluster: LatestReader[ClusterState],
+    connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
+    wall: Callable[[], float] = time.time,
+    chance: Callable[[], float] = random.random,
+) -> None:
+    """Write indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
+    writer = Writer(ctx, access, term, cluster, connect, wall, chance)
+    ctx.started()
+    while True:
+        wait = await writer.work()
+        ctx.progress()
+        with ctx.idle(), trio.move_on_after(wait):
+            await wait_any(access, term, cluster)
+
+
+@dataclass(slots=True)
+class Rate:
+    """Lets ``BURST`` writes through at once, and then so many a second that all nodes' watches bear them."""
+
+    _full_at: float = -math.inf
+
+    def due(self, now: float, nodes: int) -> float:
+        """Return when the next one may be sent."""
+        return max(now, self._full_at - (BURST - 1) * _period(nodes))
+
+    def take(self, now: float, nodes: int) -> None:
+        """Count one."""
+        self._full_at = max(self._full_at, now) + _period(nodes)
+
+
+def _period(nodes: int) -> float:
+    return 1.0 / min(RATE, MESSAGES / max(nodes, 1))
+
+
+@dataclass(slots=True)
+class Part:
+    """One of the things that are written, and when it may be tried again after a refusal."""
+
+    name: str
+    due: Callable[[float], float]
+    write: Callable[[KubeClient, float], Awaitable[None]]
+    backoff: RequestBackoff
+
+
+@dataclass(slots=True)
+class Writer:
+    """One incarnation of the actor."""
+
+    ctx: ActorContext
+    access: LatestReader[ApiAccess]
+    term: LatestReader[Term]
+    cluster: LatestReader[ClusterState]
+    connect: Callable[[ApiCredentials], KubeClient]
+    wall: Callable[[], float]
+    chance: Callable[[], float]
+    _number: int = -1
+    _rate: Rate = field(default_factory=Rate)
+    _server: RequestBackoff = field(init=False)
+    _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log, clock=trio.current_time))
+    _aggregation: Aggregation = field(init=False)
+    _indices: IndexWriter = field(init=False)
+    _duplicates: DuplicateReporter = field(init=False)
+    _conditions: ConditionWriter = field(init=False)
+    _parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._server = RequestBackoff(self.chance)
+
+    async def work(self) -> float:
+        """Write what is due; return after how many seconds something more will be."""
+        while True:
+            for reader in (self.access, self.term, self.cluster):
+                reader.take()
+            credentials = self._credentials()
+            if credentials is None:
+                return math.inf
+            await self._take_in()
+            part, due = self._next(trio.current_time())
+            if (wait := due - trio.current_time()) > 0:
+                return wait
+            try:
+                async with self.connect(credentials) as client:
+                    await self._write_while_due(client, part)
+            except SERVER_ERRORS as error:
+                self._failed(self._server, "the API server", error)
+
+    def _credentials(self) -> ApiCredentials | None:
+        """Return the credentials to write with, None while there is nothing to write, or no right to."""
+        known, term, state = self.access.peek(), self.term.peek(), self.cluster.peek()
+        if known is None or term is None or state is None:
+            return None
+        return known.credentials if term.holds(trio.current_time()) and state.live else None
+
+    async def _take_in(self) -> None:
+        """Compare the newest state with what is shown; a new term begins without a memory of the one before."""
+        term, state, now = self.term.peek(), self.cluster.peek() or ClusterState(), trio.current_time()
+        if term is not None and term.number != self._number:
+            self._number = term.number
+            self._begin()
+        if self._aggregation.state is not state or self._indices.again_at <= now:
+            self._indices.update(state, now)
+            self._duplicates.update(state, self._indices.indexed, now)
+            self._conditions.changed(self._aggregation.update(state, self._indices.indexed))
+        await self._conditions.compare()
+
+    def _begin(self) -> None:
+        self._aggregation = Aggregation()
+        self._indices, self._duplicates = IndexWriter(self.wall), DuplicateReporter(self.wall)
+        self._conditions = ConditionWriter(self._aggregation, self.wall)
+        indices, duplicates, conditions = self._indices, self._duplicates, self._conditions
+        self._parts = (
+            Part("the nodes' indices", indices.due, indices.write, RequestBackoff(self.chance)),
+            Part("duplicate indices", lambda _: duplicates.due(), duplicates.write, RequestBackoff(self.chance)),
+            Part("the objects' conditions", lambda _: conditions.due(), conditions.write, RequestBackoff(self.chance)),
+        )
+
+    def _next(self, now: float) -> tuple[Part, float]:
+        allowed = max(self._rate.due(now, self._nodes), self._server.until)
+        turns = [(part, max(part.due(now), part.backoff.until, allowed)) for part in self._parts]
+        return min(turns, key=lambda turn: turn[1])
+
+    @property
+    def _nodes(self) -> int:
+        return len(self._aggregation.state.nodes)
+
+    async def _write_while_due(self, client: KubeClient, part: Part) -> None:
+        while self._credentials() == client.credentials:
+            now = trio.current_time()
+            self._rate.take(now, self._nodes)
+            try:
+                with self.ctx.working(f"writing {part.name}", TURN_SECONDS):
+                    await self._write(client, part, now)
+            except SERVER_ERRORS:
+                raise
+            except ApiError as error:
+                self._failed(part.backoff, part.name, error)
+            else:
+                self._worked(part)
+            await self._take_in()
+            part, due = self._next(trio.current_time())
+            if due > trio.current_time():
+                return
+
+    async def _write(self, client: KubeClient, part: Part, now: float) -> None:
+        """Write one thing, unless the term ends meanwhile: what the server has not taken by then is not sent again."""
+        term = self.term.peek()
+        with trio.CancelScope(deadline=term.until if term is not None else now) as scope:
+            await part.write(client, now)
+        if scope.cancelled_caught:
+            raise UnreachableError("no answer before the lease has to be renewed")
+
+    def _failed(self, backoff: RequestBackoff, subject: str, error: ApiError) -> None:
+        backoff.failed(error, trio.current_time())
+        text = f"cannot write {subject}: {error}"
+        self._limiter.failing(subject, text, message_id=message_ids.CONTROLLER_FAILS)
+
+    def _worked(self, part: Part) -> None:
+        self._server.reset()
+        part.backoff.reset()
+        for subject in (part.name, "the API server"):
+            self._limiter.recovered(subject, f"{subject}: can be written again")
