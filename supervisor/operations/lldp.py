@@ -1,4 +1,4 @@
-"""Which switch is at the other end of each NIC, by LLDP (IEEE 802.1AB): what lldpd has heard, if it runs.
+"""Which switch is at the other end of each NIC, by LLDP (IEEE 802.1AB): what lldpd knows, if it runs.
 
     lldpcli -f json0 show neighbors -> Neighbor for each NIC
 
@@ -36,7 +36,7 @@ class Neighbor:
 
 
 def neighbors() -> list[Neighbor]:
-    """Return what lldpd has heard; nothing where it is not installed, does not run, or answers something else."""
+    """Return what lldpd knows; nothing where it is not installed, does not run, or answers something else."""
     try:
         done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SECONDS, check=False)
         return parse(done.stdout) if done.returncode == 0 else []

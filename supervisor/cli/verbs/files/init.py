@@ -30,7 +30,7 @@ OURS: Final = re.compile(r"lo|host-e-\d+|br-hs-\d+|pt-host")
 
 DESCRIPTION: Final = (
     "Write a first configuration: an underlay with EVPN, and a tenant's network if one is named. What no option gives "
-    "is asked for on a terminal, where the switches that lldpd has heard are shown, if it runs. The router files go "
+    "is asked for on a terminal, where the switches that lldpd knows are shown, if it runs. The router files go "
     "into DIRECTORY, not the watched one, and the daemon does not read "
     "them before they are tried or copied. node-config.yaml is written to its place unless it is there: alone "
     "it configures nothing. Then the files are checked and their plan is shown; --try applies them until they are "
@@ -229,11 +229,11 @@ def _show_nics() -> str:
     from supervisor.operations.lldp import neighbors
 
     found = nics_with_carrier()
-    heard = {one.interface: one for one in neighbors()} if found else {}
+    known = {one.interface: one for one in neighbors()} if found else {}
     print("NICs with a carrier:" if found else "no NIC has a carrier")
     for nic in found:
-        print_line(f"  {nic}{f', to {heard[nic.name]} (LLDP)' if nic.name in heard else ''}")
-    return " ".join(nic.name for nic in found if nic.name in heard and not nic.default_route)
+        print_line(f"  {nic}{f', to {known[nic.name]} (LLDP)' if nic.name in known else ''}")
+    return " ".join(nic.name for nic in found if nic.name in known and not nic.default_route)
 
 
 def nics_with_carrier(devices: Path = SYS_CLASS_NET, routes: Path = ROUTES) -> list[Nic]:

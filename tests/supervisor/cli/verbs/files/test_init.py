@@ -229,9 +229,9 @@ def test_a_negative_index_is_refused_by_its_model(node: Path, capsys: pytest.Cap
 def test_on_a_terminal_the_switch_at_each_nic_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heard = [Neighbor(name, "leaf-1", f"swp{name[-1]}", ("192.0.2.1",)) for name in ("eth0", "eth1", "eth9")]
+    known = [Neighbor(name, "leaf-1", f"swp{name[-1]}", ("192.0.2.1",)) for name in ("eth0", "eth1", "eth9")]
     nics = [Nic("eth0", default_route=True), Nic("eth1"), Nic("eth2")]
-    monkeypatch.setattr(lldp, "neighbors", lambda: heard)
+    monkeypatch.setattr(lldp, "neighbors", lambda: known)
     monkeypatch.setattr(init_verb, "nics_with_carrier", lambda: nics)
     asked: list[str] = []
 
