@@ -111,7 +111,16 @@ def build_parser() -> argparse.ArgumentParser:
         verb.add_parser(verbs)
     version = verbs.add_parser("version", help="print the version", description="Print the version.")
     version.set_defaults(function=_print_version)
+    commands = tuple(verbs.choices)
+    about = verbs.add_parser("help", help="print a command's help", description="Print the help of a command, or all.")
+    about.add_argument("command", nargs="?", choices=commands, metavar="COMMAND", help="the command; default: all")
+    about.set_defaults(function=lambda arguments: _print_help(verbs.choices.get(arguments.command, parser)))
     return parser
+
+
+def _print_help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help()
+    return exit_codes.OK
 
 
 def _print_version(_arguments: argparse.Namespace) -> int:

@@ -48,6 +48,17 @@ def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == program.build_parser().format_help()
 
 
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out == program.build_parser().format_help()
+    assert main(["help", "ping"]) == 0
+    assert capsys.readouterr().out.startswith("usage: openperouter ping ")
+    with pytest.raises(SystemExit) as ending:
+        main(["help", "pin"])
+    assert ending.value.code == 64
+    assert capsys.readouterr().err == "openperouter: there is no command pin: did you mean ping?\n"
+
+
 def test_version_is_the_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"openperouter {VERSION}\n"

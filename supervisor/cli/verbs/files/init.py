@@ -15,6 +15,7 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings
 
 from ...options import StoreFile, add_verb
+from ...terminal import print_line
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -29,7 +30,8 @@ OURS: Final = re.compile(r"lo|host-e-\d+|br-hs-\d+|pt-host")
 
 DESCRIPTION: Final = (
     "Write a first configuration: an underlay with EVPN, and a tenant's network if one is named. What no option gives "
-    "is asked for on a terminal. The router files go into DIRECTORY, not the watched one, and the daemon does not read "
+    "is asked for on a terminal, where the switches that lldpd knows are shown, if it runs. The router files go "
+    "into DIRECTORY, not the watched one, and the daemon does not read "
     "them before they are tried or copied. node-config.yaml is written to its place unless it is there: alone "
     "it configures nothing. Then the files are checked and their plan is shown; --try applies them until they are "
     "confirmed. Refuses where the router is configured already. Exits with 0 when the files are written and valid, "
@@ -217,12 +219,21 @@ def parse_tenant(text: str) -> tuple[str, int]:
 
 
 def _choose_nics(questions: Questions) -> list[str]:
+    default = _show_nics() if questions.on_terminal else None
+    question = "NICs to the fabric, which move into the router"
+    return questions.answer(None, "--nic", question, default or None).replace(",", " ").split()
+
+
+def _show_nics() -> str:
+    """Print the NICs with a carrier; return those that LLDP found a neighbour of and the host can spare."""
+    from supervisor.operations.lldp import neighbors
+
     found = nics_with_carrier()
-    if questions.on_terminal:
-        print("NICs with a carrier:" if found else "no NIC has a carrier")
-        for nic in found:
-            print(f"  {nic}")
-    return questions.answer(None, "--nic", "NICs to the fabric, which move into the router").replace(",", " ").split()
+    known = {one.interface: one for one in neighbors()} if found else {}
+    print("NICs with a carrier:" if found else "no NIC has a carrier")
+    for nic in found:
+        print_line(f"  {nic}{f', to {known[nic.name]} (LLDP)' if nic.name in known else ''}")
+    return " ".join(nic.name for nic in found if nic.name in known and not nic.default_route)
 
 
 def nics_with_carrier(devices: Path = SYS_CLASS_NET, routes: Path = ROUTES) -> list[Nic]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inside import become
 from supervisor.operations.paths import load_usable_settings
+from supervisor.operations.router.inside import become
 
 from ...options import add_verb
 

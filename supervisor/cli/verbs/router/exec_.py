@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inside import argv_inside, become, router_namespace, vrf_option
 from supervisor.operations.paths import load_usable_settings
+from supervisor.operations.router.inside import argv_inside, become, router_namespace, vrf_option
 
 from ...options import add_verb, add_vrf
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inside import router_namespace, vrf_option
 from supervisor.operations.paths import load_usable_settings
+from supervisor.operations.router.inside import router_namespace, vrf_option
 
 from ...options import add_verb, add_vrf
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     vrf = vrf_option(arguments.settings, arguments.vrf)
 
     from actors.netlink.wire.namespace import enter
-    from supervisor.operations.path_probe import hops
+    from supervisor.operations.router.path_probe import hops
 
     # This thread never leaves: the process ends with the verb.
     enter(namespace)

@@ -17,8 +17,11 @@ import actors.netlink.preview
 from actors.netlink.planning.observed import Link, Namespace
 from config.settings import Settings
 from supervisor.cli import main
+from supervisor.cli.verbs.files import init as init_verb
 from supervisor.cli.verbs.files import try_
 from supervisor.cli.verbs.files.init import Nic, Questions, nics_with_carrier
+from supervisor.operations import lldp
+from supervisor.operations.lldp import Neighbor
 from tests.fakes.kernel import FakeKernel
 from tests.supervisor.cli.examples import write_settings
 
@@ -221,3 +224,35 @@ def test_a_negative_index_is_refused_by_its_model(node: Path, capsys: pytest.Cap
     words = [word for word in ALL if word not in ("--index", "3")]
     assert init(node, *words, "--index", "-1", staged(node)) == 78
     assert "node-config.yaml:2:10: error: nodeIndex.index: must be at least 0" in capsys.readouterr().out
+
+
+def test_on_a_terminal_the_switch_at_each_nic_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = [Neighbor(name, "leaf-1", f"swp{name[-1]}", ("192.0.2.1",)) for name in ("eth0", "eth1", "eth9")]
+    nics = [Nic("eth0", default_route=True), Nic("eth1"), Nic("eth2")]
+    monkeypatch.setattr(lldp, "neighbors", lambda: known)
+    monkeypatch.setattr(init_verb, "nics_with_carrier", lambda: nics)
+    asked: list[str] = []
+
+    def take_the_default(question: str) -> str:
+        asked.append(question)
+        return ""
+
+    # One that the host needs is not proposed.
+    assert init_verb._choose_nics(Questions(on_terminal=True, ask=take_the_default)) == ["eth1"]
+    assert asked == ["NICs to the fabric, which move into the router [eth1]: "]
+    assert capsys.readouterr().out.splitlines() == [
+        "NICs with a carrier:",
+        "  eth0 (has the host's default route: your connection may need it), to leaf-1 port swp0, 192.0.2.1 (LLDP)",
+        "  eth1, to leaf-1 port swp1, 192.0.2.1 (LLDP)",
+        "  eth2",
+    ]
+
+
+def test_elsewhere_no_nic_is_taken_from_lldp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lldp, "neighbors", lambda: [Neighbor("eth1")])
+    monkeypatch.setattr(init_verb, "nics_with_carrier", lambda: [Nic("eth1")])
+    questions = Questions(on_terminal=False)
+    assert init_verb._choose_nics(questions) == []
+    assert questions.missing == ["--nic"]

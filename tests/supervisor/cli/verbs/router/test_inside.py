@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import main
-from supervisor.operations import inside, path_probe
-from supervisor.operations.path_probe import Answer, Hop
+from supervisor.operations.router import inside, path_probe
+from supervisor.operations.router.path_probe import Answer, Hop
 from tests.supervisor.cli.examples import READY
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from supervisor.operations import inside
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inside import argv_inside, router_namespace, vrf_named
+from supervisor.operations.router import inside
+from supervisor.operations.router.inside import argv_inside, router_namespace, vrf_named
 from tests.supervisor.cli.examples import READY
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .exit_codes import UNAVAILABLE, USAGE, CommandError
-from .paths import run_dir
+from ..exit_codes import UNAVAILABLE, USAGE, CommandError
+from ..paths import run_dir
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -45,7 +45,7 @@ def vrf_option(settings_file: Path, name: str | None) -> str:
 
     Asks the daemon, or its last status: a number or an L3VNI's or L2VNI's name says nothing by itself.
     """
-    from .inspection.current_status import read_status
+    from ..inspection.current_status import read_status
 
     return "" if name is None else vrf_named(read_status(run_dir(settings_file)).status, name)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from .exit_codes import UNAVAILABLE, CommandError
+from ..exit_codes import UNAVAILABLE, CommandError
 
 PROBES: Final = 3
 #: How long to wait for one answer, seconds; a silent hop costs three times this.

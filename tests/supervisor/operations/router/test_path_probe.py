@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from supervisor.operations.path_probe import Answer, Hop, hops, parse_error
+from supervisor.operations.router.path_probe import Answer, Hop, hops, parse_error
 
 #: Linux 6.1, from three namespaces in a row: two routers' time exceeded, a target's port unreachable, each family.
 CAPTURED = [

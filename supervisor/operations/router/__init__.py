@@ -1,0 +1,1 @@
+"""Getting into the router, and what is asked there."""
