@@ -1,7 +1,7 @@
 """The settings of FRR's scripts: what a PID file names is signalled in the unit's own control group only.
 
-FRR's scripts are bash's; a distribution's may be another shell's. The real scripts are tried on a booted guest
-(tests/guest/test_survival.py); here a program called ``cat`` says to which control group a process belongs.
+FRR's scripts are bash's; a distribution's may be another shell's. The real scripts are tried with real daemons
+(tests/frr/test_scripts.py); here a program called ``cat`` says to which control group a process belongs.
 """
 
 from __future__ import annotations
