@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -42,6 +42,7 @@ help:
 	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
+	@echo 'make image           build the container image (build/image), with its bill of materials'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
@@ -136,6 +137,11 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	echo "== make test-guest"; \
 	run guest test-guest
 	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation frr cluster uml guest
+
+# Debian 13's files come from the guest's tree; no registry is asked.
+image: host-guest
+	@tests/harness/ensure-packages.sh buildah
+	@$(PYTHON) packaging/image/build_image.py
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)

@@ -23,7 +23,10 @@ from supervisor.operations.cluster import manifests
 from tests.cluster.harness import CRD_PATH, MANAGER, PATIENCE, ClusterServer, kube
 
 SYSTEM: Final = "openperouter-system"
-ALL: Final = ("--set=monitoring.prometheusRule=true", "--set=monitoring.dashboard=true")
+ALL: Final = tuple(
+    f"--set={value}=true"
+    for value in ("controller.enabled", "networkPolicy.enabled", "monitoring.prometheusRule", "monitoring.dashboard")
+)
 #: What the server keeps for itself.
 OWN: Final = frozenset({"events", "leases", "endpoints", "endpointslices", "apiservices"})
 _RULES: Final = "prometheusrules.monitoring.coreos.com"
@@ -206,7 +209,9 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
         "--set=hostbridge.nodeSelector.role=edge",
         "--set=imagePullSecrets[0].name=registry",
         "--set=passwordSecrets={leaf,spine}",
-        "--set=monitoring.dashboard=true",
+        *ALL,
+        "--set=controller.replicas=1",
+        "--set=networkPolicy.apiServerPorts={8443}",
         "--set=monitoring.labels.team=network",
         namespace="routers",
     )
@@ -222,6 +227,9 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
     assert found["ConfigMap", "routers", "openperouter-dashboard"]["metadata"]["labels"]["team"] == "network"
     policy = found["ValidatingAdmissionPolicy", "", "openperouter-controller-nodes"]["spec"]
     assert policy["matchConditions"][0]["expression"].endswith("'system:serviceaccount:routers:controller'")
+    assert found["Deployment", "routers", "openperouter-controller"]["spec"]["replicas"] == 1
+    [egress] = found["NetworkPolicy", "routers", "openperouter-controller"]["spec"]["egress"]
+    assert egress["ports"] == [{"protocol": "TCP", "port": 8443}]
     kept = [one for (kind, _, _), one in found.items() if kind == "CustomResourceDefinition"]
     assert len(kept) == 6
     assert all(one["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for one in kept)

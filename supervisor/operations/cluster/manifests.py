@@ -27,9 +27,14 @@ from .hostbridge import NODE_LOCAL, SERVICE, address
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
 NAMESPACE: Final = "openperouter-system"
 #: The parts of :func:`manifests` in the order in which they have to be applied, and what of them needs nothing else.
-PARTS: Final = ("crds", "nodes", "hostbridge", "monitoring")
+PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")
-_KUSTOMIZATIONS: Final = {"nodes": "kubernetes/Kustomization", "hostbridge": "kubernetes/hostbridge/kustomization.yaml"}
+_KUSTOMIZATIONS: Final = {
+    "nodes": "kubernetes/Kustomization",
+    "hostbridge": "kubernetes/hostbridge/kustomization.yaml",
+    "controller": "kubernetes/controller/kustomization.yaml",
+    "network": "kubernetes/network/kustomization.yaml",
+}
 _IMAGE_LINE: Final = re.compile(r"^( +image:) openperouter$", re.MULTILINE)
 _IMAGE: Final = re.compile(r"[^\s:@]+(:\d+/[^\s:@]+)?(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII)
 

@@ -1,0 +1,127 @@
+"""What goes into the container image; ``make image`` builds it, and runs the program in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from supervisor.version import VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = ROOT / "packaging/image"
+STATUS = """\
+Package: python3
+Status: install ok installed
+Architecture: amd64
+Version: 3.13.5-1
+Pre-Depends: python3-minimal (= 3.13.5-1)
+Depends: libc6 (>= 2.38), default-tls | libssl3t64, dpkg (>= 1.13)
+Description: interactive high-level language
+ Python, with the word Depends: nowhere-package at the start of nothing.
+
+Package: python3-minimal
+Status: install ok installed
+Architecture: amd64
+Version: 3.13.5-1
+
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2:2.41-12+deb13u1
+
+Package: libssl-other
+Status: install ok installed
+Architecture: amd64
+Version: 1
+Provides: libssl3t64 (= 3.5)
+
+Package: removed
+Status: deinstall ok config-files
+Architecture: all
+Version: 1
+
+Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.22
+"""
+
+
+@cache
+def build_image() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_image", IMAGE / "build_image.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_image_has_each_library_that_the_package_depends_on() -> None:
+    control = (ROOT / "debian/control").read_text()
+    [depends] = re.findall(r"^Depends:((?:.*\n)(?: .*\n)*)", control, re.MULTILINE)
+    wanted = set(re.findall(r"python3-[a-z0-9-]+", depends))
+    assert len(wanted) > 5
+    assert wanted == {name for name in build_image().PACKAGES if name.startswith("python3-")}
+
+
+def test_it_takes_what_packages_depend_on_but_not_what_installs_them() -> None:
+    packages = build_image().installed(STATUS)
+    assert "removed" not in packages
+    assert build_image().closure(packages, ["python3"]) == ["libc6", "libssl-other", "python3", "python3-minimal"]
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    with pytest.raises(build_image().GuestError, match="the tree has no package python3-trio"):
+        build_image().closure(build_image().installed(STATUS), ["python3-trio"])
+
+
+def test_the_bill_of_materials_names_each_package_and_version() -> None:
+    packages = build_image().installed(STATUS)
+    bill = build_image().bill_of_materials(packages, ["python3", "libc6"], "debian-13")
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
+    libc, python = bill["components"]
+    assert (libc["name"], libc["version"]) == ("libc6", "2:2.41-12+deb13u1")
+    assert libc["purl"] == "pkg:deb/debian/libc6@2%3A2.41-12%2Bdeb13u1?arch=amd64&distro=debian-13"
+    assert bill["dependencies"][0]["dependsOn"] == [libc["bom-ref"], python["bom-ref"]]
+    again = build_image().bill_of_materials(packages, ["libc6", "python3"], "debian-13")
+    assert bill == again
+
+
+def test_files_are_copied_with_their_modes_and_links_but_no_manual(tmp_path: Path) -> None:
+    tree, target = tmp_path / "tree", tmp_path / "target"
+    files = (
+        "/usr/bin/tool",
+        "/usr/share/man/man1/tool.1",
+        "/usr/share/doc/tool/README",
+        "/usr/share/doc/tool/copyright",
+    )
+    for name in files:
+        (tree / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name[1:]).write_text(name)
+    (tree / "usr/bin/tool").chmod(0o755)
+    (tree / "usr/bin/link").symlink_to("tool")
+    info = tree / "var/lib/dpkg/info"
+    info.mkdir(parents=True)
+    (info / "tool:amd64.list").write_text("\n".join(["/.", "/usr/bin", *files, "/usr/bin/link", "/usr/bin/absent"]))
+    target.mkdir()
+    build_image().copy_packages(tree, target, ["tool"])
+    copied = sorted(str(path.relative_to(target)) for path in target.rglob("*") if not path.is_dir())
+    assert copied == ["usr/bin/link", "usr/bin/tool", "usr/share/doc/tool/copyright"]
+    assert (target / "usr/bin/tool").stat().st_mode & 0o777 == 0o755
+    assert (target / "usr/bin/link").is_symlink()
+
+
+def test_the_container_is_not_root_and_has_nothing_of_a_registry() -> None:
+    instructions = dict(
+        line.split(maxsplit=1) for line in (IMAGE / "Containerfile").read_text().splitlines() if line[:1].isalpha()
+    )
+    assert instructions["FROM"] == "scratch"
+    assert instructions["USER"] == f"{build_image().USER}:{build_image().USER}"
+    assert instructions["ENTRYPOINT"] == '["/usr/bin/openperouter"]'
+    assert "RUN" not in instructions
