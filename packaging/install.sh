@@ -54,6 +54,11 @@ for file in "$here"/kubernetes/hostbridge/*.yaml; do
     put 644 "$file" "/usr/share/openperouter/kubernetes/hostbridge/$(basename "$file")"
 done
 
+# Likewise the admission webhook: kubectl apply -k /usr/share/openperouter/kubernetes/webhook.
+for file in "$here"/kubernetes/webhook/*.yaml; do
+    put 644 "$file" "/usr/share/openperouter/kubernetes/webhook/$(basename "$file")"
+done
+
 # Alert rules and the dashboard.
 for file in openperouter-rules.yaml prometheus-rule.yaml dashboard.json; do
     put 644 "$here/monitoring/$file" "/usr/share/openperouter/monitoring/$file"

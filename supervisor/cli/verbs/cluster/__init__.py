@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import hostbridge, join
+from . import hostbridge, join, webhook
 
-VERBS = (join, hostbridge)
+VERBS = (join, hostbridge, webhook)
