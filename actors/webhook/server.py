@@ -64,6 +64,7 @@ async def run(
     try:
         opened(listeners[0].socket.getsockname()[1])
         ctx.started()
+        log.info("serving admission reviews", port=listeners[0].socket.getsockname()[1])
         with ctx.idle():
             await trio.serve_listeners(server.handle, listeners)
     finally:

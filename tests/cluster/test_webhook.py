@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import httpx
 import trio
+import yaml
 
 from actors.lib.kube.client import KubeClient, ssl_context
 from actors.lib.kube.errors import InvalidError, NotFoundError
@@ -229,6 +230,15 @@ async def test_a_new_authority_takes_over_while_every_request_is_answered(
             configuration: dict[str, Any] = await client.get(place.configuration_path)
             [trusted] = {one["clientConfig"]["caBundle"] for one in configuration["webhooks"]}
             assert base64.b64decode(trusted).decode() == stored.bundle
+
+
+@both_versions
+async def test_the_servers_take_all_that_the_kustomization_has(server: ClusterServer, system: str) -> None:
+    async with kube(server.admin) as client:
+        names = yaml.safe_load((SHIPPED / "webhook" / "kustomization.yaml").read_text())["resources"]
+        for one in (one for name in names for one in documents(SHIPPED / "webhook" / name)):
+            made = await client.create(path_of(one).rpartition("/")[0], one, {"dryRun": "All"})
+            assert made["kind"] == one["kind"]
 
 
 async def test_the_account_may_do_nothing_else(server: ClusterServer, system: str, namespace: str) -> None:

@@ -249,7 +249,7 @@ def drawn_nodes(indices: tuple[int, int, int]) -> list[ApiNode]:
     return [node(name, index, **labels) for name, index, labels in zip("abc", indices, racks, strict=True)]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(CLUSTERS, drawn_objects(), st.booleans(), INDICES)
 def test_denied_is_exactly_what_every_node_would_refuse(
     there: list[ApiObject], new: ApiObject, is_update: bool, indices: tuple[int, int, int]
@@ -272,7 +272,7 @@ def test_denied_is_exactly_what_every_node_would_refuse(
         assert not any(decided.values()) or answer.message or answer.warnings
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(CLUSTERS, CLUSTERS, drawn_objects())
 def test_an_index_that_followed_changes_is_that_of_the_last_state(
     first: list[ApiObject], last: list[ApiObject], new: ApiObject
