@@ -10,18 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from pydantic import ValidationError
-
 from actors.lib.kube.decoding import api_object
 from actors.lib.kube.mirror_signature import is_ours
 from actors.lib.kube.store import Store, name_of
 from config.api import ApiObject
-from config.models.selector import LabelSelector, selects
+from config.models.selector import selector_in, selects
 from config.problems import Kind
 
 #: Most label keys that are kept of one collection's selectors; with more, any label may matter.
 MOST_KEYS: Final = 1000
-_EVERY_NODE: Final = LabelSelector()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +105,8 @@ def selection(spec: Any, labels: Mapping[str, str] | None) -> tuple[bool, frozen
     A selector that cannot be read selects: the merging code reports it. ``labels`` None means a node of which nothing
     is known yet: it is selected only by what selects every node, not by a selector for nodes *without* some label.
     """
-    given = spec.get("nodeSelector") if isinstance(spec, dict) else None
-    try:
-        selector = _EVERY_NODE if given is None else LabelSelector.model_validate(given)
-    except ValidationError:
+    selector = selector_in(spec)
+    if selector is None:
         return True, frozenset()
     keys = frozenset((*selector.match_labels, *(one.key for one in selector.match_expressions)))
     return (not keys if labels is None else selects(selector, labels)), keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .base import Model
 from .rules import MAP_TYPE, cel
@@ -54,6 +54,18 @@ class Selected(Model):
     """Base of the resources: each chooses its nodes."""
 
     node_selector: LabelSelector | None = Field(default=None, description="Nodes it applies to; absent: all.")
+
+
+def selector_in(spec: Any) -> LabelSelector | None:
+    """Return the node selector in a spec that is not validated, an empty one without any, None for an unreadable one.
+
+    An unreadable one selects every node: which nodes it is for is unknown, and each node reports it.
+    """
+    given = spec.get("nodeSelector") if isinstance(spec, dict) else None
+    try:
+        return LabelSelector() if given is None else LabelSelector.model_validate(given)
+    except ValidationError:
+        return None
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -25,6 +25,8 @@ _COLLECTIONS: Final = {
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "Namespace": "/api/v1/namespaces",
+    "Secret": "/api/v1/namespaces/{namespace}/secrets",
+    "Service": "/api/v1/namespaces/{namespace}/services",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_API}/clusterroles",
     "ClusterRoleBinding": f"{_API}/clusterrolebindings",
@@ -32,6 +34,7 @@ _COLLECTIONS: Final = {
     "RoleBinding": f"{_API}/namespaces/{{namespace}}/rolebindings",
     "ValidatingAdmissionPolicy": f"{_ADMISSION}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{_ADMISSION}/validatingadmissionpolicybindings",
+    "ValidatingWebhookConfiguration": f"{_ADMISSION}/validatingwebhookconfigurations",
 }
 
 

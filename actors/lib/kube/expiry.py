@@ -1,8 +1,8 @@
 """When tokens and certificates expire, and for which node a token is, as far as they state it.
 
 Nothing is verified here: the server does that. A token or certificate that cannot be decoded states nothing. The few
-lines of DER are here because Python's ssl module decodes only certificates of a connection, and python3-cryptography
-would be a large dependency for one date.
+lines of DER are here because Python's ssl module decodes only certificates of a connection, and the daemon on a
+node should not load python3-cryptography, megabytes of code, for one date: only the webhook does.
 """
 
 from __future__ import annotations

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import controller, crds, hostbridge, join, manifests
+from . import controller, crds, hostbridge, join, manifests, webhook
 
-VERBS = (join, crds, manifests, hostbridge, controller)
+VERBS = (join, crds, manifests, hostbridge, controller, webhook)

@@ -1,0 +1,60 @@
+"""AdmissionReview (admission.k8s.io/v1) in and out, as the API server sends and expects it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from actors.lib.kube.decoding import api_object
+from actors.lib.kube.errors import UnreachableError
+from config.admission.review import Answer, Request
+from config.api import GROUP, PLURALS
+from config.problems import Kind
+
+_API_VERSION: Final = "admission.k8s.io/v1"
+#: What is changed by these is admitted; a deletion is never refused.
+_REVIEWED: Final = ("CREATE", "UPDATE")
+
+
+class NotAReviewError(Exception):
+    """The body is no AdmissionReview; the text says why."""
+
+
+def read_review(body: bytes) -> tuple[str, Request]:
+    """Return the request's identity and what is asked. Raises :class:`NotAReviewError`.
+
+    What is no resource of ours, and what is being deleted, becomes a request that is always allowed.
+    """
+    try:
+        review = json.loads(body)
+        if review["apiVersion"] != _API_VERSION:
+            raise NotAReviewError(f"not {_API_VERSION}")
+        asked = review["request"]
+        uid, operation, group, kind = asked["uid"], asked["operation"], asked["kind"]["group"], asked["kind"]["kind"]
+        if not isinstance(uid, str) or not uid:
+            raise NotAReviewError("the request has no uid")
+        if group != GROUP or kind not in set(PLURALS) or operation not in _REVIEWED:
+            return uid, Request(None)
+        old = _object(kind, asked["oldObject"], asked) if operation == "UPDATE" else None
+        if "deletionTimestamp" in (asked["object"].get("metadata") or {}):
+            return uid, Request(None)
+        return uid, Request(_object(kind, asked["object"], asked), old)
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, UnreachableError) as error:
+        raise NotAReviewError(f"not an AdmissionReview: {type(error).__name__}") from None
+
+
+def write_review(uid: str, answer: Answer) -> bytes:
+    """Return the answer as the API server takes it."""
+    response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    if not answer.allowed:
+        response["status"] = {"code": 422, "reason": "Invalid", "message": answer.message}
+    return json.dumps({"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}).encode()
+
+
+def _object(kind: str, raw: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+    # A name that the server makes (generateName) and the namespace are in the request, if not in the object.
+    named = {"name": asked.get("name") or "", "namespace": asked.get("namespace") or ""}
+    return api_object(Kind(kind), {**raw, "metadata": {**named, **raw["metadata"]}})

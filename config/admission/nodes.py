@@ -1,0 +1,133 @@
+"""The cluster's nodes, and which of them a resource is for.
+
+Nodes on which the same resources are involved decide alike, except for what follows from their index: a pool of
+addresses is too small from some index on. So the nodes of such a group are in the order of their index.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from config.api import INDEX_ANNOTATION, ApiNode
+from config.models import Underlay
+from config.models.selector import selects
+from config.outcomes import NodeIdentity
+from config.problems import Kind
+
+from .objects import Entry
+
+#: Most selectors whose nodes are remembered.
+_MOST_SELECTIONS: Final = 20_000
+#: An index of more digits is none: the annotation may hold anything.
+_INDEX_DIGITS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that decide alike, by index, and what they all have; ``had_old``: the object was for them before."""
+
+    nodes: tuple[NodeIdentity, ...]
+    entries: tuple[Entry, ...]
+    had_old: bool
+
+
+@dataclass(slots=True)
+class Nodes:
+    """All nodes by name. What a selector selects is remembered until a node changes."""
+
+    _nodes: dict[str, ApiNode] = field(default_factory=dict)
+    _selected: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def put(self, node: ApiNode) -> None:
+        """Add a node, in place of the one of that name."""
+        before = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        if before is None or before.labels != node.labels:
+            self._selected.clear()
+
+    def remove(self, name: str) -> None:
+        """Remove a node, if it is there."""
+        if self._nodes.pop(name, None) is not None:
+            self._selected.clear()
+
+    def replace(self, nodes: Iterable[ApiNode]) -> None:
+        """Take over a whole list."""
+        self._nodes = {node.name: node for node in nodes}
+        self._selected.clear()
+
+    def selected(self, entry: Entry) -> frozenset[str]:
+        """Return the names of the nodes that an entry is for."""
+        if entry.mirror_of:
+            return frozenset({entry.mirror_of} & self._nodes.keys())
+        key = entry.selection
+        if key not in self._selected:
+            if len(self._selected) >= _MOST_SELECTIONS:
+                self._selected.clear()
+            found = (name for name, node in self._nodes.items() if selects(entry.selector, node.labels))
+            self._selected[key] = frozenset(found)
+        return self._selected[key]
+
+    def groups(self, new: Entry, old: Entry | None, involved: Sequence[Entry]) -> list[Group]:
+        """Return the nodes that ``new`` selects, in groups; ``old`` is what it replaces."""
+        names = self.selected(new)
+        before = self.selected(old) if old is not None else frozenset[str]()
+        selections: defaultdict[str, list[Entry]] = defaultdict(list)
+        present: dict[str, list[str]] = {name: [] for name in names}
+        underlays: dict[str, list[Entry]] = {name: [] for name in names}
+        for entry in involved:
+            if entry.id.kind is not Kind.UNDERLAY:
+                selections[entry.selection].append(entry)
+                continue
+            for name in names & self.selected(entry):
+                underlays[name].append(entry)
+        for selection, [entry, *_] in selections.items():
+            for name in names & self.selected(entry):
+                present[name].append(selection)
+        grouped: defaultdict[Hashable, list[str]] = defaultdict(list)
+        for name in sorted(names):
+            grouped[name in before, tuple(present[name]), _alike(underlays[name], new)].append(name)
+        return [self._group(one, selections, present, underlays, before) for one in grouped.values()]
+
+    def _group(
+        self,
+        names: list[str],
+        selections: Mapping[str, list[Entry]],
+        present: Mapping[str, list[str]],
+        underlays: Mapping[str, list[Entry]],
+        before: frozenset[str],
+    ) -> Group:
+        identities = (NodeIdentity(name, self.index(name)) for name in names)
+        nodes = tuple(sorted(identities, key=lambda one: (one.index, one.name)))
+        first = nodes[0].name
+        entries = [entry for selection in present[first] for entry in selections[selection]]
+        return Group(nodes, (*underlays[first], *entries), first in before)
+
+    def index(self, name: str) -> int:
+        """Return a node's index. One that is not known yet counts as the first, for which the most pools are enough."""
+        text = self._nodes[name].annotations.get(INDEX_ANNOTATION, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS else 0
+
+
+def _alike(underlays: Sequence[Entry], new: Entry) -> Hashable:
+    """Return what the underlays of two nodes have in common that decide alike about a resource.
+
+    Each node may have one of its own. Where it is not what is decided about, only some of its content matters to other
+    resources, and its name does not.
+    """
+    if new.id.kind is Kind.UNDERLAY or len(underlays) != 1:
+        return tuple(one.id for one in underlays)
+    [underlay] = underlays
+    spec = underlay.resource.spec
+    if not isinstance(spec, Underlay):
+        return "unusable"
+    pools = spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else ()
+    interfaces = tuple(one.name for one in spec.interfaces)
+    place = "file" if underlay.resource.is_from_file else underlay.resource.namespace
+    asn = spec.asn if new.id.kind is Kind.L3PASSTHROUGH else None
+    return place, asn, interfaces, pools, spec.router_id_cidr

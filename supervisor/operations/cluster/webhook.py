@@ -1,0 +1,169 @@
+"""The admission webhook as a program: its children, their channels, and its life in a pod.
+
+    account ──credentials──> follow ──known──────────┐
+                        └──> rotation ──certificates─┴──> server <── API server
+
+A small tree on the daemon's runtime. Nodes do not depend on it: they apply the same rules themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from actors.webhook import follow, rotation, server
+from actors.webhook.certificates import Stored
+from actors.webhook.follow import Known
+from actors.webhook.rotation import Place
+from config.api import ApiCredentials
+from config.resolve.grants import Grants
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
+from supervisor.process.signals import handle_signals
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
+from supervisor.runtime.child import ChildSpec
+from supervisor.runtime.faults import EXIT_OK
+from supervisor.runtime.graph import Graph
+from supervisor.runtime.tree import Ending, Supervisor
+
+from .hostbridge import ACCOUNT, SERVICE, NoCredentialsError, address, read_account
+
+log = get_logger("webhook")
+
+#: Seconds between two looks at the pod's token, which the kubelet renews minutes before its end.
+ACCOUNT_SECONDS: Final = 10.0
+#: A stop waits for the requests in hand (:data:`actors.webhook.server.REQUEST_SECONDS`).
+STOP_SECONDS: Final = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says: the port, where the certificates are, the nodes' settings as far as they grant.
+
+    ``host`` is the address to listen on, empty for all of them.
+    """
+
+    port: int
+    place: Place
+    grants: Grants
+    host: str = ""
+    poll_seconds: float = rotation.POLL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """All channels."""
+
+    credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
+    known: Latest[Known] = field(default_factory=lambda: Latest("known"))
+    certificates: Latest[Stored] = field(default_factory=lambda: Latest("certificates"))
+
+
+class Webhook:
+    """The assembled program. ``account`` reads the credentials; ``opened`` gets the port that is served."""
+
+    def __init__(
+        self, options: Options, account: Callable[[], ApiCredentials], opened: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.options, self.account, self.opened = options, account, opened
+        self.channels = Channels()
+        specs = self.children()
+        self.supervisor = Supervisor(specs)
+        Graph([edge for spec in specs for edge in spec.edges()]).check()
+
+    def children(self) -> list[ChildSpec]:
+        """List the children in start order, consumers first."""
+        options, channels = self.options, self.channels
+        return [
+            # Answers the API server.
+            ChildSpec(
+                "server",
+                lambda ports: partial(
+                    server.run,
+                    host=options.host,
+                    port=options.port,
+                    grants=options.grants,
+                    known=ports.reads(channels.known),
+                    certificates=ports.reads(channels.certificates),
+                    opened=self.opened,
+                ),
+                critical=True,
+                shutdown_timeout=STOP_SECONDS,
+            ),
+            # Issues and renews the certificates that all replicas share.
+            ChildSpec(
+                "rotation",
+                lambda ports: partial(
+                    rotation.run,
+                    place=options.place,
+                    credentials=ports.reads(channels.credentials),
+                    out=ports.writes(channels.certificates),
+                    poll_seconds=options.poll_seconds,
+                ),
+            ),
+            # Follows all objects and Nodes.
+            ChildSpec(
+                "follow",
+                lambda ports: partial(
+                    follow.run,
+                    namespace=options.grants.namespace,
+                    credentials=ports.reads(channels.credentials),
+                    out=ports.writes(channels.known),
+                ),
+            ),
+            # Reads the pod's credentials.
+            ChildSpec(
+                "account",
+                lambda ports: partial(read_credentials, account=self.account, out=ports.writes(channels.credentials)),
+            ),
+        ]
+
+
+async def read_credentials(
+    ctx: ActorContext, *, account: Callable[[], ApiCredentials], out: Latest[ApiCredentials]
+) -> None:
+    """Publish the pod's credentials, and again when they change; indefinitely."""
+    ctx.started()
+    problem = ""
+    while True:
+        before, problem = problem, ""
+        try:
+            credentials = await trio.to_thread.run_sync(account)
+            if credentials != out.peek():
+                out.set(credentials)
+        except NoCredentialsError as error:
+            problem = str(error)
+        if problem and problem != before:
+            log.warning(
+                "the pod's credentials are not usable", message_id=message_ids.API_CREDENTIALS_UNUSABLE, error=problem
+            )
+        with ctx.idle():
+            await trio.sleep(ACCOUNT_SECONDS)
+
+
+async def serve(webhook: Webhook) -> Ending:
+    """Run until SIGTERM or SIGINT, or until the service cannot be given; return why."""
+    async with trio.open_nursery() as nursery:
+        unused: Latest[int] = Latest("reload")
+        await nursery.start(partial(handle_signals, stop=webhook.supervisor.stop, reload=unused))
+        ending = await webhook.supervisor.run()
+        nursery.cancel_scope.cancel()
+    return ending
+
+
+def run_webhook(options: Options, account: Path = ACCOUNT) -> int:
+    """Serve in a pod; return the exit code. Raises :class:`CommandError` outside of one."""
+    where = address(SERVICE, os.environ)
+    ending = trio.run(serve, Webhook(options, partial(read_account, account, where)))
+    if ending.exit_code == EXIT_OK:
+        log.info("stopped", reason=ending.reason)
+    else:
+        log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
+    return ending.exit_code

@@ -1,0 +1,107 @@
+"""The life of the webhook's certificates, day by day, and what a client that has the bundle accepts."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from actors.webhook.certificates import SERVING_LIFE, Stored, expiry, next_step, stored_in
+from actors.webhook.server import serving_context
+
+NAMES = ("openperouter-webhook.openperouter-system.svc",)
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def begun(now: datetime = NOW) -> Stored:
+    made = next_step(None, "", NAMES, now)
+    assert made is not None
+    return made
+
+
+def accepted(stored: Stored, bundle: str, name: str = NAMES[0]) -> bool:
+    """Whether a client that trusts a bundle accepts the server, by a handshake in memory."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cadata=bundle)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    client = context.wrap_bio(incoming, outgoing, server_hostname=name)
+    server = serving_context(stored).wrap_bio(outgoing, incoming, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+    return client.version() is not None and client.getpeercert() is not None
+
+
+def test_what_is_issued_is_accepted_under_its_names_only() -> None:
+    stored = begun()
+    assert accepted(stored, stored.bundle)
+    assert not accepted(stored, stored.bundle, "another.svc")
+    assert not accepted(stored, begun().bundle)
+
+
+def test_nothing_is_done_while_all_is_young() -> None:
+    stored = begun()
+    for days in range(0, 40, 5):
+        assert next_step(stored, stored.bundle, NAMES, NOW + timedelta(days=days)) is None
+
+
+def test_the_serving_certificate_is_renewed_long_before_its_end_by_the_same_authority() -> None:
+    stored = begun()
+    later = NOW + SERVING_LIFE * 0.7
+    renewed = next_step(stored, stored.bundle, NAMES, later)
+    assert renewed is not None
+    assert renewed.bundle == stored.bundle
+    assert expiry(renewed) == later + SERVING_LIFE
+    assert next_step(renewed, renewed.bundle, NAMES, later) is None
+
+
+def test_other_names_get_another_certificate() -> None:
+    stored = begun()
+    renewed = next_step(stored, stored.bundle, ("10.0.0.1",), NOW)
+    assert renewed is not None
+    assert next_step(renewed, renewed.bundle, ("10.0.0.1",), NOW) is None
+
+
+def test_a_new_authority_is_trusted_before_it_signs() -> None:
+    stored = begun(NOW - timedelta(days=1250))
+    served = next_step(stored, stored.bundle, NAMES, NOW - timedelta(days=45))
+    assert served is not None
+    joined = next_step(served, served.bundle, NAMES, NOW)
+    assert joined is not None
+    assert joined.certificate == served.certificate
+    assert joined.bundle.endswith(stored.bundle)
+    assert accepted(joined, stored.bundle)
+    assert accepted(joined, joined.bundle)
+    # The API server has only the old bundle: nothing is signed by the new authority yet.
+    assert next_step(joined, stored.bundle, NAMES, NOW) is None
+    last = next_step(joined, joined.bundle, NAMES, NOW)
+    assert last is not None
+    assert accepted(last, joined.bundle)
+    assert not accepted(last, stored.bundle)
+    assert next_step(last, last.bundle, NAMES, NOW) is None
+
+
+@pytest.mark.parametrize("key", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+@pytest.mark.parametrize("value", [None, "", "%%%", "bm90IFBFTQ=="])
+def test_an_incomplete_or_broken_secret_is_none(key: str, value: str | None) -> None:
+    data: dict[str, object] = dict(begun().as_data())
+    assert stored_in(data) is not None
+    if value is None:
+        del data[key]
+    else:
+        data[key] = value
+    assert stored_in(data) is None
+
+
+def test_the_key_of_another_authority_is_not_used() -> None:
+    assert stored_in({**begun().as_data(), "ca.key": begun().as_data()["ca.key"]}) is None
+
+
+def test_keys_are_not_shown() -> None:
+    assert "PRIVATE" not in repr(begun())
