@@ -44,7 +44,7 @@ INSTALLERS: Final = frozenset({"debconf", "debianutils", "dpkg", "init-system-he
 USER: Final = 65532
 PASSWD: Final = f"root:x:0:0:root:/:/sbin/nologin\nopenperouter:x:{USER}:{USER}::/:/sbin/nologin\n"
 GROUP: Final = f"root:x:0:\nopenperouter:x:{USER}:\n"
-#: What of a package nobody reads in a container; licences stay.
+#: What of a package no one reads in a container; licences stay.
 _NOT_NEEDED: Final = re.compile(
     r"/usr/share/(man|info|locale|lintian|bash-completion)/|/usr/share/doc/[^/]+/(?!copyright)"
 )
