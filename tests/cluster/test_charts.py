@@ -25,7 +25,13 @@ from tests.cluster.harness import CRD_PATH, MANAGER, PATIENCE, ClusterServer, ku
 SYSTEM: Final = "openperouter-system"
 ALL: Final = tuple(
     f"--set={value}=true"
-    for value in ("controller.enabled", "networkPolicy.enabled", "monitoring.prometheusRule", "monitoring.dashboard")
+    for value in (
+        "controller.enabled",
+        "webhook.enabled",
+        "networkPolicy.enabled",
+        "monitoring.prometheusRule",
+        "monitoring.dashboard",
+    )
 )
 #: What the server keeps for itself.
 OWN: Final = frozenset({"events", "leases", "endpoints", "endpointslices", "apiservices"})
@@ -228,6 +234,12 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
     policy = found["ValidatingAdmissionPolicy", "", "openperouter-controller-nodes"]["spec"]
     assert policy["matchConditions"][0]["expression"].endswith("'system:serviceaccount:routers:controller'")
     assert found["Deployment", "routers", "openperouter-controller"]["spec"]["replicas"] == 1
+    [admission] = found["ValidatingWebhookConfiguration", "", "openperouter"]["webhooks"]
+    assert admission["clientConfig"]["service"]["namespace"] == "routers"
+    assert admission["matchConditions"][0]["expression"].endswith("'system:serviceaccount:routers:controller'")
+    [webhook] = found["Deployment", "routers", "openperouter-webhook"]["spec"]["template"]["spec"]["containers"]
+    assert webhook["image"] == container["image"]
+    assert "--namespace=routers" in webhook["args"]
     [egress] = found["NetworkPolicy", "routers", "openperouter-controller"]["spec"]["egress"]
     assert egress["ports"] == [{"protocol": "TCP", "port": 8443}]
     kept = [one for (kind, _, _), one in found.items() if kind == "CustomResourceDefinition"]

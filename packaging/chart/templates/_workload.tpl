@@ -1,9 +1,10 @@
 {{- /*
 A DaemonSet or Deployment: the manifest of kubernetes/, with what the values change in it.
-root: the chart's own context; file: the manifest below files; values: those of this workload.
+root: the chart's own context; file: the manifest below files, or text: the manifest; values: those of this workload.
 */ -}}
 {{- define "openperouter.workload" -}}
-{{- $object := .root.Files.Get (printf "files/%s" .file) | replace "openperouter-system" .root.Release.Namespace | fromYaml }}
+{{- $text := .text | default (.root.Files.Get (printf "files/%s" .file)) }}
+{{- $object := $text | replace "openperouter-system" .root.Release.Namespace | fromYaml }}
 {{- $pod := $object.spec.template.spec }}
 {{- $container := first $pod.containers }}
 {{- $_ := set $container "image" .root.Values.image }}

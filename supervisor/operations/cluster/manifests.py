@@ -27,12 +27,13 @@ from .hostbridge import NODE_LOCAL, SERVICE, address
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
 NAMESPACE: Final = "openperouter-system"
 #: The parts of :func:`manifests` in the order in which they have to be applied, and what of them needs nothing else.
-PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "network", "monitoring")
+PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "webhook", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")
 _KUSTOMIZATIONS: Final = {
     "nodes": "kubernetes/Kustomization",
     "hostbridge": "kubernetes/hostbridge/kustomization.yaml",
     "controller": "kubernetes/controller/kustomization.yaml",
+    "webhook": "kubernetes/webhook/kustomization.yaml",
     "network": "kubernetes/network/kustomization.yaml",
 }
 _IMAGE_LINE: Final = re.compile(r"^( +image:) openperouter$", re.MULTILINE)

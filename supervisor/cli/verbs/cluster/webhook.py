@@ -33,6 +33,9 @@ def add_parser(verbs: Any) -> None:
         metavar="NAME",
         help="the ValidatingWebhookConfiguration that names the Service (default: openperouter)",
     )
+    parser.add_argument(
+        "--namespace", metavar="NAMESPACE", help="the program's namespace (default: that of the settings)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     if errors(problems):
         raise CommandError(str(errors(problems)[0]), CONFIG)
     configure(settings.log_level)
+    if arguments.namespace:
+        settings = settings.model_copy(update={"namespace": arguments.namespace})
     grants = Grants.of(settings)
     host = f"{arguments.service}.{grants.namespace}.svc"
     place = Place(grants.namespace, arguments.service, arguments.configuration, (host, f"{host}.cluster.local"))
