@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster: its Nodes, what each node's status object says, and the users' objects.
+"""The cluster as the controller sees it: its Nodes, what each node's status object says, and the users' objects.
 
     JSON of the API server ──> :class:`Decoder` ──> ClusterNode, NodeReport, ClusterObject ──> ClusterState
 

@@ -120,6 +120,11 @@ async def until(what: str, check: Callable[[], Awaitable[bool]], seconds: float 
     raise AssertionError(f"not within {seconds:g} s: {what}")
 
 
+def writes(requests: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the requests that change something."""
+    return [one for one in requests if one[0] not in ("get", "list", "watch")]
+
+
 def manifests(*names: str) -> list[Json]:
     return [one for name in names for one in documents(BASE / name)]
 
@@ -214,7 +219,7 @@ async def test_conditions_and_indices_over_nodes_that_report(
             # Nothing more to do.
             before = len(cluster.requests())
             await trio.sleep(6)
-            assert [one for one in cluster.requests(since=before) if one[0] != "watch"] == []
+            assert writes(cluster.requests(since=before)) == []
         nursery.cancel_scope.cancel()
     assert {one.code for one in server.requests(USER)[cluster.began :]} & {403, 422} == set()
 
@@ -382,8 +387,7 @@ async def test_the_change_of_one_of_many_objects_costs_a_handful_of_requests(clu
             return all_ == [f"{NODES}/{NODES} nodes"] * OBJECTS
 
         await until("all objects are ready", ready, 300)
-        writes = [one for one in cluster.requests() if one[0] == "patch"]
-        assert len(writes) == OBJECTS
+        assert writes(cluster.requests()) == [("patch", "l3vnis/status")] * OBJECTS
         before = len(cluster.requests())
         generation = await cluster.vni("vrf7", 4000)
         seen = {**seen, "vrf7": (generation, True)}
@@ -394,9 +398,10 @@ async def test_the_change_of_one_of_many_objects_costs_a_handful_of_requests(clu
             return await cluster.message("vrf7") == wanted
 
         await until("the change is in force everywhere", again, 300)
-        asked = [one for one in cluster.requests(since=before) if one[0] != "watch"]
+        asked = writes(cluster.requests(since=before))
         assert set(asked) == {("patch", "l3vnis/status")}
-        assert len(asked) <= 12
+        # Six, or a few more where the nodes take minutes to report.
+        assert len(asked) <= 20
 
 
 async def make_node_with_report(cluster: Cluster, name: str, seen: dict[str, tuple[int, bool]]) -> None:
