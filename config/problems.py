@@ -52,6 +52,7 @@ class Reason(StrEnum):
     FRR_CONFIGURATION_FAILED = "FrrConfigurationFailed"
     FILE_INVALID = "FileInvalid"
     UNDERLAY_FAILED = "UnderlayFailed"
+    PROBE_FAILED = "ProbeFailed"
 
 
 class Kind(StrEnum):

@@ -68,6 +68,7 @@ _REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
         Reason.FRR_CONFIGURATION_FAILED: "FrrConfigurationFailed",
         Reason.FILE_INVALID: "ValidationFailed",
         Reason.UNDERLAY_FAILED: "DependencyFailed",
+        Reason.PROBE_FAILED: "OverlayAttachmentFailed",
     }
 )
 
