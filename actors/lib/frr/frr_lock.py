@@ -49,7 +49,7 @@ async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[N
 
 
 def holders(path: Path) -> tuple[int, ...]:
-    """Return the processes that hold the lock on a file now, by /proc/locks (proc(5)); none if it does not show them."""
+    """Return the processes that hold the lock on a file now, by /proc/locks (proc(5)); none if unknown."""
     try:
         status, table = path.stat(), LOCKS.read_text()
     except OSError:
