@@ -163,6 +163,15 @@ class SessionAddresses:
 
 
 @dataclass(frozen=True, slots=True)
+class DesiredProbe:
+    """What the router pings besides the host's end, every ``interval`` seconds; down after ``count`` without answer."""
+
+    targets: tuple[IPAddress, ...] = ()
+    interval: int = 10
+    count: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredSession:
     """BGP between the router and the host over a veth: one neighbour a family (``addresses`` in v4, v6 order).
 
@@ -179,6 +188,7 @@ class DesiredSession:
     maximum_prefixes: int | None = None
     allowed_prefixes: tuple[IPNetwork, ...] | None = None
     host_vrf: bool = False
+    probe: DesiredProbe | None = None
 
 
 @dataclass(frozen=True, slots=True)

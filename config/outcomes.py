@@ -160,6 +160,44 @@ class VniHealth:
     routes: int = 0
 
 
+#: States of what is pinged; unknown until there was an answer, or none for long enough.
+PROBE_UP: Final = "up"
+PROBE_DOWN: Final = "down"
+PROBE_UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeHealth:
+    """One address that the router pings for a session with the host.
+
+    ``role`` is ``host`` for the host's end and ``target`` for a configured address. ``sent`` and ``lost`` count pings
+    since the daemon's start or the probe's last change; ``rtt_seconds`` is that of the last answer, 0 before any.
+    ``detail`` is why it is down.
+    """
+
+    resource: ResourceId
+    vrf: str
+    target: str
+    role: str
+    state: str = PROBE_UNKNOWN
+    rtt_seconds: float = 0.0
+    sent: int = 0
+    lost: int = 0
+    detail: str = ""
+    origin: Origin = field(default_factory=Origin)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """All that is pinged."""
+
+    probes: tuple[ProbeHealth, ...] = ()
+
+    def states(self) -> frozenset[tuple[ResourceId, str, str]]:
+        """Return what changes only when something begins or ceases to answer."""
+        return frozenset((probe.resource, probe.target, probe.state) for probe in self.probes)
+
+
 @dataclass(frozen=True, slots=True)
 class InterfaceHealth:
     """One underlay interface inside the router."""
@@ -177,7 +215,8 @@ class HealthReport:
 
     ``verified``: generation ``generation`` is applied in FRR and kernel, each VNI works in zebra and bgpd, its routes
     included, and bgpd has each session; what has had the time for it is among the ``failures`` instead. Sessions need
-    not be Established for that. ``bounce`` are the L3VNIs that FRR should remove and add again; a request stands until
+    not be Established for that. ``probes`` are of the sessions with hosts; one that is down is a failure, and keeps
+    nothing from being verified. ``bounce`` are the L3VNIs that FRR should remove and add again; a request stands until
     it is left out of a report, and is carried out once.
     """
 
@@ -189,6 +228,7 @@ class HealthReport:
     sessions: tuple[SessionHealth, ...] = ()
     vnis: tuple[VniHealth, ...] = ()
     interfaces: tuple[InterfaceHealth, ...] = ()
+    probes: tuple[ProbeHealth, ...] = ()
     failures: tuple[ResourceFailure, ...] = ()
     problems: tuple[str, ...] = ()
     bounce: frozenset[Bounce] = frozenset()

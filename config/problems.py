@@ -53,6 +53,7 @@ class Reason(StrEnum):
     FILE_INVALID = "FileInvalid"
     UNDERLAY_FAILED = "UnderlayFailed"
     DUPLICATE_INDEX = "DuplicateIndex"
+    PROBE_FAILED = "ProbeFailed"
 
 
 class Kind(StrEnum):

@@ -57,6 +57,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "localCIDR.ipv6": "2001:db8:100::/64",
     "localCIDRs[]": "192.168.100.0/24",
     "hostVRF": True,
+    "probe.targets[]": "192.168.200.1",
     "allowedPrefixes[]": "10.0.0.0/8",
     "exportRTs[]": "64514:100",
     "importRTs[]": "64514:100",

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, WrapSerializer
 
 from config.desired import ResourceFailure
-from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
+from config.outcomes import InterfaceHealth, ProbeHealth, SessionHealth, VniHealth
 from config.problems import Origin, Problem
 
 #: Grows only when a member changes its meaning; additions keep it.
@@ -124,7 +124,9 @@ def _with_up(session: SessionHealth, handler: SerializerFunctionWrapHandler) -> 
 _NOWHERE: Final = Origin()
 
 
-def _flatten(value: VniHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+def _flatten(
+    value: VniHealth | ProbeHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler
+) -> dict[str, Any]:
     flat: dict[str, Any] = handler(value)
     resource = flat.pop("resource") or {"kind": "", "namespace": "", "name": "", "label": ""}
     # A file's resource has no namespace of its user's making: it goes by the name in the file.
@@ -173,6 +175,7 @@ class Status:
     underlay: UnderlayStatus | None = None
     sessions: tuple[Annotated[SessionHealth, WrapSerializer(_with_up)], ...] = ()
     vnis: tuple[Annotated[VniHealth, *_FLAT], ...] = ()
+    probes: tuple[Annotated[ProbeHealth, *_FLAT], ...] = ()
     problems: tuple[Annotated[Problem, *_FLAT], ...] = ()
     failures: tuple[Annotated[ResourceFailure, *_FLAT], ...] = ()
     notes: tuple[str, ...] = ()
@@ -218,6 +221,7 @@ class Status:
             list(map(_ACTOR, self.actors)),
             list(map(_SESSION, self.sessions)),
             list(map(_VNI, self.vnis)),
+            list(map(_PROBE, self.probes)),
             _API(self.api),
         )
 
@@ -230,10 +234,11 @@ def _all_but(model: type[Any], *names: str) -> Callable[[Any], tuple[Any, ...]]:
     return attrgetter(*(member.name for member in fields(model) if member.name not in names))
 
 
-_STATUS: Final = _all_but(Status, "updated_at", "actors", "sessions", "vnis", "api")
+_STATUS: Final = _all_but(Status, "updated_at", "actors", "sessions", "vnis", "probes", "api")
 _ACTOR: Final = _all_but(ActorStatus, "mode", "activity", "progress_age_seconds", "facts")
 _SESSION: Final = _all_but(SessionHealth, "uptime_seconds", "prefixes_received", "flaps")
 _VNI: Final = _all_but(VniHealth, "remote_vteps", "routes")
+_PROBE: Final = _all_but(ProbeHealth, "rtt_seconds", "sent", "lost")
 _API: Final = _all_but(ApiStatus, "snapshot_age_seconds")
 
 

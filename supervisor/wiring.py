@@ -23,6 +23,7 @@ from actors.health import actor as health
 from actors.metrics_endpoint import actor as metrics_endpoint
 from actors.netlink import actor as netlink
 from actors.netlink.preview import interface_addresses, would_remove
+from actors.netlink.probes import actor as probes
 from actors.netlink.refresh import actor as refresh
 from actors.report import actor as report
 from actors.static_config import actor as static_config
@@ -30,7 +31,7 @@ from actors.status_writer import actor as status_writer
 from actors.systemd import actor as systemd
 from config.api import ApiAccess, ApiSnapshot
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport, StaticSnapshot
 from config.settings import Settings
 from config.status import ActorStatus, Status
 
@@ -68,6 +69,7 @@ class Channels:
     desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
     frr: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
     kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
+    probes: Latest[ProbeReport] = field(default_factory=lambda: Latest("probes"))
     health: Latest[HealthReport] = field(default_factory=lambda: Latest("health"))
     status: Latest[Status] = field(default_factory=lambda: Latest("status"))
 
@@ -97,6 +99,7 @@ class Daemon:
             *self._outward_children(),
             self._metrics_endpoint(),
             self._refresher(),
+            self._prober(),
             *self._router_children(),
             *self._cluster_children(),
             self._file_reader(),
@@ -177,6 +180,36 @@ class Daemon:
             lambda ports: partial(refresh.run, settings=self.settings, kernel=ports.reads(self.channels.kernel)),
         )
 
+    def _health(self) -> ChildSpec:
+        # Polls FRR for sessions and VNIs and reports what works. Changes nothing.
+        settings, channels = self.settings, self.channels
+        return ChildSpec(
+            "health",
+            lambda ports: partial(
+                health.run,
+                settings=settings,
+                desired=ports.reads(channels.desired),
+                frr=ports.reads(channels.frr),
+                kernel=ports.reads(channels.kernel),
+                probes=ports.reads(channels.probes),
+                out=ports.writes(channels.health),
+            ),
+            critical=True,
+        )
+
+    def _prober(self) -> ChildSpec:
+        # Pings hosts and other addresses where a session asks for it. Changes nothing.
+        settings, channels = self.settings, self.channels
+        return ChildSpec(
+            "probes",
+            lambda ports: partial(
+                probes.run,
+                settings=settings,
+                kernel=ports.reads(channels.kernel),
+                out=ports.writes(channels.probes),
+            ),
+        )
+
     def _metrics_endpoint(self) -> ChildSpec:
         # Lets Prometheus scrape the metrics, where a setting says so.
         return ChildSpec(
@@ -190,19 +223,7 @@ class Daemon:
         """List the children that configure the router and verify it."""
         settings, channels = self.settings, self.channels
         return [
-            # Polls FRR for sessions and VNIs and reports what works. Changes nothing.
-            ChildSpec(
-                "health",
-                lambda ports: partial(
-                    health.run,
-                    settings=settings,
-                    desired=ports.reads(channels.desired),
-                    frr=ports.reads(channels.frr),
-                    kernel=ports.reads(channels.kernel),
-                    out=ports.writes(channels.health),
-                ),
-                critical=True,
-            ),
+            self._health(),
             # Configures links, addresses, routes and sysctls as desired, after FRR.
             ChildSpec(
                 "netlink",

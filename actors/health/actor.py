@@ -1,11 +1,11 @@
 """The health actor: polls FRR and reports whether the router works as configured.
 
-The newest :class:`DesiredState`, :class:`FrrOutcome` and :class:`KernelOutcome` come in. Each poll reads FRR's state
-(:mod:`.query`), compares it with what was configured (:mod:`.vnis`, :mod:`.routes`, :mod:`.assess`), publishes a
-:class:`HealthReport`, which may ask the frr actor for a repair (:mod:`.repair`), and logs what changed since the last
-one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until everything works, then at an
-interval; before FRR has answered, and while the kernel follows it, only the interval counts. An FRR that does not
-answer, or lacks a daemon, is reported like anything else.
+The newest :class:`DesiredState`, :class:`FrrOutcome`, :class:`KernelOutcome` and :class:`ProbeReport` come in. Each
+poll reads FRR's state (:mod:`.query`), compares it with what was configured (:mod:`.vnis`, :mod:`.routes`,
+:mod:`.assess`), publishes a :class:`HealthReport`, which may ask the frr actor for a repair (:mod:`.repair`), and logs
+what changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until
+everything works, then at an interval; before FRR has answered, and while the kernel follows it, only the interval
+counts. An FRR that does not answer, or lacks a daemon, is reported like anything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport
 from config.settings import Settings
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
@@ -51,11 +51,12 @@ async def run(
     desired: LatestReader[DesiredState],
     frr: LatestReader[FrrOutcome],
     kernel: LatestReader[KernelOutcome],
+    probes: LatestReader[ProbeReport],
     out: Latest[HealthReport],
 ) -> None:
     """Report on the router indefinitely."""
     reader = PolledFrr.of(settings, seconds=SESSION_SECONDS)
-    await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, out=out).serve()
+    await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, probes=probes, out=out).serve()
 
 
 class HealthActor:
@@ -69,11 +70,12 @@ class HealthActor:
         desired: LatestReader[DesiredState],
         frr: LatestReader[FrrOutcome],
         kernel: LatestReader[KernelOutcome],
+        probes: LatestReader[ProbeReport],
         out: Latest[HealthReport],
     ) -> None:
         self._ctx = ctx
         self._reader = reader
-        self._desired, self._frr, self._kernel = desired, frr, kernel
+        self._desired, self._frr, self._kernel, self._probes = desired, frr, kernel, probes
         self._out = out
         self._inputs = HealthInputs()
         self._retry = RETRY_FIRST_SECONDS
@@ -95,17 +97,21 @@ class HealthActor:
         """Wait for an input that calls for a poll, or until the next poll is due."""
         with trio.move_on_after(self._pause()):
             while not self._take():
-                await wait_any(self._desired, self._frr, self._kernel)
+                await wait_any(self._desired, self._frr, self._kernel, self._probes)
 
     def _take(self) -> bool:
         """Take the new inputs; return whether they call for a poll."""
         desired, frr, kernel = self._desired.take(), self._frr.take(), self._kernel.take()
-        old = self._inputs
-        self._inputs = replace(old, desired=desired or old.desired, frr=frr or old.frr, kernel=kernel or old.kernel)
+        old, probes = self._inputs, self._probes.take() or self._inputs.probes
+        self._inputs = replace(
+            old, desired=desired or old.desired, frr=frr or old.frr, kernel=kernel or old.kernel, probes=probes
+        )
         for before, after in ((old.frr, frr), (old.kernel, kernel)):
             if after is not None and (before is None or _differs(before, after)):
                 self._settle()
-        return kernel is not None or (frr is not None and not self._inputs.is_early)
+        # The numbers of probes change all the time, and the next poll will do for them.
+        answering = probes.states() != old.probes.states()
+        return answering or kernel is not None or (frr is not None and not self._inputs.is_early)
 
     def _settle(self) -> None:
         """Poll quickly again, and give FRR time before anything counts as failed."""

@@ -11,12 +11,22 @@ goes out. Its promises:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from actors.lib.frr.processes import CORE_DAEMONS
 from config.desired import DesiredState, ResourceFailure
-from config.outcomes import FrrOutcome, HealthReport, InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
+from config.outcomes import (
+    PROBE_DOWN,
+    FrrOutcome,
+    HealthReport,
+    InterfaceHealth,
+    KernelOutcome,
+    ProbeHealth,
+    ProbeReport,
+    SessionHealth,
+    VniHealth,
+)
 from config.problems import Reason, ResourceId
 
 from .frr_json import Observation
@@ -33,6 +43,7 @@ class HealthInputs:
     frr: FrrOutcome | None = None
     kernel: KernelOutcome | None = None
     settling: bool = False
+    probes: ProbeReport = field(default_factory=ProbeReport)
 
     @property
     def state(self) -> DesiredState | None:
@@ -101,6 +112,7 @@ def _answered(
         *(f"{described(session)} is not configured in bgpd" for session in missing),
     ]  # fmt: skip
     reasons = [*unapplied, *absent, *unfinished]
+    probes = _probes(inputs.probes, sessions)
     return HealthReport(
         generation=state.generation,
         reload_id=state.reload_id,
@@ -110,7 +122,8 @@ def _answered(
         sessions=sessions,
         vnis=vnis,
         interfaces=interfaces,
-        failures=tuple(_failures(state, refused, vnis, missing, interfaces)) if judged else (),
+        probes=probes,
+        failures=(*_failures(state, refused, vnis, missing, interfaces), *_unreachable(probes)) if judged else (),
         problems=tuple(absent),
     )
 
@@ -161,6 +174,20 @@ def _failures(
             if interface.detail and (interface.present or underlay.resource not in refused):
                 message = f"interface {interface.name} {interface.detail}"
                 yield ResourceFailure(underlay.resource, Reason.UNDERLAY_FAILED, message, underlay.origin)
+
+
+def _probes(report: ProbeReport, sessions: Sequence[SessionHealth]) -> tuple[ProbeHealth, ...]:
+    """Return the probes whose session is still configured."""
+    hosts = {session.vrf for session in sessions if session.role == "host"}
+    return tuple(probe for probe in report.probes if probe.vrf in hosts)
+
+
+def _unreachable(probes: Iterable[ProbeHealth]) -> Iterator[ResourceFailure]:
+    for probe in probes:
+        if probe.state == PROBE_DOWN:
+            what = "the host's end" if probe.role == "host" else "target"
+            message = f"probe: {what} {probe.target} in VRF {probe.vrf}: {probe.detail}; it is only reported"
+            yield ResourceFailure(probe.resource, Reason.PROBE_FAILED, message, probe.origin)
 
 
 def _required(state: DesiredState) -> frozenset[str]:

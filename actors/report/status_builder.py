@@ -23,7 +23,7 @@ from config.outcomes import (
     VniHealth,
     vni_health,
 )
-from config.problems import Problem, errors
+from config.problems import Problem, Reason, errors
 from config.status import ActorStatus, Generations, Phase, ReloadStatus, Status, UnderlayStatus
 
 from .api_status import api_remarks, api_status, mirror_remarks
@@ -95,6 +95,7 @@ def build_status(inputs: StatusInputs, now: float) -> Status:
         underlay=_underlay(inputs),
         sessions=health.sessions if health else (),
         vnis=_vnis(inputs, failures),
+        probes=health.probes if health else (),
         problems=problems,
         failures=failures,
         notes=notes,
@@ -208,5 +209,7 @@ def _underlay(inputs: StatusInputs) -> UnderlayStatus | None:
 def _vnis(inputs: StatusInputs, failures: tuple[ResourceFailure, ...]) -> tuple[VniHealth, ...]:
     if inputs.desired is None:
         return ()
-    messages = {failure.resource: failure.message for failure in reversed(failures)}
+    # A VNI with a host that answers no ping works.
+    found = (failure for failure in reversed(failures) if failure.reason is not Reason.PROBE_FAILED)
+    messages = {failure.resource: failure.message for failure in found}
     return tuple(vni_health(inputs.desired, inputs.health, messages))

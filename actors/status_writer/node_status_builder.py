@@ -156,6 +156,8 @@ def _sessions(state: NodeState) -> Iterator[SessionState]:
 
 def _vnis(state: NodeState, failures: Iterable[Failure]) -> Iterator[VniState]:
     messages = {
-        failure.resource: failure.message for failure in reversed(tuple(failures)) if failure.resource is not None
+        failure.resource: failure.message
+        for failure in reversed(tuple(failures))
+        if failure.resource is not None and failure.reason is not Reason.PROBE_FAILED
     }
     return map(vni_state, vni_health(state.desired, state.health, messages))

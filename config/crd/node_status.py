@@ -70,6 +70,7 @@ _REASONS: Final[Mapping[Reason, FailedReason]] = MappingProxyType(
         Reason.FILE_INVALID: "ValidationFailed",
         Reason.UNDERLAY_FAILED: "DependencyFailed",
         Reason.DUPLICATE_INDEX: "ValidationFailed",
+        Reason.PROBE_FAILED: "OverlayAttachmentFailed",
     }
 )
 

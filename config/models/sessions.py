@@ -12,6 +12,7 @@ from .base import Model
 from .rules import Cel, cel, check
 from .types import (
     ONE_OF_EACH_FAMILY,
+    Address,
     Asn,
     Cidr,
     Ipv4Subnet,
@@ -28,6 +29,9 @@ from .types import (
 
 #: Networks that a host may announce: enough for pools of services, few enough for FRR to take at once.
 MAX_ALLOWED_PREFIXES = 256
+
+#: Targets of one session's probe, besides the host's addresses.
+MAX_PROBE_TARGETS = 16
 
 #: How FRR spells the typed relation.
 _WORDS = {"External": "external", "Internal": "internal"}
@@ -85,6 +89,26 @@ class LocalCidr(Model):
         return self.ipv4 is not None or self.ipv6 is not None
 
 
+class ProbeSettings(Model):
+    """Pings from the router, in the session's VRF. What does not answer is reported; nothing is changed for it."""
+
+    targets: tuple[Address, ...] = Field(
+        default=(),
+        max_length=MAX_PROBE_TARGETS,
+        description="Addresses to ping besides the host's end of the session, reachable in the session's VRF.",
+    )
+    interval_seconds: int = Field(
+        default=10, strict=True, ge=1, le=3600, description="Time between two pings of an address."
+    )
+    count: int = Field(
+        default=3,
+        strict=True,
+        ge=1,
+        le=100,
+        description="Pings in a row without an answer after which the address counts as unreachable.",
+    )
+
+
 class HostSession(Model):
     """BGP with a speaker on the host."""
 
@@ -136,6 +160,12 @@ class HostSession(Model):
         description="true: the session's end in the host is in a VRF of the host, host-v-<vni> (pt-vrf of a "
         "passthrough), so that the host does not forward between this network and others. Its BGP speaker must be in "
         "that VRF too.",
+    )
+
+    probe: ProbeSettings | None = Field(
+        default=None,
+        description="Pings of the host's end of the session, and of other addresses in its VRF; absent: none. An "
+        "address that does not answer makes the resource fail in part (ProbeFailed); nothing is taken down.",
     )
 
     @field_validator("local_cidrs")

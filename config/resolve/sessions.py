@@ -13,6 +13,7 @@ from typing import Final
 from config.desired import (
     Bfd,
     BGPFamily,
+    DesiredProbe,
     DesiredSession,
     EndpointKind,
     FabricNeighbor,
@@ -22,8 +23,8 @@ from config.desired import (
 )
 from config.models import HostSession, Neighbor, Underlay
 from config.models.neighbors import BfdSettings
-from config.models.sessions import is_external
-from config.models.types import parse_cidr
+from config.models.sessions import ProbeSettings, is_external
+from config.models.types import parse_address, parse_cidr
 from config.problems import Kind
 from config.resources import Resource, Unusable
 
@@ -119,7 +120,13 @@ def host_session(written: HostSession, asn: int, addresses: Sequence[SessionAddr
         maximum_prefixes=written.maximum_prefixes or HOST_MAXIMUM_PREFIXES,
         allowed_prefixes=None if allowed is None else _networks(allowed),
         host_vrf=bool(written.host_vrf),
+        probe=None if written.probe is None else _probe(written.probe),
     )
+
+
+def _probe(written: ProbeSettings) -> DesiredProbe:
+    targets = dict.fromkeys(map(parse_address, written.targets))
+    return DesiredProbe(tuple(targets), written.interval_seconds, written.count)
 
 
 def _networks(cidrs: Sequence[str]) -> tuple[IPNetwork, ...]:

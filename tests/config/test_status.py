@@ -134,6 +134,7 @@ def test_scripts_that_read_the_json_form_find_what_they_always_did() -> None:
     assert [one.pop("causes") for one in written["actors"]] == [{}]
     assert [one.pop("flaps") for one in written["sessions"]] == [0]
     assert written["api"].pop("expires_at") == 0
+    assert written.pop("probes") == []
     assert written == json.loads(WRITTEN)
 
 

@@ -19,7 +19,7 @@ from actors.health import actor as health_actor
 from actors.lib.frr.vtysh import Vtysh
 from actors.netlink import actor as netlink_actor
 from config.desired import DesiredState
-from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.frr.cases import CASES, RED, l3vni, state, underlay
@@ -231,7 +231,7 @@ async def test_a_new_network_forwards_although_another_one_has_a_line_that_frr_r
         nursery.start_soon(
             partial(
                 health_actor.run, ActorContext("health"), settings=settings, desired=desired.reader(),
-                frr=outcome.reader(), kernel=kernel.reader(), out=health,
+                frr=outcome.reader(), kernel=kernel.reader(), probes=Latest[ProbeReport]("probes").reader(), out=health,
             )
         )  # fmt: skip
         desired.set(red)

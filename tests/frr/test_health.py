@@ -19,7 +19,7 @@ import trio
 from actors.health import actor, repair
 from actors.health.query import PolledFrr
 from config.desired import Bfd, DesiredState, DesiredUnderlay
-from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, SessionHealth
+from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport, SessionHealth
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.frr.cases import l2vni
@@ -117,6 +117,7 @@ async def checked(fabric: Fabric) -> AsyncIterator[Checked]:
         desired=desired.reader(),
         frr=found.frr.reader(),
         kernel=found.kernel.reader(),
+        probes=Latest[ProbeReport]("probes").reader(),
         out=out,
     )
     async with trio.open_nursery() as nursery:

@@ -32,7 +32,8 @@ def test_data_flows_one_way_from_the_files_to_the_status(daemon: Daemon) -> None
     assert "crd_watch -> [api] -> report, desired, status_writer, api_mirror" in lines
     assert "desired -> [desired] -> report, health, frr, status_writer" in lines
     assert "frr -> [frr] -> report, health, netlink, status_writer" in lines
-    assert "netlink -> [kernel] -> report, refresh, health, status_writer, frr (heeds)" in lines
+    assert "netlink -> [kernel] -> report, refresh, probes, health, status_writer, frr (heeds)" in lines
+    assert "probes -> [probes] -> health" in lines
     assert "health -> [health] -> report, status_writer, frr (heeds)" in lines
     assert "report -> [status] -> control, systemd, metrics_endpoint" in lines
     assert "(outside) -> [children] -> report" in lines

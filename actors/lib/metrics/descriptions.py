@@ -20,6 +20,8 @@ MOST_SESSIONS: Final = 1000
 FAMILIES: Final = 4
 #: Most VNIs with series of their own: as many as count by default (setting maxResources).
 MOST_VNIS: Final = 2000
+#: Most addresses that are pinged with series of their own.
+MOST_PROBES: Final = 1000
 #: Most failing resources with a series of their own.
 MOST_FAILED: Final = 200
 #: For sets that the program itself closes, such as its actors: more than it has now.
@@ -143,6 +145,14 @@ SESSIONS: Final = (
     _gauge("bfd_session_up", "Whether the BFD session of a BGP session is up.", "peer", "vrf", most=MOST_SESSIONS),
 )
 
+PROBES: Final = (
+    _gauge("probe_up", "Whether an address that a session's probe pings answers; absent until that is known.",
+           "target", "vrf", "role", most=MOST_PROBES),
+    _gauge("probe_rtt_seconds", "Round-trip time of its last answer.", "target", "vrf", most=MOST_PROBES),
+    _counter("probe_sent_total", "Pings.", "target", "vrf", most=MOST_PROBES),
+    _counter("probe_lost_total", "Pings without an answer within a second.", "target", "vrf", most=MOST_PROBES),
+)  # fmt: skip
+
 VNIS: Final = (
     _gauge("vnis", "Configured VNIs.", "type", most=2),
     _gauge("vnis_ok", "VNIs that work in zebra and bgpd, their routes included.", "type", most=2),
@@ -177,6 +187,7 @@ SECTIONS: Final[Mapping[str, tuple[Description, ...]]] = {
     "FRR": FRR,
     "The kernel": KERNEL,
     "BGP and BFD sessions": SESSIONS,
+    "Probes": PROBES,
     "VNIs": VNIS,
     "The API server": API,
 }

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from config.outcomes import SessionHealth
+from config.outcomes import PROBE_UNKNOWN, PROBE_UP, ProbeHealth, SessionHealth
 from config.problems import Severity
 from config.status import Phase, Status
 
@@ -42,6 +42,7 @@ def metrics_text(status: Status) -> str:
     _configuration(samples, status)
     _frr_and_kernel(samples, status)
     _sessions(samples, status.sessions)
+    _probes(samples, status.probes)
     _vnis(samples, status)
     _api(samples, status)
     for measured in COUNTERS:
@@ -179,6 +180,17 @@ def _sessions(samples: Samples, sessions: Sequence[SessionHealth]) -> None:
             samples.set("bgp_session_prefixes_received", number, *of, family)
         if session.bfd:
             samples.set("bfd_session_up", session.bfd == "up", *of)
+
+
+def _probes(samples: Samples, probes: Sequence[ProbeHealth]) -> None:
+    for probe in probes:
+        of = (probe.target, probe.vrf)
+        if probe.state != PROBE_UNKNOWN:
+            samples.set("probe_up", probe.state == PROBE_UP, *of, probe.role)
+        if probe.state == PROBE_UP:
+            samples.set("probe_rtt_seconds", probe.rtt_seconds, *of)
+        samples.set("probe_sent_total", probe.sent, *of)
+        samples.set("probe_lost_total", probe.lost, *of)
 
 
 def _vnis(samples: Samples, status: Status) -> None:

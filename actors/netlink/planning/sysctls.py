@@ -30,6 +30,8 @@ ROUTER_SYSCTLS: Final = (
     ("net.ipv6.conf.default.accept_untracked_na", "0", True),
     ("net.ipv4.tcp_l3mdev_accept", "0", True),
     ("net.ipv4.udp_l3mdev_accept", "0", True),
+    # Root's group may ping without CAP_NET_RAW (icmp(7)), IPv6 included.
+    ("net.ipv4.ping_group_range", "0\t0", True),
 )
 
 #: A device's sysctls, of net/<family>/conf/<device>, by ``<family>.<name>``.

@@ -14,7 +14,17 @@ from trio.testing import MockClock
 from actors.health import actor
 from actors.health.repair import LASTING_SECONDS
 from config.desired import DesiredState
-from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
+from config.outcomes import (
+    PROBE_DOWN,
+    PROBE_UP,
+    Bounce,
+    FrrOutcome,
+    HealthReport,
+    KernelOutcome,
+    ProbeHealth,
+    ProbeReport,
+)
+from config.problems import Reason
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.health.examples import SampledFrr, desired, fabric
@@ -29,6 +39,7 @@ class Bench:
     desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
     outcomes: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
     kernel: Latest[KernelOutcome] = field(default_factory=lambda: Latest("kernel"))
+    probes: Latest[ProbeReport] = field(default_factory=lambda: Latest("probes"))
     out: Latest[HealthReport] = field(default_factory=lambda: Latest("health"))
 
     def apply(self, state: DesiredState) -> None:
@@ -43,6 +54,7 @@ class Bench:
             desired=self.desired.reader(),
             frr=self.outcomes.reader(),
             kernel=self.kernel.reader(),
+            probes=self.probes.reader(),
             out=self.out,
         ).serve()
 
@@ -275,3 +287,34 @@ async def test_while_frr_settles_a_missing_route_delays_verification(bench: Benc
     report = await reports.receive()
     assert (report.verified, report.failures) == (False, ())
     assert "10.50.0.0/24" in report.summary
+
+
+async def test_a_host_that_answers_no_ping_is_a_failure_at_once_and_nothing_else(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    state = desired()
+    [red, *_] = state.l3vnis
+    up = ProbeHealth(red.resource, red.vrf, "10.0.0.1", "target", PROBE_UP, sent=3)
+    bench.probes.set(ProbeReport((up,)))
+    bench.apply(state)
+    reports = bench.out.reader()
+    assert (await until_verified(reports)).probes == (up,)
+    await trio.sleep(50)
+    reports.take()
+    polls, began = bench.frr.polls, trio.current_time()
+    bench.probes.set(ProbeReport((replace(up, sent=4),)))
+    await trio.sleep(0.1)
+    assert bench.frr.polls == polls
+    down = replace(up, state=PROBE_DOWN, sent=7, lost=3, detail="no answer to 3 pings in a row")
+    gone = replace(down, vrf="green")
+    bench.probes.set(ProbeReport((down, gone)))
+    report = await reports.receive()
+    assert trio.current_time() - began < 1
+    [failure] = report.failures
+    assert (failure.resource, failure.reason) == (red.resource, Reason.PROBE_FAILED)
+    assert "target 10.0.0.1 in VRF red: no answer to 3 pings in a row" in failure.message
+    assert report.verified
+    assert all(vni.ok for vni in report.vnis)
+    assert not report.bounce
+    bench.probes.set(ProbeReport((up,)))
+    assert not (await reports.receive()).failures

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from actors.desired.actor import HOLDING
 from actors.report.status_builder import StatusInputs, build_status
-from config.desired import DesiredState
-from config.outcomes import FrrOutcome, KernelOutcome, NodeIdentity, StaticSnapshot
-from config.problems import Origin, Problem
+from config.desired import DesiredState, ResourceFailure
+from config.outcomes import PROBE_DOWN, FrrOutcome, KernelOutcome, NodeIdentity, ProbeHealth, StaticSnapshot
+from config.problems import Origin, Problem, Reason
 from config.status import ActorStatus, ReloadStatus, Status
 from tests.actors.report.examples import ERROR, FAILURE, PASSWORD, PROCESS, RED, WARNING, desired, health, inputs
 
@@ -73,6 +73,17 @@ def test_a_vni_that_a_stage_refused_is_listed_with_the_reason() -> None:
     red, blue = of(replace(inputs(), kernel=refused, health=report)).vnis
     assert (red.ok, red.detail) == (False, "bridge br-ext is missing")
     assert (blue.ok, blue.detail) == (False, "not checked yet")
+
+
+def test_a_vni_works_whose_host_answers_no_ping_but_the_node_is_degraded() -> None:
+    silent = ResourceFailure(
+        RED, Reason.PROBE_FAILED, "probe: target 10.0.0.1 in VRF red: no answer to 3 pings in a row"
+    )
+    down = ProbeHealth(RED, "red", "10.0.0.1", "target", PROBE_DOWN)
+    status = of(replace(inputs(), health=replace(health(), failures=(silent,), probes=(down,))))
+    assert next(vni for vni in status.vnis if vni.resource == RED).ok
+    assert (status.ready, status.phase, status.probes) == (True, "degraded", (down,))
+    assert "L3VNI red: probe: target 10.0.0.1" in status.summary
 
 
 def test_the_health_of_an_old_number_does_not_count_for_a_changed_vni() -> None:

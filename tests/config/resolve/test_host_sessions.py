@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.desired import Secret
+from config.desired import DesiredProbe, Secret
 from config.outcomes import NodeIdentity
 from config.problems import Kind
 from config.resolve.overlays import Pools
@@ -129,6 +129,15 @@ def test_the_hosts_end_is_in_a_vrf_only_if_that_is_written(written: dict[str, An
     [found] = state.l3vnis
     assert found.session is not None
     assert found.session.host_vrf is apart
+
+
+def test_a_probe_is_resolved_with_its_defaults_and_each_target_once() -> None:
+    probe = {"targets": ["10.0.0.1", "2001:db8::1", "10.0.0.1"]}
+    state = solve(underlay(), l3vni("a", 1, hostSession=session("192.0.2.0/24") | {"probe": probe})).desired
+    assert state is not None
+    [found] = state.l3vnis
+    assert found.session is not None
+    assert found.session.probe == DesiredProbe((ip_address("10.0.0.1"), ip_address("2001:db8::1")), 10, 3)
 
 
 def test_sessions_with_vrfs_of_their_own_do_not_overlap_either() -> None:

@@ -79,7 +79,7 @@ async def test_without_the_directory_no_one_is_locked_out(tmp_path: Path, exclus
     assert await enters(None, exclusive=exclusive)
 
 
-async def test_who_holds_the_lock_is_known(lock: Path) -> None:
+async def test_the_kernel_shows_who_holds_the_lock(lock: Path) -> None:
     assert holders(lock) == ()
     async with session_lock(lock, exclusive=True):
         assert holders(lock) == (os.getpid(),)

@@ -12,7 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.lib.metrics.descriptions import DESCRIPTIONS, MOST_FAILED, MOST_SESSIONS, MOST_VNIS
 from actors.lib.metrics.exposition import metrics_text
 from actors.report.status_builder import build_status
-from config.outcomes import InterfaceHealth, KernelOutcome, SessionHealth, VniHealth
+from config.outcomes import (
+    PROBE_DOWN,
+    PROBE_UP,
+    InterfaceHealth,
+    KernelOutcome,
+    ProbeHealth,
+    SessionHealth,
+    VniHealth,
+)
 from config.status import ActorStatus, ApiStatus, Status, UnderlayStatus
 from tests.actors.report.examples import ERROR, FAILURE, PASSWORD, RED, WARNING, desired, inputs
 
@@ -54,6 +62,18 @@ def test_sessions_are_counted_by_role_and_ranges_are_none() -> None:
     status = Status(sessions=sessions)
     assert [value(status, "bgp_sessions", role=role) for role in ("fabric", "host")] == [2, 1]
     assert [value(status, "bgp_sessions_up", role=role) for role in ("fabric", "host")] == [1, 1]
+
+
+def test_a_probe_is_shown_once_its_state_is_known() -> None:
+    up = ProbeHealth(RED, "red", "10.0.0.1", "target", PROBE_UP, 0.25, 7, 1)
+    status = Status(probes=(up, replace(up, target="10.0.0.2", state=PROBE_DOWN), ProbeHealth(RED, "red", "h", "host")))
+    of = {"target": "10.0.0.1", "vrf": "red"}
+    assert value(status, "probe_up", **of, role="target") == 1
+    assert value(status, "probe_rtt_seconds", **of) == 0.25
+    assert (value(status, "probe_sent_total", **of), value(status, "probe_lost_total", **of)) == (7, 1)
+    assert value(status, "probe_up", target="10.0.0.2", vrf="red", role="target") == 0
+    assert value(status, "probe_rtt_seconds", target="10.0.0.2", vrf="red") is None
+    assert value(status, "probe_up", target="h", vrf="red", role="host") is None
 
 
 def test_vnis_are_counted_by_type() -> None:

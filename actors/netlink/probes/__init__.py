@@ -1,0 +1,1 @@
+"""Pings the hosts' ends of sessions, and configured addresses in their VRFs."""

@@ -1,0 +1,67 @@
+"""Pings the hosts' ends of sessions, and further addresses, where a session's ``probe`` says so.
+
+In comes the kernel's outcome, which has the sessions. Each address is pinged in its VRF at its interval
+(:mod:`.pinger`, :mod:`.schedule`), at most :data:`MOST` at a time: with more than that without an answer, intervals
+become longer and nothing else. Out goes a :class:`ProbeReport` after each round; health makes a failure of the resource
+out of what is down. Nothing is ever changed for it: a host that answers no ping may still have a session and traffic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from config.outcomes import KernelOutcome, ProbeReport
+from config.settings import Settings
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest, LatestReader
+
+from ..wire.namespace import NAMESPACES, NamespaceMissing
+from .pinger import ANSWER_SECONDS, Pinger, RouterPinger
+from .schedule import Schedule, targets_of
+
+#: Pings that wait for an answer at the same time.
+MOST: Final = 64
+#: A round waits for its answers and for a thread.
+ROUND_SECONDS: Final = ANSWER_SECONDS + 30.0
+
+
+async def run(
+    ctx: ActorContext,
+    *,
+    settings: Settings,
+    kernel: LatestReader[KernelOutcome],
+    out: Latest[ProbeReport],
+    pinger: Pinger | None = None,
+    chance: Callable[[], float] = random.random,
+) -> None:
+    """Run one incarnation until cancelled."""
+    ctx.started()
+    pinger = pinger or RouterPinger(NAMESPACES / settings.netns)
+    schedule = Schedule(chance)
+    while True:
+        with ctx.idle(), trio.move_on_at(schedule.next_due()):
+            await kernel.wait_pending()
+        outcome = kernel.take()
+        # A state that is not in force may have devices of the one before.
+        if outcome is not None and outcome.applied:
+            schedule.follow(targets_of(outcome), trio.current_time())
+        elif due := schedule.take(trio.current_time(), MOST):
+            try:
+                with ctx.working("pinging", ROUND_SECONDS):
+                    answers = await pinger.ping(due)
+            except NamespaceMissing:
+                # The router is absent altogether, and others report that.
+                continue
+            for target, answer in zip(due, answers, strict=True):
+                schedule.record(target, answer)
+        else:
+            continue
+        report = ProbeReport(schedule.health())
+        if report != out.peek():
+            out.set(report)
+        ctx.note(probes=len(report.probes))
+        ctx.progress()

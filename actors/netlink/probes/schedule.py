@@ -1,0 +1,130 @@
+"""What is pinged, when, and what came of it. Pure: time and randomness come from outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from config.desired import DesiredSession, IPAddress
+from config.outcomes import PROBE_DOWN, PROBE_UP, KernelOutcome, ProbeHealth
+from config.problems import Origin, ResourceId
+
+#: Part of the interval by which it varies, so that probes and nodes do not all ping at the same time.
+JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One address to ping, every ``interval`` seconds; ``vrf`` is empty for the router's default VRF."""
+
+    resource: ResourceId
+    vrf: str
+    address: IPAddress
+    role: str
+    interval: int
+    count: int
+    origin: Origin = field(default_factory=Origin, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one ping: the round-trip time in seconds, or None and a reason if it is known."""
+
+    rtt: float | None = None
+    problem: str = ""
+
+
+def targets_of(outcome: KernelOutcome) -> tuple[Target, ...]:
+    """Return what to ping for a state that is in force, without resources that the kernel refused."""
+    refused = {failure.resource for failure in outcome.failures}
+    state = outcome.desired
+    found: list[Target] = []
+    for vni in state.l3vnis:
+        if vni.session is not None and vni.resource not in refused:
+            found += _of_session(vni.session, vni.vrf, vni.resource, vni.origin)
+    passthrough = state.passthrough
+    if passthrough is not None and passthrough.resource not in refused:
+        found += _of_session(passthrough.session, "", passthrough.resource, passthrough.origin)
+    return tuple(dict.fromkeys(found))
+
+
+def _of_session(session: DesiredSession, vrf: str, owner: ResourceId, origin: Origin) -> Iterator[Target]:
+    probe = session.probe
+    if probe is None:
+        return
+    hosts = [addresses.host.ip for addresses in session.addresses]
+    for address in hosts:
+        yield Target(owner, vrf, address, "host", probe.interval, probe.count, origin)
+    for address in probe.targets:
+        if address not in hosts:
+            yield Target(owner, vrf, address, "target", probe.interval, probe.count, origin)
+
+
+@dataclass
+class _Record:
+    """One target; ``misses`` are its pings without an answer since the last one with an answer."""
+
+    due: float
+    health: ProbeHealth
+    misses: int = 0
+
+
+class Schedule:
+    """When each target is due, and its health. ``chance`` gives numbers from 0 to 1."""
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._records: dict[Target, _Record] = {}
+
+    def follow(self, targets: Iterable[Target], now: float) -> None:
+        """Take over what is to be pinged. What stays keeps its numbers; what is new is due within its interval."""
+        known, self._records = self._records, {}
+        for target in targets:
+            record = known.get(target) or _Record(now + self._chance() * target.interval, _unknown(target))
+            record.health = replace(record.health, origin=target.origin)
+            self._records[target] = record
+
+    def next_due(self) -> float:
+        """Return when the next target is due; infinity without any."""
+        return min((record.due for record in self._records.values()), default=math.inf)
+
+    def take(self, now: float, most: int) -> list[Target]:
+        """Return at most so many of the targets that are due, the latest first, and set their next times."""
+        due = sorted((record.due, number) for number, record in enumerate(self._records.values()) if record.due <= now)
+        targets = list(self._records)
+        taken = [targets[number] for _, number in due[:most]]
+        for target in taken:
+            self._records[target].due = now + target.interval * (1 + JITTER * (2 * self._chance() - 1))
+        return taken
+
+    def record(self, target: Target, answer: Answer) -> None:
+        """Count what came of a ping; a target that is gone meanwhile is ignored."""
+        record = self._records.get(target)
+        if record is None:
+            return
+        seen = replace(record.health, sent=record.health.sent + 1)
+        if answer.rtt is not None:
+            record.misses = 0
+            record.health = replace(seen, state=PROBE_UP, rtt_seconds=answer.rtt, detail="")
+            return
+        record.misses += 1
+        seen = replace(seen, lost=seen.lost + 1)
+        if record.misses >= target.count and seen.state != PROBE_DOWN:
+            seen = replace(seen, state=PROBE_DOWN, detail=_detail(target, answer))
+        record.health = seen
+
+    def health(self) -> tuple[ProbeHealth, ...]:
+        """Return all targets' health."""
+        return tuple(record.health for record in self._records.values())
+
+
+def _unknown(target: Target) -> ProbeHealth:
+    vrf = target.vrf or "default"
+    return ProbeHealth(target.resource, vrf, str(target.address), target.role, origin=target.origin)
+
+
+def _detail(target: Target, answer: Answer) -> str:
+    """Return why a target is down: the same words until it answers again."""
+    times = "ping" if target.count == 1 else f"{target.count} pings in a row"
+    return f"no answer to {times}{f' ({answer.problem})' if answer.problem else ''}"
