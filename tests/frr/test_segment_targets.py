@@ -85,8 +85,11 @@ async def fabric(directory: Path) -> AsyncIterator[tuple[Router, FrrInstance]]:
 
 
 def routes(instance: FrrInstance) -> dict[str, Any]:
-    """Return bgpd's EVPN routes of all distinguishers."""
-    found: dict[str, Any] = json.loads(instance.vtysh("show bgp l2vpn evpn route detail json") or "{}")
+    """Return bgpd's EVPN routes of all distinguishers; without any, FRR 10.3 may write what is no JSON."""
+    try:
+        found: dict[str, Any] = json.loads(instance.vtysh("show bgp l2vpn evpn route detail json") or "{}")
+    except json.JSONDecodeError:
+        return {}
     return found
 
 
