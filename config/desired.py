@@ -221,7 +221,10 @@ class HostMasterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesiredL2VNI:
-    """A stretched segment. ``vrf`` is its routing domain's VRF or None, ``bridge`` the host bridge's name or None."""
+    """A stretched segment. ``vrf`` is its routing domain's VRF or None, ``bridge`` the host bridge's name or None.
+
+    Without route targets or ``rd`` FRR derives them.
+    """
 
     resource: ResourceId
     origin: Origin = field(compare=False)
@@ -232,6 +235,9 @@ class DesiredL2VNI:
     gateways: tuple[IPInterface, ...] = ()
     host_master: HostMasterKind = HostMasterKind.NONE
     bridge: str | None = None
+    export_rts: tuple[str, ...] = ()
+    import_rts: tuple[str, ...] = ()
+    rd: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "probe.targets[]": "192.168.200.1",
     "allowedPrefixes[]": "10.0.0.0/8",
     "exportRTs[]": "64514:100",
+    "rd": "192.0.2.1:100",
     "importRTs[]": "64514:100",
     "allowedNamespaces[]": "tenants",
     "l3vni.name": "red",

@@ -1,4 +1,4 @@
-"""Which BGP sessions a change of FRR's configuration ends or resets, for ``openperouter plan``. Pure.
+"""Which BGP sessions and segments a change of FRR's configuration interrupts, for ``openperouter plan``. Pure.
 
 The running configuration and its difference to the intended one come in; an :class:`Interruption` for each session goes
 out. bgpd resets a session when something changes that both ends agree on while it opens (``peer_flag_action_list`` and
@@ -8,10 +8,11 @@ out. bgpd resets a session when something changes that both ends agree on while 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from config.outcomes import Interruption
+from config.syntax.frr_grammar import Path
 
 from .diff.difference import Difference, Entry
 
@@ -28,6 +29,12 @@ RESETS: Final = {
     "update-source": "update source",
     "local-as": "local AS",
     "passive": "passive",
+}
+#: Lines of a segment, and what another value of one does.
+SEGMENT_ROUTES: Final = {
+    "rd ": "its routes are announced again (other route distinguisher)",
+    "route-target export ": "its routes are announced again (other route targets)",
+    "route-target import ": "its routes of other nodes are taken again (other route targets)",
 }
 _INSTANCE: Final = re.compile(r"router bgp (\d+)(?: vrf (\S+))?$")
 _NEIGHBOR: Final = re.compile(r"neighbor (\S+) (?:interface )?(\S+)")
@@ -54,6 +61,22 @@ def interrupted_sessions(running: Iterable[Entry], difference: Difference) -> It
         else:
             continue
         yield Interruption("session", f"session {session[1]} in VRF {session[0]}", effect)
+
+
+def interrupted_segments(difference: Difference, live: Collection[int]) -> Iterator[Interruption]:
+    """Yield each segment, of those that are ``live`` and stay, whose routes bgpd withdraws or takes again."""
+    changes: dict[int, set[str]] = {}
+    for path, text in (*difference.missing, *difference.extra):
+        if _is_segment(path):
+            for words, what in SEGMENT_ROUTES.items():
+                if text.startswith(words):
+                    changes.setdefault(int(path[-1].split()[1]), set()).add(what)
+    for vni in sorted(changes.keys() & set(live)):
+        yield Interruption("vni", f"VNI {vni}", " and ".join(sorted(changes[vni])))
+
+
+def _is_segment(path: Path) -> bool:
+    return len(path) == 3 and path[-1].startswith("vni ")
 
 
 def _instances(entries: Iterable[Entry]) -> Iterator[str]:

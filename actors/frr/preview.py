@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.difference import Intent, difference, intended, parse
-from .interruptions import interrupted_sessions
+from .interruptions import interrupted_segments, interrupted_sessions
 from .render.render import RenderedConfig, render
 
 #: How long a preview waits for those that change FRR, seconds. One change of a large configuration takes a minute.
@@ -49,20 +50,28 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
             vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
-            return _compared(wanted, await vtysh.text(_SHOW))
+            shown, live = await vtysh.text(_SHOW), _vnis(await vtysh.text("show evpn vni"))
+            staying = live & {segment.vni for segment in desired.l2vnis}
+            return _compared(wanted, shown, staying)
     try:
         verified = (settings.frr_etc_dir / settings.frr_pathspace / "frr.conf").read_text()
     except OSError as error:
         raise DependencyFault(f"its configuration is being changed, and {error.filename}: {error.strerror}") from None
     return _compared(
-        wanted, verified, "FRR is being changed at this moment: this is the difference to what was verified last"
+        wanted, verified, set(), "FRR is being changed at this moment: this is the difference to what was verified last"
     )
 
 
-def _compared(wanted: Intent, text: str, note: str = "") -> Preview:
+def _vnis(shown: str) -> set[int]:
+    """Return the VNIs of ``show evpn vni``: the first column."""
+    return {int(words[0]) for line in shown.splitlines() if (words := line.split()) and words[0].isdecimal()}
+
+
+def _compared(wanted: Intent, text: str, segments: Collection[int], note: str = "") -> Preview:
     running = parse(text)
     found = difference(wanted, running)
-    return Preview(tuple(str(found).splitlines()), tuple(interrupted_sessions(running, found)), note)
+    interrupted = (*interrupted_sessions(running, found), *interrupted_segments(found, segments))
+    return Preview(tuple(str(found).splitlines()), interrupted, note)
 
 
 def rendered_redacted(desired: DesiredState, settings: Settings) -> str:

@@ -11,7 +11,16 @@ from .names import BridgeName, VrfName
 from .rules import Cel, cel, check, unsupported
 from .selector import Selected
 from .sessions import HostSession, LastingHostSession
-from .types import ONE_OF_EACH_FAMILY, NamespacePattern, RouteTarget, Subnet, UdpPort, Vni, one_of_each_family
+from .types import (
+    ONE_OF_EACH_FAMILY,
+    NamespacePattern,
+    RouteDistinguisher,
+    RouteTarget,
+    Subnet,
+    UdpPort,
+    Vni,
+    one_of_each_family,
+)
 
 #: IANA's VXLAN port (RFC 7348).
 VXLAN_PORT = 4789
@@ -137,6 +146,24 @@ class L2Vni(Vxlan):
         tuple[Subnet, ...], Cel("self == oldSelf", "gatewayIPs cannot be changed; delete the L2VNI and create it again")
     ] = Field(
         default=(), alias="gatewayIPs", max_length=2, description="Anycast gateways with prefix length, one per family."
+    )
+
+    export_rts: tuple[RouteTarget, ...] = Field(
+        default=(),
+        alias="exportRTs",
+        max_length=MAX_ROUTE_TARGETS,
+        description="Route targets of the MAC and multicast routes that the node announces; empty: automatic.",
+    )
+    import_rts: tuple[RouteTarget, ...] = Field(
+        default=(),
+        alias="importRTs",
+        max_length=MAX_ROUTE_TARGETS,
+        description="Route targets of the routes that the segment takes from other nodes; empty: automatic.",
+    )
+    rd: RouteDistinguisher | None = Field(
+        default=None,
+        description="Route distinguisher, unique per node and segment: with an object for several nodes they all have "
+        "this one; absent: automatic.",
     )
 
     @field_validator("gateway_ips")

@@ -206,16 +206,16 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def check_route_target(text: str) -> str:
+def check_route_target(text: str, what: str = "a route target") -> str:
     """Accept ``ASN:number`` or ``IPv4:number`` (RFC 4360; four-octet AS: RFC 5668); return it without leading zeros.
 
     The administrator's size decides the other half's: 16 bits beside an IPv4 address or an AS above 65535, else 32.
     """
     if len(text) > _RT_CHARACTERS:
-        raise ValueError(f"a route target must have at most {_RT_CHARACTERS} characters")
+        raise ValueError(f"{what} must have at most {_RT_CHARACTERS} characters")
     left, colon, right = text.partition(":")
     if not colon or ":" in right:
-        raise ValueError("a route target must have exactly one ':', such as 64514:100 or 192.0.2.1:100")
+        raise ValueError(f"{what} must have exactly one ':', such as 64514:100 or 192.0.2.1:100")
     if "." in left:
         limit = _route_target_address(left)
     else:
@@ -239,17 +239,20 @@ def _route_target_address(left: str) -> int:
     return _MAX_16
 
 
-RouteTarget = Annotated[
-    str,
-    AfterValidator(check_route_target),
-    Text(pattern=r"^([0-9]{1,10}|[0-9]+\.[0-9.]+):[0-9]{1,10}$", max_length=_RT_CHARACTERS),
-    Cel(
-        "self.contains('.') ? isIP(self.split(':')[0]) && int(self.split(':')[1]) <= 65535"
-        " : int(self.split(':')[0]) <= 4294967295"
-        " && int(self.split(':')[1]) <= (int(self.split(':')[0]) <= 65535 ? 4294967295 : 65535)",
-        "the number after ':' has 16 bits after an IPv4 address or an AS above 65535, else 32; an AS has at most 32",
-    ),
-]
+def check_route_distinguisher(text: str) -> str:
+    """Accept what has the form of a route target (RFC 4364, 4.2); return it without leading zeros."""
+    return check_route_target(text, "a route distinguisher")
+
+
+_TARGET_TEXT: Final = Text(pattern=r"^([0-9]{1,10}|[0-9]+\.[0-9.]+):[0-9]{1,10}$", max_length=_RT_CHARACTERS)
+_TARGET_SIZES: Final = Cel(
+    "self.contains('.') ? isIP(self.split(':')[0]) && int(self.split(':')[1]) <= 65535"
+    " : int(self.split(':')[0]) <= 4294967295"
+    " && int(self.split(':')[1]) <= (int(self.split(':')[0]) <= 65535 ? 4294967295 : 65535)",
+    "the number after ':' has 16 bits after an IPv4 address or an AS above 65535, else 32; an AS has at most 32",
+)
+RouteTarget = Annotated[str, AfterValidator(check_route_target), _TARGET_TEXT, _TARGET_SIZES]
+RouteDistinguisher = Annotated[str, AfterValidator(check_route_distinguisher), _TARGET_TEXT, _TARGET_SIZES]
 
 
 #: FRR's limit is 128; the kernel's TCP-MD5 key takes 80 (TCP_MD5SIG_MAXKEYLEN), which FRR reports by itself.

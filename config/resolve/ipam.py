@@ -8,8 +8,12 @@ masked first; "host number n" is its network address plus n, and must lie inside
 from __future__ import annotations
 
 from ipaddress import IPv4Address, ip_interface, ip_network
+from typing import Final
 
 from config.desired import IPAddress, IPInterface, RouterIdScheme, SessionAddresses
+
+#: The greatest number of a type 1 route distinguisher, after its IPv4 address.
+RD_NUMBERS: Final = 0xFFFF
 
 
 class PoolExhaustedError(ValueError):
@@ -38,6 +42,20 @@ def router_id(pool: str, index: int, scheme: RouterIdScheme) -> IPv4Address:
     if address.is_unspecified:
         raise PoolExhaustedError(f"{pool} gives it {address}, which is none (RFC 6286)")
     return address
+
+
+def route_distinguisher(router_id: IPv4Address, vni: int) -> str:
+    """Return a VNI's route distinguisher: unique on the node whatever else it has, and stable across restarts.
+
+    It is ``<router-id>:<vni>`` where the VNI fits into type 1's 16 bits (RFC 4364, 4.2). A greater one takes type 0,
+    which has room for the VNI and the router ID's last three octets: two in the first number, one above the VNI's 24
+    bits in the second. FRR's own choice counts VRFs in the order of their creation, so a restart would announce new
+    routes to peers.
+    """
+    if vni <= RD_NUMBERS:
+        return f"{router_id}:{vni}"
+    octets = int(router_id)
+    return f"{octets >> 8 & 0xFFFF}:{(octets & 0xFF) << 24 | vni}"
 
 
 def vtep(pool: str, index: int) -> IPInterface:

@@ -35,7 +35,7 @@ from config.resources import Resource
 from .domains import DOMAIN_FIELD, Domains
 from .findings import Findings, RefusedError, described
 from .grants import Grants
-from .ipam import PoolExhaustedError, session_addresses
+from .ipam import PoolExhaustedError, route_distinguisher, session_addresses
 from .sessions import host_session
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
@@ -85,6 +85,7 @@ class Overlays:
     standing: dict[ResourceId, Held] = field(default_factory=dict)
     _vnis: dict[int, Resource] = field(default_factory=dict)
     _vrfs: dict[str, Resource] = field(default_factory=dict)
+    _distinguishers: dict[str, Resource] = field(default_factory=dict)
     _sessions: Pools = field(default_factory=Pools)
     _subnets: defaultdict[str, Pools] = field(default_factory=lambda: defaultdict(Pools))
     _external_bridges: dict[str, Resource] = field(default_factory=dict)
@@ -128,11 +129,13 @@ class Overlays:
         owner = self._vrfs.get(spec.vrf)
         if owner is not None:
             raise RefusedError(f"VRF {spec.vrf} already belongs to {described(owner)}", "vrf", winner=owner)
+        distinguisher = route_distinguisher(self.underlay.router_id, spec.vni)
+        self._check_distinguisher(distinguisher, "vni")
         if spec.host_session is not None:
             self._claim_pools(spec.host_session, resource)
             for pool in spec.host_session.pools:
                 self._subnets[spec.vrf].add(pool, resource)
-        self._vnis[spec.vni] = self._vrfs[spec.vrf] = resource
+        self._vnis[spec.vni] = self._vrfs[spec.vrf] = self._distinguishers[distinguisher] = resource
         return DesiredL3VNI(
             resource=resource.id,
             origin=resource.origin,
@@ -149,12 +152,16 @@ class Overlays:
     def _l2vni(self, resource: Resource, spec: L2Vni, vrf: str | None) -> DesiredL2VNI:
         vtep = self._tunnel_address(spec.underlay_address_family)
         self._check_vni(spec.vni)
+        if spec.rd is not None:
+            self._check_distinguisher(spec.rd, "rd")
         bridge = spec.host_master.linux_bridge if spec.host_master else None
         self._check_bridge(resource, bridge, spec.vni)
         if vrf is not None:
             self._claim_subnets(resource, spec.gateway_ips, vrf)
         master, name = self._claim_bridge(resource, bridge, spec.vni)
         self._vnis[spec.vni] = resource
+        if spec.rd is not None:
+            self._distinguishers[spec.rd] = resource
         return DesiredL2VNI(
             resource=resource.id,
             origin=resource.origin,
@@ -165,6 +172,9 @@ class Overlays:
             gateways=tuple(sorted(map(ip_interface, spec.gateway_ips), key=lambda one: one.version)),
             host_master=master,
             bridge=name,
+            export_rts=spec.export_rts,
+            import_rts=spec.import_rts,
+            rd=spec.rd,
         )
 
     def _accept_passthrough(self, resource: Resource, spec: L3Passthrough) -> DesiredPassthrough:
@@ -220,6 +230,13 @@ class Overlays:
         owner = self._vnis.get(vni)
         if owner is not None:
             raise RefusedError(f"VNI {vni} is also used by {described(owner)}; change one of them", "vni", winner=owner)
+
+    def _check_distinguisher(self, distinguisher: str, rule_field: str) -> None:
+        """Two networks with one distinguisher have the same routes, of which FRR and the fabric keep one."""
+        owner = self._distinguishers.get(distinguisher)
+        if owner is not None:
+            message = f"route distinguisher {distinguisher} is also that of {described(owner)}"
+            raise RefusedError(message, rule_field, winner=owner)
 
     def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
         """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""

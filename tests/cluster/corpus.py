@@ -166,6 +166,8 @@ GOOD: dict[Kind, list[Spec]] = {
         l2vni(routingDomain={"type": "L3VNI", "l3vni": {"name": "red", "namespace": "tenant"}}),
         routed("192.171.24.1/24"),
         routed("2001:db8:24::1/64", "192.171.24.1/24"),
+        l2vni(importRTs=["64514:100", "192.0.2.1:65535"], exportRTs=["4294967295:1"], rd="4294967295:65535"),
+        l2vni(rd="192.0.2.1:100", importRTs=[]),
     ],
     Kind.L3PASSTHROUGH: [
         {"hostSession": session()},

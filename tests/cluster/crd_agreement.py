@@ -105,7 +105,8 @@ def without_leading_zeros(spec: Any) -> Any:
     if not isinstance(spec, dict):
         return spec
     targets = {name: [check_route_target(text) for text in spec[name]] for name in _ROUTE_TARGETS & spec.keys()}
-    return spec | targets
+    distinguisher = {"rd": check_route_target(spec["rd"])} if isinstance(spec.get("rd"), str) else {}
+    return spec | targets | distinguisher
 
 
 def as_data(value: Any) -> Any:

@@ -110,6 +110,7 @@ TEXT_FIELDS: dict[str, tuple[Kind, Schema, Callable[[str], Any]]] = {
         schema_at(Kind.L3VNI, "exportRTs", "[]"),
         lambda text: l3vni(exportRTs=[text]),
     ),
+    "route distinguisher": (Kind.L2VNI, schema_at(Kind.L2VNI, "rd"), lambda text: l2vni(rd=text)),
     "bridge": (
         Kind.L2VNI,
         schema_at(Kind.L2VNI, "hostMaster", "linuxBridge", "name"),

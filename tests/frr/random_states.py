@@ -23,6 +23,7 @@ ASNS: Final = (64514, 64514, 64520, 4200000001, 64514 + 65536)
 #: The automatic route distinguishers have numbers from 1.
 VNIS: Final = (1, 2, 3, 100, 200, 70000, 16777215)
 VRFS: Final = ("red", "blue", "green")
+SEGMENTS: Final = (6001, 70001)
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Walk:
     underlay: Spec | None = None
     l3vnis: dict[str, Spec] = field(default_factory=dict)
     gateways: dict[str, list[str]] = field(default_factory=dict)
+    segments: dict[int, Spec] = field(default_factory=dict)
     passthrough: Spec | None = None
     debug: bool = False
 
@@ -47,7 +49,8 @@ class Walk:
         elif self.l3vnis and draw.random() < 0.6:
             self._change_l3vni(draw.choice(sorted(self.l3vnis)))
         else:
-            draw.choice((self._draw_underlay, self._change_underlay, self._draw_passthrough, self._add_l3vni))()
+            changes = self._draw_underlay, self._change_underlay, self._draw_passthrough, self._add_l3vni, self._segment
+            draw.choice(changes)()
         if draw.random() < 0.05:
             self.debug = not self.debug
         return self.state()
@@ -61,6 +64,7 @@ class Walk:
                 l2vni(f"l2-{vrf}", 5000 + VRFS.index(vrf), vrf, gatewayIPs=addresses)
                 for vrf, addresses in self.gateways.items() if vrf in self.l3vnis and addresses
             ]  # fmt: skip
+            parts += [l2vni(f"flat-{vni}", vni, **spec) for vni, spec in self.segments.items()]
             if self.passthrough is not None:
                 parts.append(passthrough(**self.passthrough))
         desired = resolve(parts, NodeIdentity("node", 0)).desired
@@ -69,13 +73,14 @@ class Walk:
 
     def _draw_all(self) -> None:
         draw = self._random
-        self.underlay, self.l3vnis, self.passthrough = None, {}, None
+        self.underlay, self.l3vnis, self.passthrough, self.segments = None, {}, None, {}
         if draw.random() < 0.15:
             return
         self._draw_underlay()
         for _ in range(draw.choice((0, 1, 2, 3))):
             self._add_l3vni()
         self._draw_passthrough()
+        self._segment()
 
     def _draw_underlay(self) -> None:
         draw = self._random
@@ -196,6 +201,24 @@ class Walk:
             if draw.random() < 0.5:
                 targets.insert(draw.randint(0, len(targets)), automatic)
             spec[direction] = targets
+
+    def _segment(self) -> None:
+        """Draw the route targets and the distinguisher of a segment, or remove it."""
+        assert self.underlay is not None
+        draw, vni = self._random, self._random.choice(SEGMENTS)
+        if draw.random() < 0.25:
+            self.segments.pop(vni, None)
+            return
+        targets = [f"{self.underlay['asn'] & 0xFFFF}:{vni}", "64514:7", "10.0.0.1:9", "4294967295:65535", "0:5"]
+        drawn = {key: draw.sample(targets, draw.choice((0, 0, 1, 2, 3))) for key in ("importRTs", "exportRTs")}
+        distinguishers = (
+            None,
+            None,
+            f"10.0.0.0:{vni & 0xFFFF}",
+            f"10.3.0.0:{vni & 0xFFFF}",
+            f"4200000001:{vni & 0xFFF}",
+        )
+        self.segments[vni] = drawn | _some(rd=draw.choice(distinguishers))
 
     def _host_session(self, vrf: str) -> None:
         draw, third = self._random, VRFS.index(vrf)

@@ -99,7 +99,10 @@ def additions(text: str, missing: Iterable[Entry], wanted: Iterable[Entry] = ())
 
 
 def _derived_targets(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the route target that FRR derives in each VRF's BGP instance: 16 bits of its AS number, and the VNI."""
+    """Return the route target that FRR derives in each VRF's BGP instance: 16 bits of its AS number, and the VNI.
+
+    That of a segment follows from its context alone (:func:`_derived_target`).
+    """
     texts = [(path[0], text) for path, text in entries if len(path) == 1]
     vnis = {opening: text.split()[1] for opening, text in texts if text.startswith("vni ")}
     instances = (_VRF_INSTANCE.fullmatch(text) for opening, text in texts if opening == text)
@@ -117,10 +120,18 @@ def _configuring(path: Path, text: str, shown: set[Entry], derived: dict[str, st
     target = _TARGET.fullmatch(text)
     if target is None:
         return [text]
-    own, other = f"{target[1]} {derived.get(path[0])}", f"{target[1]} {_NEVER_DERIVED}"
+    own, other = f"{target[1]} {_derived_target(path, derived)}", f"{target[1]} {_NEVER_DERIVED}"
     if text != own:
         return [text, own] if (path, own) in shown else [text]
     return [other, text] if (path, other) in shown else [other, text, f"no {other}"]
+
+
+def _derived_target(path: Path, derived: dict[str, str]) -> str | None:
+    """Return the route target that FRR derives in a context: of a VRF's instance, or of a segment (``vni``)."""
+    instance = _DEFAULT_INSTANCE.fullmatch(path[0])
+    if instance is None or not path[-1].startswith("vni "):
+        return derived.get(path[0])
+    return f"{int(instance[1]) & 0xFFFF}:{path[-1].removeprefix('vni ')}"
 
 
 def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:

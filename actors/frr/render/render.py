@@ -21,7 +21,7 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from config.desired import DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
 from config.syntax.frr_secrets import redact
 from config.syntax.frr_snippets import SnippetError, canonical
 from supervisor.runtime.faults import ConfigFault
@@ -49,7 +49,7 @@ class UnsafeSnippet(ConfigFault):
 
 
 #: What a section comes from: it has the identity and origin of a resource.
-Source = DesiredUnderlay | DesiredL3VNI | DesiredPassthrough | DesiredRawFRR
+Source = DesiredUnderlay | DesiredL3VNI | DesiredL2VNI | DesiredPassthrough | DesiredRawFRR
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,10 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn:
             yield from _allowed(desired.passthrough, PASSTHROUGH_POLICY)
             bgp = passthrough_instance(desired.passthrough, underlay)
             yield _fill(desired.passthrough, "bgp.j2", bgp=bgp)
+        for segment in desired.l2vnis:
+            # FRR shows no other segments: it has the VNIs of all VXLAN devices by itself.
+            if segment.rd or segment.import_rts or segment.export_rts:
+                yield _fill(segment, "segment.j2", asn=underlay.asn, segment=segment)
         for vni in desired.l3vnis:
             yield from _allowed(vni, vrf_policy(vni.vrf))
             yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay))

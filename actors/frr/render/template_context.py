@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address
 from typing import Final
 
 from config.desired import (
@@ -24,6 +23,7 @@ from config.desired import (
     IPInterface,
     RemoteAS,
 )
+from config.resolve.ipam import route_distinguisher
 
 #: Seconds between connection attempts to a host, or to a peer that restarts gracefully (reference 5.5, 5.6).
 QUICK_CONNECT: Final = 5
@@ -40,9 +40,6 @@ MAXIMUM_PREFIX_RESTART: Final = 5
 #: The route map for a host that may announce anything, and the one for what it may announce through a passthrough.
 ALLOW_ALL: Final = "allowall"
 PASSTHROUGH_POLICY: Final = "allowed-through"
-
-#: The greatest number of a type 1 route distinguisher, after its IPv4 address.
-RD_NUMBERS: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +213,6 @@ def vrf_instance(vni: DesiredL3VNI, underlay: DesiredUnderlay) -> BgpInstance:
         neighbors=tuple(_host_neighbors(vni.session, None)) if vni.session else (),
         families=_present(families),
     )
-
-
-def route_distinguisher(router_id: IPv4Address, vni: int) -> str:
-    """Return a VNI's route distinguisher: unique on the node whatever else it has, and stable across restarts.
-
-    It is ``<router-id>:<vni>`` where the VNI fits into type 1's 16 bits (RFC 4364, 4.2). A greater one takes type 0,
-    which has room for the VNI and the router ID's last three octets: two in the first number, one above the VNI's 24
-    bits in the second. FRR's own choice counts VRFs in the order of their creation, so a restart would announce new
-    routes to peers.
-    """
-    if vni <= RD_NUMBERS:
-        return f"{router_id}:{vni}"
-    octets = int(router_id)
-    return f"{octets >> 8 & 0xFFFF}:{(octets & 0xFF) << 24 | vni}"
 
 
 def _unless(value: int | None, default: int | None) -> int | None:

@@ -101,19 +101,19 @@ class Cluster:
         )
         return replace(made, **fields)
 
-    def tell(self, *names: str) -> None:
+    def inform(self, *names: str) -> None:
         """Have nodes learn what the server has, one after the other; all of them without names."""
         for name in names or tuple(self.members):
             self.members[name].decide(self.snapshot(self.members[name]))
 
     def settle(self) -> None:
-        """Tell all nodes until nothing changes."""
+        """Inform all nodes until nothing changes."""
         for _ in range(2 * len(self.members) + 2):
             before = [member.state for member in self.members.values()]
-            self.tell()
+            self.inform()
             if before == [member.state for member in self.members.values()]:
                 return
-        raise AssertionError("the nodes do not come to rest")
+        raise AssertionError("the nodes do not settle")
 
 
 def common(one: RouterAddresses | None, other: RouterAddresses | None) -> frozenset[str]:
@@ -123,7 +123,7 @@ def common(one: RouterAddresses | None, other: RouterAddresses | None) -> frozen
 def test_the_second_node_waits_and_both_report_it() -> None:
     cluster = Cluster()
     first, second = cluster.add("a"), cluster.add("b")
-    cluster.tell("a", "b", "a")
+    cluster.inform("a", "b", "a")
     assert first.in_force == RouterAddresses(5, "10.0.0.5", ("100.65.0.5",))
     assert (second.in_force, second.state and second.state.awaited) == (None, first.in_force)
     assert [str(problem) for problem in second.problems] == [
@@ -270,7 +270,7 @@ class Histories:
 
     node = st.sampled_from("abcd")
     step = st.tuples(
-        st.sampled_from(["remove", "restart", "edit", "tell", "tell"]),
+        st.sampled_from(["remove", "restart", "edit", "inform", "inform"]),
         node,
         st.integers(4, 6),
         st.sampled_from(["v1", "v2"]),
@@ -287,8 +287,8 @@ def happen(cluster: Cluster, what: str, member: Member, index: int, scheme: Rout
             member.restart()
         case "edit":
             member.index, member.scheme = index, scheme
-        case "tell":
-            cluster.tell(member.name)
+        case "inform":
+            cluster.inform(member.name)
 
 
 def check_new_router(cluster: Cluster, member: Member, before: RouterAddresses | None) -> None:
@@ -313,7 +313,7 @@ def test_no_one_s_router_is_taken_down_and_none_comes_up_beside_another(history:
         for one in cluster.members.values():
             if one.name != name and before.get(one.name):
                 assert one.in_force == before[one.name]
-        if member is not None and what == "tell" and before.get(name) != member.in_force:
+        if member is not None and what == "inform" and before.get(name) != member.in_force:
             check_new_router(cluster, member, before.get(name))
     cluster.settle()
     for one, other in combinations(cluster.members.values(), 2):
@@ -322,7 +322,7 @@ def test_no_one_s_router_is_taken_down_and_none_comes_up_beside_another(history:
             assert other.problems
             assert any(member.from_file or member.restarted for member in (one, other))
     for one in cluster.members.values():
-        # Whoever waits does so for someone.
+        # A node that waits does so for another one.
         if one.state is not None and one.state.awaited is not None:
             ahead = [other.shown() for other in cluster.members.values() if other is not one]
             assert any(common(one.state.awaited, shown.addresses) for shown in ahead if shown)

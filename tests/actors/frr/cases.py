@@ -205,6 +205,16 @@ CASES: Final[dict[str, DesiredState]] = {
         l3vnis=(replace(RED, gateway_networks=("192.171.24.0/24", "2001:db8:24::/64")),),
         l2vnis=(l2vni(gateways=("192.171.24.1/24", "2001:db8:24::1/64")),),
     ),
+    "segment_route_targets": state(
+        underlay=underlay(),
+        l2vnis=(
+            replace(
+                l2vni(210, None, ()), rd="10.0.0.1:210", import_rts=("64514:210", "64514:1"), export_rts=("64520:1",)
+            ),
+            l2vni(220, None, ()),
+            replace(l2vni(230, None, ()), import_rts=("4200000001:1",)),
+        ),
+    ),
     "l3vni_gateways_without_session": state(
         underlay=underlay(), l3vnis=(l3vni(gateway_networks=("192.171.24.0/24",)),), l2vnis=(l2vni(),)
     ),

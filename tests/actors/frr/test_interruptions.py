@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from actors.frr.diff.difference import difference, intended, parse
-from actors.frr.interruptions import interrupted_sessions
+from actors.frr.interruptions import interrupted_segments, interrupted_sessions
 from actors.frr.render.render import render
-from config.desired import DesiredState, Secret
-from tests.actors.frr.cases import CASES, ENDS_V4, HOSTNAME, l3vni, neighbor, session, underlay
+from config.desired import DesiredL2VNI, DesiredState, Secret
+from tests.actors.frr.cases import CASES, ENDS_V4, HOSTNAME, l2vni, l3vni, neighbor, session, underlay
 
 
 def state(*neighbors: object, asn: int = 64514, **parts: object) -> DesiredState:
@@ -66,3 +66,31 @@ def test_another_router_id_resets_each_session_of_its_instance() -> None:
     before = state(PEER)
     other = replace(underlay(PEER), router_id=CASES["basic"].underlay.router_id + 1)  # type: ignore[union-attr]
     assert interrupted(before, replace(before, underlay=other)) == [LEAF + "is reset (other router ID)"]
+
+
+AUTOMATIC = l2vni(210, None, ())
+NAMED = replace(AUTOMATIC, rd="10.0.0.1:210", import_rts=("64514:1",), export_rts=("64514:2",))
+TAKEN = "VNI 210: its routes of other nodes are taken again (other route targets)"
+ANNOUNCED = "VNI 210: its routes are announced again (other route targets)"
+RENAMED = "its routes are announced again (other route distinguisher)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "live", "expected"),
+    [
+        (AUTOMATIC, replace(AUTOMATIC, import_rts=("64514:1",)), {210}, [TAKEN]),
+        (NAMED, replace(NAMED, import_rts=("64514:1", "64514:3")), {210}, [TAKEN]),
+        (NAMED, replace(NAMED, export_rts=()), {210}, [ANNOUNCED]),
+        (NAMED, replace(NAMED, rd=None), {210}, [f"VNI 210: {RENAMED}"]),
+        (NAMED, NAMED, {210}, []),
+        # One that is not there yet, or goes, is of concern to the kernel's plan.
+        (None, NAMED, set(), []),
+        (NAMED, None, set(), []),
+    ],
+)
+def test_other_route_targets_and_distinguishers_interrupt_a_segment(
+    before: DesiredL2VNI | None, after: DesiredL2VNI | None, live: set[int], expected: list[str]
+) -> None:
+    old, new = (state(PEER, l2vnis=(one,) if one else ()) for one in (before, after))
+    found = difference(intended(render(new, hostname=HOSTNAME)), parse(render(old, hostname=HOSTNAME).text))
+    assert [str(one) for one in interrupted_segments(found, live)] == expected

@@ -70,6 +70,7 @@ def test_ibgp_with_the_host_is_written_as_a_relation() -> None:
         {"routingDomain": domain(), "gatewayIPs": ["2001:db8::1/64", "10.0.0.1/24"]},
         bridge(lifecycle="Managed"),
         bridge(lifecycle="External", name="br0"),
+        {"importRTs": ["64514:1", "192.0.2.1:2"], "exportRTs": ["4200000001:3"], "rd": "192.0.2.1:65535"},
     ],
 )
 def test_a_segment_is_accepted(fields: dict[str, Any]) -> None:
@@ -92,6 +93,9 @@ def test_a_segment_is_accepted(fields: dict[str, Any]) -> None:
         ),
         ({"hostMaster": {"type": "LinuxBridge"}}, "needs linuxBridge"),
         ({"hostMaster": {"type": "Bond"}}, "LinuxBridge"),
+        ({"importRTs": ["1"]}, "a route target must have exactly one ':'"),
+        ({"rd": "1"}, "a route distinguisher must have exactly one ':'"),
+        ({"rd": "192.0.2.1:65536"}, "the number is at most 65535"),
         (bridge(), "lifecycle"),
         (bridge(lifecycle="External"), "if and only if lifecycle is External"),
         (bridge(lifecycle="Managed", name="br0"), "if and only if lifecycle is External"),

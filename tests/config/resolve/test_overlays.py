@@ -36,6 +36,27 @@ def test_an_l3vni_keeps_a_vni_before_any_l2vni() -> None:
     assert messages_about(resolution, "b") == f"L2VNI c (f.yaml:1:1) conflicts with this one and is ignored: {used}"
 
 
+def test_a_route_distinguisher_belongs_to_one_network() -> None:
+    resolution = solve(
+        underlay(),
+        l3vni("red", 100),
+        l2vni("b", 2, rd="64514:7"),
+        l2vni("a", 1, rd="64514:7"),
+        l2vni("c", 3, rd="10.0.0.1:100"),
+    )
+    assert in_force(resolution) == {"red", "a"}
+    assert messages_about(resolution, "b") == "route distinguisher 64514:7 is also that of L2VNI a (f.yaml:1:1)"
+    assert messages_about(resolution, "c") == "route distinguisher 10.0.0.1:100 is also that of L3VNI red (f.yaml:1:1)"
+
+
+def test_a_segment_has_the_targets_that_were_written_and_none_otherwise() -> None:
+    fields: dict[str, Any] = {"importRTs": ["64514:1"], "exportRTs": ["64514:2"], "rd": "064514:3"}
+    found = solve(underlay(), l2vni("a", 1, **fields), l2vni("b", 2)).desired
+    assert found is not None
+    values = [(one.import_rts, one.export_rts, one.rd) for one in found.l2vnis]
+    assert values == [(("64514:1",), ("64514:2",), "64514:3"), ((), (), None)]
+
+
 def test_one_vrf_belongs_to_one_l3vni() -> None:
     resolution = solve(underlay(), l3vni("a", 1, vrf="red"), l3vni("b", 2, vrf="red"))
     assert in_force(resolution) == {"a"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from actors.frr.diff.commands import Pass, additions, corrections, passes, residue
@@ -9,7 +12,7 @@ from actors.frr.diff.difference import Difference, difference, intended, parse
 from actors.frr.render.render import render
 from config.desired import DesiredState, Secret
 
-from ..cases import CASES, HOSTNAME, RED, l3vni, neighbor, state, underlay
+from ..cases import CASES, HOSTNAME, RED, l2vni, l3vni, neighbor, state, underlay
 
 
 def steps(before: DesiredState, after: DesiredState) -> list[str]:
@@ -171,6 +174,38 @@ def test_the_derived_route_target_is_added_again_after_each_other_one() -> None:
     other, derived = "route-target export 64514:7", "route-target export 64514:100"
     assert added_to_red(other, export_rts=targets) == [other, derived]
     assert added_to_red(other, export_rts=targets[1:]) == [other]
+
+
+@pytest.mark.parametrize("asn", [64514, 64514 + 65536])
+def test_the_route_target_that_frr_derives_of_a_segment_is_added_as_in_a_vrf(asn: int) -> None:
+    derived, other = "route-target import 64514:210", "route-target import 64514:7"
+    segment = replace(l2vni(210, None, ()), import_rts=("64514:210", "64514:7"), rd="10.0.0.1:210")
+    text = render(state(underlay=underlay(asn=asn), l2vnis=(segment,)), hostname=HOSTNAME).text
+    path = (f"router bgp {asn}", "address-family l2vpn evpn", "vni 210")
+
+    def sent(*missing: str) -> list[str]:
+        commands = additions(text, [(path, line) for line in missing]).splitlines()
+        return [line for line in commands if line not in (*path, "exit")]
+
+    assert sent(derived) == ["route-target import 0:0", derived, "no route-target import 0:0"]
+    assert sent(other) == [other, derived]
+    assert sent("rd 10.0.0.1:210") == ["rd 0:0", "rd 10.0.0.1:210"]
+
+
+def test_a_segment_without_values_of_its_own_goes_as_a_whole_and_one_that_loses_some_keeps_the_rest() -> None:
+    """``no vni`` has FRR derive all of them again."""
+    segment = replace(l2vni(210, None, ()), import_rts=("64514:1", "64514:2"), rd="10.0.0.1:210")
+    running = parse(render(state(underlay=underlay(), l2vnis=(segment,)), hostname=HOSTNAME).text)
+
+    def removed(**fields: Any) -> str:
+        now = state(underlay=underlay(), l2vnis=(replace(segment, **fields),))
+        return corrections(difference(intended(render(now, hostname=HOSTNAME)), running), thorough=False)
+
+    inside = "router bgp 64514\naddress-family l2vpn evpn\n"
+    assert removed(import_rts=(), rd=None) == f"{inside}no vni 210\nexit\nexit\n"
+    one = f"{inside}vni 210\nno route-target import 64514:2\nexit\nexit\nexit\n"
+    assert removed(import_rts=("64514:1",)) == one
+    assert "no vni" not in removed(rd=None)
 
 
 def test_additions_alone_build_the_whole_configuration() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.render.render import UnsafeToken, render, token
-from actors.frr.render.template_context import route_distinguisher
 from config.desired import EndpointKind, Secret
+from config.resolve.ipam import route_distinguisher
 
 from ..cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay
 
