@@ -15,6 +15,7 @@ from supervisor.operations.doctor import files, frr, network_managers, read_mach
 from supervisor.process.instance_lock import single_instance
 
 CHECKOUT = Path(__file__).resolve().parents[4]
+PACKAGED_DAEMONS = CHECKOUT / "packaging/frr/perouter/daemons"
 
 
 @pytest.fixture
@@ -91,6 +92,15 @@ async def test_the_daemons_file_is_read_as_the_shell_does(
     directory.mkdir(parents=True)
     (directory / "daemons").write_text(text)
     assert (await frr.read_frr(nowhere)).daemons_file == expected
+
+
+async def test_a_daemons_file_without_the_packages_function_is_found(nowhere: Settings) -> None:
+    directory = nowhere.frr_etc_dir / nowhere.frr_pathspace
+    directory.mkdir(parents=True)
+    assert (await frr.read_frr(nowhere)).guarded
+    for text, guarded in ((PACKAGED_DAEMONS.read_text(), True), ("bgpd=yes\n# kill() {\n", False)):
+        (directory / "daemons").write_text(text)
+        assert (await frr.read_frr(nowhere)).guarded is guarded
 
 
 async def test_daemons_whose_program_was_replaced_are_found(
