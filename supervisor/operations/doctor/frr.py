@@ -45,6 +45,8 @@ _QUESTION = "show version"
 PROCESSES = Path("/proc")
 ZEBRA = Path("/usr/lib/frr/zebra")
 _REPLACED = " (deleted)"
+#: What keeps FRR's scripts from signalling whatever a PID file names, in the package's "daemons".
+_GUARD = re.compile(r"^\s*kill\s*\(\)", re.MULTILINE)
 _ASSIGNMENT = re.compile(r"^\s*(\w+)\s*=\s*[\"']?([^\"'#]*?)[\"']?\s*(?:#.*)?$", re.MULTILINE)
 
 
@@ -52,15 +54,17 @@ _ASSIGNMENT = re.compile(r"^\s*(\w+)\s*=\s*[\"']?([^\"'#]*?)[\"']?\s*(?:#.*)?$",
 class Frr:
     """FRR as it is installed and as it runs.
 
-    ``version`` is empty without FRR; ``daemons_file`` None without that file, else its assignments; ``running`` None
-    when FRR does not answer, for the reason ``silence``; ``inside`` says whether zebra is in the router's namespace,
-    None when there is no zebra; ``outdated`` are the daemons whose program was replaced since they started;
-    ``vtysh_users`` are cron's files and the exporters that run vtysh without limiting it to a daemon.
+    ``version`` is empty without FRR; ``daemons_file`` None without that file, else its assignments; ``guarded`` says
+    whether it limits what PID files decide; ``running`` None when FRR does not answer, for the reason ``silence``;
+    ``inside`` says whether zebra is in the router's namespace, None when there is no zebra; ``outdated`` are the
+    daemons whose program was replaced since they started; ``vtysh_users`` are cron's files and the exporters that run
+    vtysh without limiting it to a daemon.
     """
 
     version: str = ""
     vtysh: bool = False
     daemons_file: Mapping[str, str] | None = None
+    guarded: bool = True
     running: frozenset[str] | None = None
     silence: str = ""
     conf: File | None = None
@@ -73,10 +77,12 @@ async def read_frr(settings: Settings) -> Frr:
     """Read everything of FRR's that concerns the router."""
     running, silence = await _answering(settings)
     directory = settings.frr_etc_dir / settings.frr_pathspace
+    daemons = _text(directory / "daemons")
     return Frr(
         version=await _version(settings),
         vtysh=settings.vtysh.is_file(),
-        daemons_file=_switches(directory / "daemons"),
+        daemons_file=None if daemons is None else dict(_ASSIGNMENT.findall(daemons)),
+        guarded=daemons is None or _GUARD.search(daemons) is not None,
         running=running or None,
         silence=silence,
         conf=read_file(directory / "frr.conf"),
@@ -131,12 +137,11 @@ async def _version(settings: Settings) -> str:
     return found[1] if found else ""
 
 
-def _switches(path: Path) -> dict[str, str] | None:
+def _text(path: Path) -> str | None:
     try:
-        text = path.read_text(errors="replace")
+        return path.read_text(errors="replace")
     except FileNotFoundError:
         return None
-    return dict(_ASSIGNMENT.findall(text))
 
 
 def _outdated(run_dir: Path) -> tuple[str, ...]:
@@ -225,6 +230,9 @@ def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:
             "apt install --reinstall -o Dpkg::Options::=--force-confmiss openperouter",
         )
         return
+    if not frr.guarded:
+        message = f"{path} lacks the function kill: a daemon that is taken over can have other processes ended"
+        yield warning("frr-daemons", message, "take it over from the package's file, which dpkg left beside it")
     off = [name for name in SWITCHED if switches.get(name, "no") != "yes"]
     for name in off:
         yield error("frr-daemons", f"{path} does not start {name}", f"set {name}=yes there, then {_restart(settings)}")

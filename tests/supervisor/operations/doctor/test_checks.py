@@ -182,6 +182,7 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "bgpd",
         "bgpd=yes",
     ),
+    "PID files decide": (but("frr", guarded=False), "frr-daemons", Level.WARNING, "function kill", "package's file"),
     "bfdd unmentioned": (but("frr", daemons_file={"bgpd": "yes"}), "frr-daemons", Level.ERROR, "bfdd", "bfdd=yes"),
     "boots empty": (
         but("frr", daemons_file={"bgpd": "yes", "bfdd": "yes", "vtysh_enable": "no"}),

@@ -21,6 +21,7 @@ from supervisor.process.instance_lock import single_instance
 from tests.actors.lib.frr.daemon import daemon
 
 CHECKOUT = Path(__file__).resolve().parents[4]
+PACKAGED_DAEMONS = CHECKOUT / "packaging/frr/perouter/daemons"
 
 
 @pytest.fixture
@@ -97,6 +98,15 @@ async def test_the_daemons_file_is_read_as_the_shell_does(
     directory.mkdir(parents=True)
     (directory / "daemons").write_text(text)
     assert (await frr.read_frr(nowhere)).daemons_file == expected
+
+
+async def test_a_daemons_file_without_the_packages_function_is_found(nowhere: Settings) -> None:
+    directory = nowhere.frr_etc_dir / nowhere.frr_pathspace
+    directory.mkdir(parents=True)
+    assert (await frr.read_frr(nowhere)).guarded
+    for text, guarded in ((PACKAGED_DAEMONS.read_text(), True), ("bgpd=yes\n# kill() {\n", False)):
+        (directory / "daemons").write_text(text)
+        assert (await frr.read_frr(nowhere)).guarded is guarded
 
 
 async def test_daemons_whose_program_was_replaced_are_found(
