@@ -53,7 +53,8 @@ _AUTHORITIES: Final = "etc/ssl/certs/ca-certificates.crt"
 _OF_THE_NODE: Final = ("etc/openperouter", "etc/frr", "usr/lib/systemd", "usr/lib/modules-load.d")
 #: That all libraries are complete; whose rights it has; and that there is no shell.
 _TRIAL: Final = """
-import os, ssl, cryptography.x509, h11, httpx, jinja2, kubernetes, prometheus_client, pydantic, pyroute2, sdnotify, trio, yaml
+import os, ssl
+import cryptography.x509, h11, httpx, jinja2, kubernetes, prometheus_client, pydantic, pyroute2, sdnotify, trio, yaml
 assert os.getuid() == os.getgid() == 65532, (os.getuid(), os.getgid())
 assert not [name for name in ("sh", "bash", "apt", "dpkg", "perl") if os.path.exists(f"/usr/bin/{name}")]
 assert not os.access("/usr/share/openperouter", os.W_OK)
