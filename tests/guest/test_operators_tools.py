@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from demo.checks import CHECKS
+from demo.checks import CHECKS, FABRIC_HOST_V4, LEAF
 from guestvm.machine import Machine
 
 from .commands import CONFIGS, eventually, findings, property_of, reload, write
@@ -169,3 +169,57 @@ def assert_nothing_is_left(node: Machine) -> None:
     assert "router bgp" not in node.remote.run("cat /etc/frr/perouter/frr.conf").stdout
     assert node.remote.run("ls /var/lib/openperouter").stdout.split().count("nic-journal.json") == 0
     assert property_of(node, "ActiveState", "frr@perouter") == "active"
+
+
+def test_ping_trace_and_exec_act_inside_the_router(node: Machine) -> None:
+    assert "1 received" in node.remote.run(f"openperouter ping -c 1 {LEAF}").stdout
+    assert "1 received" in node.remote.run(f"openperouter ping -c 1 --vrf 100 {FABRIC_HOST_V4}").stdout
+    way = node.remote.run(f"openperouter trace --vrf red {FABRIC_HOST_V4}").stdout.splitlines()
+    assert len(way) == 2, way
+    assert way[1].split()[1] == FABRIC_HOST_V4
+    assert "dev red" not in node.remote.run("openperouter exec -- ip -o route show").stdout
+    inside = node.remote.run("openperouter exec --vrf red -- sh -c 'ip vrf identify $$; ip -o link show dev vni100'")
+    assert inside.stdout.split()[0] == "red"
+    assert "vni100" in inside.stdout
+    # A connection of the VRF reaches what only the VRF has a route to; its socket is bound by no option of its own.
+    over_vrf = f"openperouter exec --vrf red -- ping -c 1 -W 5 {FABRIC_HOST_V4}"
+    assert "1 received" in node.remote.run(over_vrf).stdout
+    assert node.remote.run("openperouter exec -- sh -c 'exit 7'", check=False).returncode == 7
+
+
+def test_vtysh_shows_and_nothing_else(node: Machine) -> None:
+    shown = node.remote.run("openperouter vtysh -c 'show bgp summary' -c 'show evpn vni'").stdout
+    assert LEAF in shown
+    assert "100" in shown
+    assert (
+        json.loads(node.remote.run("openperouter vtysh -d zebra -c 'show evpn vni json'").stdout)["100"]["vni"] == 100
+    )
+    refused = node.remote.run("openperouter vtysh -c 'configure terminal'", check=False)
+    assert refused.returncode == 64
+
+
+def test_the_journal_of_one_resource_and_the_events_of_a_change(node: Machine) -> None:
+    node.remote.run(
+        "systemd-run --quiet --unit=follow-events --property=StandardOutput=file:/run/events "
+        "--property=StandardError=file:/run/events.err openperouter events --follow --json"
+    )
+    wrong, message = f"{CONFIGS}/openpe_extra.yaml", "a VRF name has at most 15 characters"
+    try:
+        write(node, wrong, "l3vnis:\n  - {name: extra, vrf: much-longer-than-linux-allows, vni: 900}\n")
+        reload(node, check=False)
+        node.remote.run("systemctl restart openperouter", seconds=300)
+        eventually(lambda: "its new life" in node.remote.run("cat /run/events.err").stdout, "the follower is back")
+    finally:
+        node.remote.run(f"rm {wrong}; systemctl stop follow-events", check=False)
+        reload(node)
+    events = [json.loads(line) for line in node.remote.run("cat /run/events").stdout.splitlines()]
+    assert ("problem", "L3VNI extra") in {(one["topic"], one["subject"]) for one in events}
+    assert sum(one["topic"] == "daemon" for one in events) == 2
+    history = node.remote.run("openperouter events").stdout
+    assert f"{message} in Linux" in history
+    assert "resolved: " in history
+    assert message in node.remote.run("openperouter logs --since 1h extra").stdout
+    assert message not in node.remote.run("openperouter logs --since 1h red").stdout
+    everything = node.remote.run("openperouter logs --since 1h").stdout
+    assert message in everything
+    assert "new desired state" in everything

@@ -99,3 +99,10 @@ def test_exec_is_in_the_namespace(settings: Path) -> None:
     done = openperouter(settings, "exec", "--", "ip", "-o", "link", "show", "dev", "tohop")
     assert "tohop" in done.stdout, done
     assert openperouter(settings, "exec", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_exec_binds_all_sockets_to_the_vrf(settings: Path) -> None:
+    identified = openperouter(settings, "exec", "--vrf", "red", "--", "sh", "-c", "ip vrf identify $$")
+    assert identified.stdout.strip() == "red", identified
+    over_vrf = openperouter(settings, "exec", "--vrf", "red", "ping", "-c", "1", "198.51.100.2")
+    assert over_vrf.returncode == 0, over_vrf
