@@ -131,46 +131,6 @@ def unpacked(archive: bytes) -> dict[str, str]:
     return found
 
 
-def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine) -> None:
-    refused = node.remote.run("openperouter teardown --yes", seconds=_SECONDS, check=False)
-    assert refused.returncode == 75
-    assert "systemctl stop openperouter" in refused.stderr
-    node.remote.run("systemctl stop openperouter", seconds=60)
-    try:
-        node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
-        node.remote.run(f"ip route add 203.0.113.0/24 via 192.168.11.2 dev {NIC} metric 77")
-        node.remote.run(f"ip route add default via 192.168.11.2 dev {NIC} metric 4000")
-        before = nic(node)
-        node.remote.run("systemctl start openperouter", seconds=300)
-        assert nic(node) == {}
-        node.remote.run("systemctl stop openperouter", seconds=60)
-        done = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
-        assert NIC in done.stdout
-        assert nic(node) == before
-        assert before["addresses"] == {("192.168.11.3", 24)}
-        assert_nothing_is_left(node)
-        again = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
-        assert "nothing of the router is left" in again.stdout
-        assert nic(node) == before
-    finally:
-        node.remote.run(f"ip route del 203.0.113.0/24 dev {NIC} metric 77", check=False)
-        node.remote.run(f"ip route del default dev {NIC} metric 4000", check=False)
-        # The workload's port lost its bridge with the router, and attach takes one that is there for attached.
-        node.remote.run("ip link delete dev tonear", check=False)
-        node.remote.run("systemctl start openperouter && /usr/local/libexec/fabric/attach", seconds=300)
-    eventually(lambda: all(check.ask(node).ok for check in CHECKS), "the router is back", seconds=180)
-
-
-def assert_nothing_is_left(node: Machine) -> None:
-    """Look for devices, sessions and files of the router; the namespace and its FRR stay."""
-    links = node.remote.run("ip -o link show group 4243; ip -o -n perouter link show group 4243").stdout
-    assert not links.strip()
-    assert "router bgp" not in node.remote.run("vtysh -N perouter -c 'show running-config'").stdout
-    assert "router bgp" not in node.remote.run("cat /etc/frr/perouter/frr.conf").stdout
-    assert node.remote.run("ls /var/lib/openperouter").stdout.split().count("nic-journal.json") == 0
-    assert property_of(node, "ActiveState", "frr@perouter") == "active"
-
-
 def test_ping_trace_and_exec_act_inside_the_router(node: Machine) -> None:
     assert "1 received" in node.remote.run(f"openperouter ping -c 1 {LEAF}").stdout
     assert "1 received" in node.remote.run(f"openperouter ping -c 1 --vrf 100 {FABRIC_HOST_V4}").stdout
@@ -223,3 +183,43 @@ def test_the_journal_of_one_resource_and_the_events_of_a_change(node: Machine) -
     everything = node.remote.run("openperouter logs --since 1h").stdout
     assert message in everything
     assert "new desired state" in everything
+
+
+def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine) -> None:
+    refused = node.remote.run("openperouter teardown --yes", seconds=_SECONDS, check=False)
+    assert refused.returncode == 75
+    assert "systemctl stop openperouter" in refused.stderr
+    node.remote.run("systemctl stop openperouter", seconds=60)
+    try:
+        node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        node.remote.run(f"ip route add 203.0.113.0/24 via 192.168.11.2 dev {NIC} metric 77")
+        node.remote.run(f"ip route add default via 192.168.11.2 dev {NIC} metric 4000")
+        before = nic(node)
+        node.remote.run("systemctl start openperouter", seconds=300)
+        assert nic(node) == {}
+        node.remote.run("systemctl stop openperouter", seconds=60)
+        done = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        assert NIC in done.stdout
+        assert nic(node) == before
+        assert before["addresses"] == {("192.168.11.3", 24)}
+        assert_nothing_is_left(node)
+        again = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
+        assert "nothing of the router is left" in again.stdout
+        assert nic(node) == before
+    finally:
+        node.remote.run(f"ip route del 203.0.113.0/24 dev {NIC} metric 77", check=False)
+        node.remote.run(f"ip route del default dev {NIC} metric 4000", check=False)
+        # The workload's port lost its bridge with the router, and attach takes one that is there for attached.
+        node.remote.run("ip link delete dev tonear", check=False)
+        node.remote.run("systemctl start openperouter && /usr/local/libexec/fabric/attach", seconds=300)
+    eventually(lambda: all(check.ask(node).ok for check in CHECKS), "the router is back", seconds=180)
+
+
+def assert_nothing_is_left(node: Machine) -> None:
+    """Look for devices, sessions and files of the router; the namespace and its FRR stay."""
+    links = node.remote.run("ip -o link show group 4243; ip -o -n perouter link show group 4243").stdout
+    assert not links.strip()
+    assert "router bgp" not in node.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    assert "router bgp" not in node.remote.run("cat /etc/frr/perouter/frr.conf").stdout
+    assert node.remote.run("ls /var/lib/openperouter").stdout.split().count("nic-journal.json") == 0
+    assert property_of(node, "ActiveState", "frr@perouter") == "active"
