@@ -24,6 +24,28 @@ from .harness import FrrInstance, running_frr, sh
 NAME, LEAF = "frrtest", "frrleaf"
 
 
+def leaf_bgp(evpn: str = "", remote_as: str = "external") -> str:
+    """Return the leaf's session with the router, with more lines of its EVPN address family."""
+    return f"""\
+router bgp 64512
+ bgp router-id 10.0.0.200
+ no bgp ebgp-requires-policy
+ no bgp default ipv4-unicast
+ no bgp network import-check
+ neighbor 192.168.11.3 remote-as {remote_as}
+ neighbor 192.168.11.3 timers connect 1
+ address-family ipv4 unicast
+  network 100.64.0.1/32
+  neighbor 192.168.11.3 activate
+ exit-address-family
+ address-family l2vpn evpn
+  neighbor 192.168.11.3 activate
+  advertise-all-vni
+{evpn} exit-address-family
+exit
+"""
+
+
 def vrf_with_vni(netns: str, vtep: str, vni: int, vrf: str = "red", table: int = 1100) -> None:
     """Make the devices of one routed tenant network, as the kernel side of the router does.
 

@@ -26,29 +26,14 @@ from tests.actors.frr.cases import CASES, RED, l3vni, state, underlay
 
 from .conftest import settings_for
 from .harness import FrrInstance, eventually, running_frr, sh
-from .router import vrf_with_vni
+from .router import leaf_bgp, vrf_with_vni
 from .test_apply import Bench
 
-LEAF_CONFIG = """\
+LEAF_CONFIG = f"""\
 vrf red
  vni 100
 exit-vrf
-router bgp 64512
- bgp router-id 10.0.0.200
- no bgp ebgp-requires-policy
- no bgp default ipv4-unicast
- no bgp network import-check
- neighbor 192.168.11.3 remote-as 64514
- neighbor 192.168.11.3 timers connect 1
- address-family ipv4 unicast
-  network 100.64.0.1/32
-  neighbor 192.168.11.3 activate
- exit-address-family
- address-family l2vpn evpn
-  neighbor 192.168.11.3 activate
-  advertise-all-vni
- exit-address-family
-exit
+{leaf_bgp(remote_as="64514")}\
 router bgp 64512 vrf red
  bgp router-id 10.0.0.200
  no bgp network import-check

@@ -18,28 +18,11 @@ from config.desired import DesiredL3VNI, DesiredState
 from tests.actors.frr.cases import l3vni, session, state, underlay
 
 from .harness import FrrInstance, eventually, sh
-from .router import LEAF, NAME, Router, peers, running_router, settings_of, vrf_with_vni
+from .router import LEAF, NAME, Router, leaf_bgp, peers, running_router, settings_of, vrf_with_vni
 
 VNIS: Final = (100, 101, 102)
 
-LEAF_CONFIG: Final = """\
-router bgp 64512
- bgp router-id 10.0.0.200
- no bgp ebgp-requires-policy
- no bgp default ipv4-unicast
- no bgp network import-check
- neighbor 192.168.11.3 remote-as external
- neighbor 192.168.11.3 timers connect 1
- address-family ipv4 unicast
-  network 100.64.0.1/32
-  neighbor 192.168.11.3 activate
- exit-address-family
- address-family l2vpn evpn
-  neighbor 192.168.11.3 activate
-  advertise-all-vni
- exit-address-family
-exit
-"""
+LEAF_CONFIG: Final = leaf_bgp()
 TENANT: Final = """\
 vrf v{vni}
  vni {vni}

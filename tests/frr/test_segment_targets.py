@@ -25,7 +25,7 @@ from config.desired import DesiredState
 from tests.actors.frr.cases import l2vni, state, underlay
 
 from .harness import FrrInstance, eventually, sh
-from .router import LEAF, NAME, Router, peers, running_router, settings_of
+from .router import LEAF, NAME, Router, leaf_bgp, peers, running_router, settings_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -36,27 +36,7 @@ FOREIGN: Final = "64520:9130"
 OWN: Final = "64520:9131"
 #: The netlink actor takes an equal one for the state that it has.
 GENERATIONS: Final = count(1)
-LEAF_CONFIG: Final = f"""\
-router bgp 64512
- bgp router-id 10.0.0.200
- no bgp ebgp-requires-policy
- no bgp default ipv4-unicast
- no bgp network import-check
- neighbor 192.168.11.3 remote-as external
- neighbor 192.168.11.3 timers connect 1
- address-family ipv4 unicast
-  network 100.64.0.1/32
-  neighbor 192.168.11.3 activate
- exit-address-family
- address-family l2vpn evpn
-  neighbor 192.168.11.3 activate
-  advertise-all-vni
-  vni {VNI}
-   route-target export {FOREIGN}
-  exit-vni
- exit-address-family
-exit
-"""
+LEAF_CONFIG: Final = leaf_bgp(f"  vni {VNI}\n   route-target export {FOREIGN}\n  exit-vni\n")
 
 
 def desired(**values: Any) -> DesiredState:

@@ -30,7 +30,7 @@ from supervisor.runtime.actor import ActorContext
 from tests.actors.frr.cases import RED, l2vni, state, underlay
 
 from .harness import FrrInstance, eventually, sh
-from .router import LEAF, NAME, Router, peers, running_router, settings_of, vrf_with_vni
+from .router import LEAF, NAME, Router, leaf_bgp, peers, running_router, settings_of, vrf_with_vni
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -57,26 +57,11 @@ DESIRED: Final = state(
         for vni, gateways in GATEWAYS.items()
     ),
 )
-LEAF_CONFIG: Final = """\
+LEAF_CONFIG: Final = f"""\
 vrf red
  vni 100
 exit-vrf
-router bgp 64512
- bgp router-id 10.0.0.200
- no bgp ebgp-requires-policy
- no bgp default ipv4-unicast
- no bgp network import-check
- neighbor 192.168.11.3 remote-as external
- neighbor 192.168.11.3 timers connect 1
- address-family ipv4 unicast
-  network 100.64.0.1/32
-  neighbor 192.168.11.3 activate
- exit-address-family
- address-family l2vpn evpn
-  neighbor 192.168.11.3 activate
-  advertise-all-vni
- exit-address-family
-exit
+{leaf_bgp()}\
 router bgp 64512 vrf red
  bgp router-id 10.0.0.200
  address-family l2vpn evpn
