@@ -7,6 +7,7 @@ FRR's scripts are bash's; a distribution's may be another shell's. The real scri
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,14 @@ pytestmark = pytest.mark.parametrize("shell", ["bash", "dash"])
 
 @pytest.fixture
 def victim() -> Iterator[subprocess.Popen[bytes]]:
-    # In a process group of its own, which a negative number means.
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+    # What a shell starts in its background ignores SIGINT, as its children then do.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        # In a process group of its own, which a negative number means.
+        process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         yield process
         process.kill()
 
