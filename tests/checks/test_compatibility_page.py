@@ -91,3 +91,13 @@ def test_the_api_server_is_not_promised_for_later() -> None:
 )
 def test_what_upstream_does_not_write_is_named(word: str) -> None:
     assert any(f"`{word}`" in cell for row in ROWS for cell in row[1:])
+
+
+def test_frr_keeps_routes_over_a_restart_and_opens_no_port_for_terminals() -> None:
+    lines = (ROOT / "packaging/frr/perouter/daemons").read_text().splitlines()
+    options = {
+        name: value.strip('"').split() for name, _, value in (line.partition("_options=") for line in lines) if value
+    }
+    assert options["zebra"][-2:] == ["-K", "120"]
+    assert set(options) == {"zebra", "mgmtd", "bgpd", "staticd", "bfdd"}
+    assert [name for name, given in options.items() if given[:2] != ["-P", "0"]] == []
