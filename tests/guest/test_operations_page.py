@@ -57,6 +57,8 @@ def bare() -> Iterator[Machine]:
         yield machine
 
 
+# It installs, upgrades and removes the package one after the other, each time with an emulated processor.
+@pytest.mark.timeout(1800)
 def test_every_command_of_the_operations_page_works(bare: Machine) -> None:
     commands = blocks()
     assert len(commands) > 10
