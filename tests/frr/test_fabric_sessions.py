@@ -249,8 +249,8 @@ async def test_bgpd_that_is_killed_restarts_gracefully(fabric: Fabric) -> None:
         fabric.router.start("bgpd")
         fabric.router.boot("bgpd")
     eventually("the session is up again", lambda: fabric.is_up("192.168.11.2"))
-    eventually("the leaf has it anew", lambda: path_at_leaf().get("stale") is None and "nexthops" in path_at_leaf())
-    told = fabric.leaf.vtysh("show bgp neighbors 192.168.11.3 graceful-restart json")
-    found = json.loads(told)["192.168.11.3"]
+    eventually("the leaf has it again", lambda: path_at_leaf().get("stale") is None and "nexthops" in path_at_leaf())
+    shown = fabric.leaf.vtysh("show bgp neighbors 192.168.11.3 graceful-restart json")
+    found = json.loads(shown)["192.168.11.3"]
     # It says that it restarted, and that it kept forwarding (RFC 4724 section 3).
-    assert (found["rBit"], found["ipv4Unicast"]["fBit"]) == (True, True), told
+    assert (found["rBit"], found["ipv4Unicast"]["fBit"]) == (True, True), shown

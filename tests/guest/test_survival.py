@@ -145,9 +145,9 @@ def test_frr_is_bounded_and_its_daemons_are_started_again_inside(node: Machine) 
         eventually(lambda: node.remote.run(pid, check=False).stdout != bgpd, "bgpd runs again")
         eventually(lambda: EVPN(node).ok, "the EVPN session is back")
         eventually(lambda: PLAIN(node).ok, "packets are forwarded")
-        # The sandbox leaves what a graceful restart needs: bgpd says that it restarted, and that forwarding went on.
-        told = vtysh_json(node, "leaf", f"show bgp neighbors {ROUTER} graceful-restart")[ROUTER]
-        assert (told["rBit"], told["ipv4Unicast"]["fBit"]) == (True, True), told
+        # The sandbox leaves what a graceful restart needs: bgpd says that it restarted, and that forwarding continued.
+        shown = vtysh_json(node, "leaf", f"show bgp neighbors {ROUTER} graceful-restart")[ROUTER]
+        assert (shown["rBit"], shown["ipv4Unicast"]["fBit"]) == (True, True), shown
     finally:
         write(node, UNDERLAY, written)
         reload(node)
