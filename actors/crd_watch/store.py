@@ -31,7 +31,7 @@ class Selected:
 
 class KindStore(Store[Selected]):
     """The custom resources of one kind. ``key`` signs what this node writes; ``own`` is the program's namespace: of the
-    snippets of others, which are refused by name, no text is kept.
+    snippets of others, which are refused by name, no text is kept; of what this node did not write no node selector.
 
     ``labels`` are those by which the content was selected, ``wanted`` the node's present ones, ``keys`` the label keys
     that any selector of the collection uses: a change of other labels needs no list. None: any key.
@@ -93,10 +93,23 @@ class KindStore(Store[Selected]):
             return Selected(candidate, mirrored=True)
         selected, keys = selection(candidate.spec, self.labels)
         if self.keys is not None and not keys <= self.keys:
-            self.keys = self.keys | keys if len(self.keys) < MOST_KEYS else None
+            found = self.keys | keys
+            self.keys = found if len(found) <= MOST_KEYS else None
+        if not selected:
+            return None
         if self.kind is Kind.RAW_FRR_CONFIG and candidate.namespace != self._own:
-            candidate = replace(candidate, spec={})
-        return Selected(candidate) if selected else None
+            return Selected(replace(candidate, spec={}))
+        return Selected(replace(candidate, spec=_without_selector(candidate.spec)))
+
+
+def _without_selector(spec: Any) -> Any:
+    """Return a spec without its node selector, which has done its work, and whose size no definition bounds.
+
+    One that cannot be read is kept: the merging code reports it.
+    """
+    if not isinstance(spec, dict) or "nodeSelector" not in spec or selector_in(spec) is None:
+        return spec
+    return {key: value for key, value in spec.items() if key != "nodeSelector"}
 
 
 def selection(spec: Any, labels: Mapping[str, str] | None) -> tuple[bool, frozenset[str]]:

@@ -32,8 +32,10 @@ from .follow import Known
 log = get_logger("webhook")
 
 MOST_CONNECTIONS: Final = 128
-#: Two versions of an object, of which etcd takes 1.5 MiB each.
-MOST_BODY_BYTES: Final = 8 * 1024 * 1024
+#: Two versions of an object, of which etcd takes 1.5 MiB each. Decoded they take twenty times as much for a moment.
+MOST_BODY_BYTES: Final = 4 * 1024 * 1024
+#: All bodies together: any client that reaches the port may send some.
+MOST_BODIES_BYTES: Final = 32 * 1024 * 1024
 MOST_HEADER_BYTES: Final = 32 * 1024
 #: Go's HTTP client closes idle connections after 90 s.
 IDLE_SECONDS: Final = 150.0
@@ -80,6 +82,8 @@ class Server:
         self._grants, self._known, self._certificates = grants, known, certificates
         self._context: tuple[Stored, ssl.SSLContext] | None = None
         self._connections = 0
+        #: Of the bodies that are being received.
+        self._received_bytes = 0
 
     async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one client; no error of its connection leaves this method."""
@@ -120,13 +124,38 @@ class Server:
                 return False
             # A stop takes effect after the answer: the API server waits for it.
             with trio.move_on_after(REQUEST_SECONDS, shield=True):
-                status, body, kind = self._response(request, await _body(stream, connection))
+                status, body, kind = self._response(request, await self._body(stream, connection))
                 await _send(stream, connection, status, body, kind)
         except h11.RemoteProtocolError as error:
             if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 await _send(stream, connection, error.error_status_hint, b"bad request\n", _PLAIN)
             return False
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    async def _body(self, stream: Tls, connection: h11.Connection) -> bytes:
+        """Return a request's body. Raises h11's error for one that is too large or incomplete."""
+        parts = bytearray()
+        try:
+            while True:
+                event = connection.next_event()
+                if isinstance(event, h11.Data):
+                    parts += event.data
+                    self._received_bytes += len(event.data)
+                    if len(parts) > MOST_BODY_BYTES:
+                        raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
+                    if self._received_bytes > MOST_BODIES_BYTES:
+                        raise h11.RemoteProtocolError("too many bodies at once", error_status_hint=503)
+                elif isinstance(event, h11.EndOfMessage):
+                    return bytes(parts)
+                elif event is h11.NEED_DATA:
+                    if connection.they_are_waiting_for_100_continue:
+                        go = h11.InformationalResponse(status_code=100, headers=[])
+                        await stream.send_all(connection.send(go) or b"")
+                    connection.receive_data(await stream.receive_some(_READ_BYTES))
+                else:
+                    raise h11.RemoteProtocolError("the request is incomplete")
+        finally:
+            self._received_bytes -= len(parts)
 
     def _response(self, request: h11.Request, body: bytes) -> tuple[int, bytes, str]:
         path, known = request.target.partition(b"?")[0], self._known.peek()
@@ -177,26 +206,6 @@ async def _head(stream: Tls, connection: h11.Connection) -> h11.Request | None:
                 return None
             connection.receive_data(await stream.receive_some(_READ_BYTES))
     return None
-
-
-async def _body(stream: Tls, connection: h11.Connection) -> bytes:
-    """Return a request's body. Raises h11's error for one that is too large or incomplete."""
-    parts = bytearray()
-    while True:
-        event = connection.next_event()
-        if isinstance(event, h11.Data):
-            parts += event.data
-            if len(parts) > MOST_BODY_BYTES:
-                raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
-        elif isinstance(event, h11.EndOfMessage):
-            return bytes(parts)
-        elif event is h11.NEED_DATA:
-            if connection.they_are_waiting_for_100_continue:
-                go = h11.InformationalResponse(status_code=100, headers=[])
-                await stream.send_all(connection.send(go) or b"")
-            connection.receive_data(await stream.receive_some(_READ_BYTES))
-        else:
-            raise h11.RemoteProtocolError("the request is incomplete")
 
 
 async def _send(stream: Tls, connection: h11.Connection, status: int, body: bytes, kind: str) -> None:

@@ -31,6 +31,9 @@ from .objects import Entry, Objects, entry_of
 MOST_WARNINGS: Final = 12
 MOST_CHARACTERS: Final = 300
 _DENIALS: Final = 8
+#: Most resources that are resolved for one answer, over all groups of nodes: some two seconds, of five that the API
+#: server waits. Only objects that are made for it, each in conflict and for nodes of its own, need more.
+MOST_RESOLVED: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,14 @@ class Answer:
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What the nodes say, and how many of them each time; ``asked`` counts them."""
+    """What the nodes say, and how many of them each time; ``asked`` counts them, ``unasked`` those that are left out.
+
+    ``resolved`` counts the resources that were resolved.
+    """
 
     asked: int = 0
+    unasked: int = 0
+    resolved: int = 0
     refused: int = 0
     refusals: dict[str, int] = field(default_factory=dict)
     remarks: dict[str, int] = field(default_factory=dict)
@@ -62,6 +70,11 @@ class _Verdicts:
     def add(self, found: dict[str, int], texts: Iterable[str], nodes: int) -> None:
         for text in dict.fromkeys(texts):
             found[text] = found.get(text, 0) + nodes
+
+    def takes(self, group: Group) -> bool:
+        """Count the resources of a group, and return whether they are not too many; the first group is always asked."""
+        self.resolved += len(group.entries) + 1
+        return not self.asked or self.resolved <= MOST_RESOLVED
 
     def refuse(self, texts: Collection[str], nodes: int) -> None:
         self.refused += nodes if texts else 0
@@ -89,16 +102,22 @@ def review(objects: Objects, nodes: Nodes, request: Request, grants: Grants) -> 
     verdicts = _Verdicts()
     for group in nodes.groups(new, old, objects.involved(*(one for one in (new, old) if one is not None))):
         _ask(group, new, old, grants, verdicts)
-    if verdicts.asked and verdicts.refused == verdicts.asked:
+    if verdicts.asked and verdicts.refused == verdicts.asked and not verdicts.unasked:
         return Answer(allowed=False, message=_sentence(list(verdicts.refusals)[:_DENIALS]))
     if not verdicts.asked:
         remarks.append(f"{new.id} selects no node")
+    if verdicts.unasked:
+        unasked = f"{verdicts.unasked} of {verdicts.asked + verdicts.unasked}"
+        remarks.append(f"{unasked} nodes were not considered: too many objects may conflict with {new.id}")
     remarks += verdicts.counted({**verdicts.refusals, **verdicts.remarks})
     return Answer(warnings=tuple(_fitting(remarks)))
 
 
 def _ask(group: Group, new: Entry, old: Entry | None, grants: Grants, verdicts: _Verdicts) -> None:
     """Add what a group of nodes decides: what the first and the last of them refuse, all in between do as well."""
+    if not verdicts.takes(group):
+        verdicts.unasked += len(group.nodes)
+        return
     first, last = group.nodes[0], group.nodes[-1]
     refused, remarks = _decided(group, first, new, old, grants)
     # Only what takes addresses from pools can fail for an index.
@@ -109,7 +128,11 @@ def _ask(group: Group, new: Entry, old: Entry | None, grants: Grants, verdicts: 
     if bool(refused) is bool(at_end):
         verdicts.refuse(refused, len(group.nodes))
         return
-    for node in group.nodes:
+    for number, node in enumerate(group.nodes):
+        if not verdicts.takes(group):
+            verdicts.asked -= len(group.nodes) - number
+            verdicts.unasked += len(group.nodes) - number
+            return
         verdicts.refuse(_decided(group, node, new, old, grants)[0], 1)
 
 

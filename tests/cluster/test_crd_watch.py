@@ -435,3 +435,30 @@ async def test_a_flood_of_objects_is_limited_named_and_bounded(watcher: Watcher)
     # They are 10 MB on the server.
     assert kept < 6e6, f"{kept / 1e6:.1f} MB are kept"
     assert peak < 30e6, f"{peak / 1e6:.1f} MB at most"
+
+
+@pytest.mark.timeout(300)
+async def test_a_few_huge_objects_cost_little_and_hold_up_nothing(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the definitions do not bound is the node selector, of which the server takes a megabyte."""
+    count = 8
+    values = [f"{number:05x}" for number in range(40_000)]
+    selector = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": values}]}
+    for number in range(count):
+        await watcher.put(Kind.L3VNI, f"huge-{number}", l3vni(1000 + number, nodeSelector=selector))
+    tracemalloc.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(kube_client, "MAX_ANSWER_BYTES", 2_000_000)
+        try:
+            watcher.begin()
+            snapshot = await watcher.until(lambda snapshot: len(snapshot.objects) >= count)
+            await watcher.state("watching")
+            kept, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert len(watcher.named(snapshot)) == count + 2
+    # One page of the list would hold them, but for their size.
+    assert watcher.requests()["list l3vnis"] > 1
+    assert kept < 5e6, f"{kept / 1e6:.1f} MB are kept"
+    assert peak < 40e6, f"{peak / 1e6:.1f} MB at most"

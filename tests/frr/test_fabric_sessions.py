@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Secret
+from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, GracefulRestart, Secret
 from tests.actors.frr.cases import V6_NEIGHBOR, neighbor, state, underlay
 
 from .conftest import settings_for
@@ -225,3 +225,32 @@ async def test_two_nics_share_the_packets_and_one_of_them_can_be_pulled(fabric: 
         sh(f"ip -n {LEAF} link set torouter2 up")
         sh(f"ip -n {LEAF} address replace fd00:12::2/64 dev torouter2 nodad")
     eventually("both next hops again", lambda: next_hops() == {"192.168.11.2", "192.168.12.2"})
+
+
+def path_at_leaf() -> dict[str, Any]:
+    """Return the leaf's path to the router's tunnel endpoint."""
+    found = json.loads(sh(f"vtysh -N {LEAF} -c 'show bgp ipv4 unicast 100.65.0.0/32 json'"))
+    [path] = found.get("paths") or [{}]
+    return dict(path)
+
+
+async def test_bgpd_that_is_killed_restarts_gracefully(fabric: Fabric) -> None:
+    """Its routes stay on both sides; with the unit's sandbox around it: tests/guest/test_survival.py."""
+    await fabric.apply(plain(), graceful_restart=GracefulRestart())
+    fabric.load(of_leaf())
+    eventually("the session is up", lambda: fabric.is_up("192.168.11.2"))
+    eventually("packets", lambda: pings(V4))
+    fabric.router.kill("bgpd")
+    try:
+        eventually("the leaf keeps the route", lambda: bool(path_at_leaf().get("stale")))
+        assert next_hops() == {"192.168.11.2"}
+        assert pings(V4)
+    finally:
+        fabric.router.start("bgpd")
+        fabric.router.boot("bgpd")
+    eventually("the session is up again", lambda: fabric.is_up("192.168.11.2"))
+    eventually("the leaf has it again", lambda: path_at_leaf().get("stale") is None and "nexthops" in path_at_leaf())
+    shown = fabric.leaf.vtysh("show bgp neighbors 192.168.11.3 graceful-restart json")
+    found = json.loads(shown)["192.168.11.3"]
+    # It says that it restarted, and that it kept forwarding (RFC 4724 section 3).
+    assert (found["rBit"], found["ipv4Unicast"]["fBit"]) == (True, True), shown

@@ -30,7 +30,7 @@ from actors.lib.metrics.counters import API_WRITE_ERRORS
 from config.api import ApiCredentials
 from supervisor.version import VERSION
 
-from .errors import ApiError, InvalidError, UnreachableError, error_for, one_line
+from .errors import ApiError, InvalidError, TooLargeError, UnreachableError, error_for, one_line
 
 if TYPE_CHECKING:
     import httpx
@@ -57,9 +57,11 @@ _SOCKET_OPTIONS: Final = (
 )
 #: etcd refuses objects above 1.5 MiB; an event holds one of them in JSON.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-#: Most bytes of an ordinary answer; pages of lists are bounded by their limit.
-MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+#: Most bytes of an ordinary answer, which takes some fifteen times as much memory while it is decoded. Of a list whose
+#: page is larger smaller pages are asked for.
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 PAGE_SIZE: Final = 500
+_SMALLER: Final = 4
 #: RFC 6750 section 2.1, and no more than a header may hold.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,65536}")
 
@@ -112,7 +114,13 @@ class KubeClient:
         """Yield the pages of a list, each with ``items`` and ``metadata``; all are of one resource version."""
         wanted: dict[str, str | int] = {**(params or {}), "limit": limit}
         while True:
-            page = await self.get(path, wanted)
+            try:
+                page = await self.get(path, wanted)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                wanted["limit"] = limit = max(1, limit // _SMALLER)
+                continue
             yield page
             token = page.get("metadata", {}).get("continue")
             if not token:
@@ -303,7 +311,7 @@ async def _body(response: httpx.Response) -> bytes:
         async for chunk in response.aiter_bytes():
             parts += chunk
             if len(parts) > MAX_ANSWER_BYTES:
-                raise UnreachableError(f"{response.url.path}: an answer of more than {MAX_ANSWER_BYTES} bytes")
+                raise TooLargeError(f"{response.url.path}: an answer of more than {MAX_ANSWER_BYTES} bytes")
     except httpx.HTTPError as error:
         raise UnreachableError(f"{response.url.path}: {_describe(error)}") from None
     return bytes(parts)

@@ -35,6 +35,10 @@ class UnreachableError(ApiError):
     """No whole answer came: no connection, a broken one, silence, or something that is not an API server."""
 
 
+class TooLargeError(UnreachableError):
+    """The answer is larger than any that is expected; of a list a smaller page may not be."""
+
+
 class CredentialsError(ApiError):
     """401: the server does not (or no longer) accept the credentials. Others are needed."""
 

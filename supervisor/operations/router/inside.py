@@ -17,6 +17,7 @@ from ..exit_codes import UNAVAILABLE, USAGE, CommandError
 from ..paths import run_dir
 
 if TYPE_CHECKING:
+    from config.outcomes import VniHealth
     from config.settings import Settings
     from config.status import Status
 
@@ -51,19 +52,31 @@ def vrf_option(settings_file: Path, name: str | None) -> str:
 
 
 def vrf_named(status: Status, name: str) -> str:
-    """Return the VRF with a name, or that of the VNI with a number or name; :class:`CommandError` for another."""
-    known: dict[str, None] = {}
-    for vni in status.vnis:
-        names = (vni.vrf, str(vni.vni), vni.resource.display_name, vni.resource.label or vni.resource.name)
-        if name in names:
+    """Return the VRF with a name, or that of the VNI with a number or name; :class:`CommandError` for another.
+
+    A VRF's own name comes first, then a VNI, then the name in a file, or an object's with its namespace: what users of
+    a namespace call their objects takes no name away from others.
+    """
+    named = [_names(vni) for vni in status.vnis]
+    for step in range(len(named[0]) if named else 0):
+        meant = [vni for vni, names in zip(status.vnis, named, strict=True) if names[step] == name]
+        if len({vni.vrf for vni in meant}) > 1:
+            several = " or ".join(sorted({str(vni.resource) for vni in meant}))
+            raise CommandError(f"{name} may be {several}: name one of them as it is here, or its VNI", USAGE)
+        for vni in meant:
             if vni.vrf:
                 return vni.vrf
             raise CommandError(f"{vni.resource} is in no VRF: it has no routing domain", USAGE)
-        known |= dict.fromkeys(filter(None, names))
-    names_known = list(known)
-    close = difflib.get_close_matches(name, names_known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(names_known[:_MOST_NAMES]) or 'none'}"
+    known = list(dict.fromkeys(one for names in named for one in names if one))
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known[:_MOST_NAMES]) or 'none'}"
     raise CommandError(f"there is no VRF or VNI {name} in force: {hint}", USAGE)
+
+
+def _names(vni: VniHealth) -> tuple[str, str, str, str]:
+    """Return by what a user may call a VNI's VRF, the name that counts most first."""
+    resource = vni.resource
+    return vni.vrf, str(vni.vni), resource.display_name, resource.label or resource.name
 
 
 def argv_inside(namespace: Path, vrf: str, command: Sequence[str]) -> list[str]:

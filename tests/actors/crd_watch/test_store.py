@@ -293,3 +293,18 @@ def test_no_text_is_kept_of_a_snippet_that_is_refused(namespace: str, kept: obje
     store.put({"metadata": {"name": "x", "namespace": namespace}, "spec": {"rawConfig": "!"}})
     [found] = store.objects(mirrored=False)
     assert (found.name, found.spec) == ("x", kept)
+
+
+@pytest.mark.parametrize(
+    ("selector", "kept"), [(SELECTORS["a"], {}), (None, {}), ({"odd": 1}, {"nodeSelector": {"odd": 1}})]
+)
+def test_a_node_selector_that_was_read_is_not_kept(selector: Any, kept: dict[str, Any]) -> None:
+    """Nothing bounds its size, and each object of a tenant costs memory on each node that it selects."""
+    store = store_for({"zone": "a"})
+    one, ours = vni("red"), vni("own", "a", ours=True)
+    one["spec"]["nodeSelector"] = selector
+    store.put(one)
+    store.put(ours)
+    assert [found.spec for found in store.objects(mirrored=False)] == [{"vni": 1, **kept}]
+    # A mirror is compared with what it should be.
+    assert [found.spec for found in store.objects(mirrored=True)] == [ours["spec"]]

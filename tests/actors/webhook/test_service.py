@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -170,6 +170,30 @@ async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
             assert (await client.ask("/validate", b"x" * 5000))[0] == 413
         async with running.connected(stored.bundle) as client:
             assert (await client.ask("/healthz"))[0] == 200
+
+
+async def test_anyone_who_reaches_the_port_can_fill_a_bounded_part_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No certificate is asked for: bodies but for their last byte, on as many connections as there may be."""
+    monkeypatch.setattr(server, "MOST_BODIES_BYTES", 10_000)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 600.0)
+    async with service() as running, AsyncExitStack() as stack:
+        stored = certificates()
+        running.certificates.set(stored)
+        running.known.set(whole(FakeApiServer()))
+        head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 4001\r\n\r\n"
+        clients = [await stack.enter_async_context(running.connected(stored.bundle)) for _ in range(3)]
+        for client in clients[:2]:
+            await client.stream.send_all(head + b"x" * 4000)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert (await clients[2].ask("/validate", b"x" * 4001))[0] == 503
+        # What was answered, or given up, makes room.
+        for client in clients[:2]:
+            await client.stream.send_all(b"x")
+            assert (await client.answer())[0] == 400
+        async with running.connected(stored.bundle) as client:
+            assert decision(await client.ask("/validate", encoded(asked())))["uid"]
 
 
 async def test_a_new_certificate_is_served_to_new_connections_and_the_old_ones_stay() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.admission import review as review_module
 from config.admission.nodes import Nodes
 from config.admission.objects import Objects, entry_of
 from config.admission.review import MOST_WARNINGS, Request, review
-from config.api import ApiNode, ApiObject
+from config.api import HOSTNAME_LABEL, ApiNode, ApiObject
 from config.problems import Kind, errors
+from config.resolve.resolution import Resolution, resolve
+from config.resources import Resource
 
 from .examples import (
     GRANTS,
@@ -179,6 +184,37 @@ def test_a_pool_that_is_too_small_for_the_last_nodes_is_a_warning_and_for_all_a_
     assert answer.allowed
     assert any("is too small for node index 2" in text and "on 1 of 3 nodes" in text for text in answer.warnings)
     assert not judge([], NODES[2:], small).allowed
+
+
+def test_many_objects_in_conflict_that_are_each_for_other_nodes_cost_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A user of one namespace could otherwise keep the webhook busy, and so without an answer for all others."""
+    nodes = [node(f"n{number}", number) for number in range(20)]
+    apart = [{"key": HOSTNAME_LABEL, "operator": "NotIn", "values": [one.name]} for one in nodes]
+    there = [l3vni(f"r{number}", 100, nodeSelector={"matchExpressions": [one]}) for number, one in enumerate(apart)]
+    assert not judge([FABRIC, *there], nodes, l3vni("mine", 100)).allowed
+    calls = []
+
+    def counting(resources: Sequence[Resource], *more: Any, **others: Any) -> Resolution:
+        calls.append(len(resources))
+        return resolve(resources, *more, **others)
+
+    monkeypatch.setattr(review_module, "resolve", counting)
+    monkeypatch.setattr(review_module, "MOST_RESOLVED", 100)
+    answer = judge([FABRIC, *there], nodes, l3vni("mine", 100))
+    # Each group is one node with 20 objects; each is resolved with and without the new one.
+    assert sum(calls) <= 2 * 100
+    assert answer.allowed
+    assert "16 of 20 nodes were not considered: too many objects may conflict with L3VNI tenant/mine" in answer.warnings
+
+
+def test_a_pool_that_ends_among_many_nodes_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = underlay(tunnelEndpoint={"cidrs": ["100.65.0.0/31"]})
+    monkeypatch.setattr(review_module, "MOST_RESOLVED", 3)
+    answer = judge([], NODES, small)
+    assert answer.allowed
+    assert any(text.startswith("1 of 3 nodes were not considered") for text in answer.warnings)
 
 
 def test_what_selects_no_node_has_a_warning() -> None:

@@ -111,7 +111,12 @@ def show(command: str, settings: Settings, daemon: str) -> None:
         raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
     # Answers in JSON have no passwords, and would not be JSON any more.
     text = answer if answer.lstrip().startswith(("{", "[")) else redact(answer)
-    print(text.rstrip(), flush=True)
+    print(_harmless(text.rstrip()), flush=True)
+
+
+def _harmless(text: str) -> str:
+    """Return text that does not control a terminal: FRR shows what peers call themselves as they sent it."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
 
 
 async def _answer(command: str, settings: Settings, daemon: str) -> str:

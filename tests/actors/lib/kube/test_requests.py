@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import trio
@@ -279,6 +280,21 @@ async def test_pages_are_asked_for_until_there_is_none() -> None:
     one, two = (head.split(" ")[1] for head in server.heads)
     assert one == "/x?labelSelector=a%3Db&limit=2"
     assert two == "/x?labelSelector=a%3Db&limit=2&continue=to%2Fken%3D"
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a few huge objects would keep all others from being read."""
+    monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 100)
+    large = whole(b" " * 101)
+    first = whole(b'{"metadata": {"continue": "token"}, "items": [{"name": "a"}]}')
+    last = whole(b'{"metadata": {}, "items": [{"name": "b"}]}')
+    async with talking(saying(large, large, first, last)) as (client, server):
+        assert await page_of(client, 20) == [["a"], ["b"]]
+    limits = [re.findall(r"limit=(\d+)", head)[0] for head in server.heads]
+    assert limits == ["20", "5", "1", "1"]
+    async with talking(saying(large, large)) as (client, _):
+        with pytest.raises(UnreachableError, match="more than 100 bytes"):
+            await page_of(client, 2)
 
 
 async def test_history_that_is_forgotten_between_pages_is_said() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.problems import Kind, ResourceId
 from config.settings import Settings
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.router import inside
@@ -31,6 +32,25 @@ def test_an_unknown_name_lists_the_known_ones(name: str, message: str) -> None:
         vrf_named(READY, name)
     assert str(failure.value) == message
     assert failure.value.exit_code == 64
+
+
+def test_an_object_that_is_called_like_another_s_vrf_does_not_take_its_place() -> None:
+    """Users of a namespace name their objects as they like; the operator means the VRF."""
+    red = READY.vnis[0]
+    hostile = replace(red, vni=666, vrf="evil", resource=ResourceId(Kind.L3VNI, "tenant", "red"))
+    numbered = replace(hostile, vni=667, resource=ResourceId(Kind.L3VNI, "tenant", "100"))
+    status = replace(READY, vnis=(hostile, numbered, *READY.vnis))
+    assert vrf_named(status, "red") == "red"
+    assert vrf_named(status, "100") == "red"
+    assert vrf_named(status, "666") == vrf_named(status, "tenant/red") == "evil"
+
+
+def test_a_name_that_several_vrfs_may_be_meant_by_is_refused() -> None:
+    one = replace(READY.vnis[0], vrf="a", vni=1, resource=ResourceId(Kind.L3VNI, "x", "same"))
+    other = replace(one, vrf="b", vni=2, resource=ResourceId(Kind.L3VNI, "y", "same"))
+    with pytest.raises(CommandError, match="same may be L3VNI x/same or L3VNI y/same: name one of them as it is here"):
+        vrf_named(replace(READY, vnis=(one, other)), "same")
+    assert vrf_named(replace(READY, vnis=(one, other)), "y/same") == "b"
 
 
 def test_a_segment_without_a_routing_domain_has_no_vrf() -> None:
