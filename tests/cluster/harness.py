@@ -141,6 +141,16 @@ async def make_node(client: KubeClient, name: str, labels: Mapping[str, str] | N
     return await client.create(path, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 
 
+async def delete_nodes(client: KubeClient) -> None:
+    """Delete the Nodes that tests before have left, also those that a finalizer holds: a server serves many modules."""
+    for one in (await client.get("/api/v1/nodes"))["items"]:
+        path = f"/api/v1/nodes/{one['metadata']['name']}"
+        if one["metadata"].get("finalizers"):
+            await client.merge_patch(path, {"metadata": {"finalizers": None}}, manager=MANAGER)
+        with suppress(NotFoundError):
+            await client.delete(path)
+
+
 async def service_account(
     client: KubeClient, namespace: str, name: str, *, seconds: int = 3600, bound: Mapping[str, str] | None = None
 ) -> ApiCredentials:

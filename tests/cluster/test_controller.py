@@ -40,6 +40,7 @@ from tests.cluster.harness import (
     ClusterServer,
     Json,
     both_versions,
+    delete_nodes,
     kube,
     make_node,
     service_account,
@@ -143,7 +144,7 @@ async def cluster(server: ClusterServer, system: str, namespace: str) -> AsyncIt
 
 
 async def clear(admin: KubeClient) -> None:
-    await admin.delete("/api/v1/nodes")
+    await delete_nodes(admin)
     with suppress(NotFoundError):
         await admin.delete(LEASE_PATH)
     for page in [page async for page in admin.pages(index_writer.EVENTS)]:

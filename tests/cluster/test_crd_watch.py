@@ -7,6 +7,7 @@ import subprocess
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,10 @@ ALL = {**dict.fromkeys(PLURALS.values(), 1), NODE_STATUS_PLURAL: 2, "nodes": 1}
 async def watcher(
     server: ClusterServer, crds: list[str], system: str, namespace: str, tmp_path: Path
 ) -> AsyncIterator[Watcher]:
-    """Yield an actor that knows nothing yet, with two networks on the server."""
+    """Yield an actor that knows nothing yet, with two networks and no password on the server."""
     async with watching(server, namespace, tmp_path) as watcher:
+        with suppress(NotFoundError):
+            await watcher.admin.delete(f"/api/v1/namespaces/{SYSTEM}/secrets/bgp-passwords")
         await watcher.put(Kind.L3VNI, "red", l3vni(100))
         await watcher.put(Kind.L3VNI, "blue", l3vni(101, **here(watcher.node)))
         await watcher.put(Kind.L3VNI, "elsewhere", l3vni(102, **here("another")))
