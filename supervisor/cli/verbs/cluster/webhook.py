@@ -47,7 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     from supervisor.logs.logger import configure
     from supervisor.operations.cluster.webhook import Options, run_webhook
     from supervisor.operations.exit_codes import CONFIG, CommandError
+    from supervisor.operations.paths import require_readable_settings
 
+    require_readable_settings(arguments.settings)
     settings, problems = load_settings(arguments.settings, arguments.settings.parent / "conf.d")
     if errors(problems):
         raise CommandError(str(errors(problems)[0]), CONFIG)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import require_readable, require_readable_settings
 
-from ...options import StoreFile, add_verb, complain, require_readable
+from ...options import StoreFile, add_verb, complain
 from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     if missing is not None:
         raise CommandError(f"{missing}: no such file", exit_codes.NO_INPUT)
     settings: Path = arguments.settings
-    require_readable([settings, *(path for path in files if path != STDIN)])
+    require_readable_settings(settings)
+    require_readable(path for path in files if path != STDIN)
     read = read_files(settings, files) if files else read_all(settings, remembered=False)
     if not files:
         require_readable([read.settings.node_config_file, read.settings.configs_dir])

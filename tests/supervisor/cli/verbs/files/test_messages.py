@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -66,35 +69,136 @@ def test_nothing_configured_is_said(settings: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has no openpe_*.yaml\n"
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "status", "teardown", "doctor", "run"])
+#: Every verb that reads the settings, as it can be called without doing anything.
+VERBS = (
+    *("validate", "plan", "status", "reload", "doctor", "bundle", "teardown", "run", "init", "events", "logs"),
+    *("show desired", "show topology", "show frr", "try .", "ping 192.0.2.1", "trace 192.0.2.1", "exec true"),
+    *("vtysh -c show", "webhook", "join kubeconfig"),
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_settings_that_were_named_must_exist(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--settings", "/nope.yaml", verb]) == 66
+    assert main(["--settings", "/nope.yaml", *verb.split()]) == 66
     assert capsys.readouterr().err == "openperouter: /nope.yaml: no such file\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
-@pytest.mark.parametrize("verb", ["validate", "plan"])
-def test_a_user_without_permission_learns_to_be_root(settings: Path, verb: str) -> None:
-    configs = settings.parent / "configs"
-    configs.chmod(0o700)
-    for parent in (settings.parent, *settings.parent.parents):
-        if parent.is_relative_to("/tmp") and parent != Path("/tmp"):
-            parent.chmod(0o755)
-    settings.chmod(0o644)
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "validate {}", "plan {}", "try {}", "migrate {}", "generate nodes {} out", "join {}",
+        "join --server https://192.0.2.1:6443 --authority ca --token-file {}",
+        "join --server https://192.0.2.1:6443 --authority {}",
+    ],
+)  # fmt: skip
+def test_a_file_that_was_named_must_exist(
+    settings: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a.b.c"))
+    assert main(["--settings", str(settings), *verb.format("/nope/openpe_x.yaml").split()]) == 66
+    assert capsys.readouterr().err == "openperouter: /nope/openpe_x.yaml: no such file\n"
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Settings with nothing configured where others can go: pytest closes its own directories at each start."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    with tempfile.TemporaryDirectory(prefix="openperouter-shared-", dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        settings = write_settings(Path(directory))
+        settings.chmod(0o644)
+        yield settings
+
+
+def as_another_user(settings: Path, words: Sequence[str]) -> tuple[int, str]:
+    """Run one command as a user without rights; return its exit code and what it wrote to standard error."""
     # What the verb imports must be there before: the sources may be unreadable, too.
-    main(["--settings", str(settings), verb])
+    for module in IMPORTED:
+        importlib.import_module(module)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.stderr = os.fdopen(writer, "w")
-        os.setgroups([])
-        os.setresgid(65534, 65534, 65534)
-        os.setresuid(65534, 65534, 65534)
-        code = main(["--settings", str(settings), verb])
-        sys.stderr.flush()
-        os._exit(code)
+        code = 255
+        try:
+            os.dup2(writer, 2)
+            sys.stderr = os.fdopen(2, "w")
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            code = main(["--settings", str(settings), *words])
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
     os.close(writer)
     with os.fdopen(reader) as stream:
         said = stream.read()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
-    assert said == f"openperouter: permission denied: {configs}; most commands need root\n"
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+IMPORTED = (
+    "config.admission.review",
+    "actors.frr.preview",
+    "actors.static_config.trial",
+    "supervisor.main",
+    "supervisor.operations.candidate",
+    "supervisor.operations.inventory",
+    "supervisor.operations.migration",
+    "supervisor.operations.snippet_check",
+)
+BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
+
+
+@BY_ROOT
+@pytest.mark.parametrize(
+    ("verb", "part"),
+    [
+        *((verb, "openperouter.yaml") for verb in VERBS if verb not in ("bundle", "doctor", "teardown")),
+        *((verb, part) for verb in ("validate", "status", "run") for part in ("conf.d", "conf.d/50-site.yaml")),
+    ],
+)
+def test_settings_that_a_user_may_not_read_are_named(shared: Path, verb: str, part: str) -> None:
+    (shared.parent / "conf.d").mkdir()
+    (shared.parent / "conf.d" / "50-site.yaml").write_text("logLevel: info\n")
+    for name in ("openperouter.yaml", "conf.d", "conf.d/50-site.yaml"):
+        (shared.parent / name).chmod(0o755)
+    denied = shared.parent / part
+    denied.chmod(0o700)
+    said = f"openperouter: permission denied: {denied}; most commands need root\n"
+    assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["validate", "plan", "show desired", "init", "plan {}", "try {}"])
+def test_a_directory_that_a_user_may_not_read_is_named(shared: Path, verb: str) -> None:
+    configs = shared.parent / "configs"
+    configs.chmod(0o700)
+    said = f"openperouter: permission denied: {configs}; most commands need root\n"
+    assert as_another_user(shared, verb.format(shared.parent / "run").split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize(
+    "verb", ["validate {}", "plan {}", "try {}", "migrate {}", "generate nodes {} /tmp/none", "join {}"]
+)
+def test_a_file_that_a_user_may_not_read_is_named(shared: Path, verb: str) -> None:
+    file = shared.parent / "openpe_x.yaml"
+    file.write_text("{}")
+    file.chmod(0o600)
+    said = f"openperouter: permission denied: {file}; most commands need root\n"
+    assert as_another_user(shared, verb.format(file).split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["teardown", "bundle"])
+def test_some_verbs_are_only_for_root(shared: Path, verb: str) -> None:
+    assert as_another_user(shared, [verb]) == (
+        77,
+        f"openperouter: permission denied: {verb}; most commands need root\n",
+    )
+
+
+@BY_ROOT
+def test_the_daemon_is_only_for_root(shared: Path) -> None:
+    code, said = as_another_user(shared, ["run"])
+    assert code == 77
+    assert f"permission denied: {shared.parent}/run/lock; only root can run the router" in said
