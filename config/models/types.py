@@ -44,7 +44,7 @@ def parse_address(text: str) -> IPAddress:
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
         raise ValueError("must be an IPv4 or IPv6 address without a zone")
     if _CIDR.fullmatch(text):
-        raise ValueError("must be an address without a prefix length: remove the slash and what follows it")
+        raise ValueError(f'must be an address without a prefix length: remove "/{text.partition("/")[2]}"')
     try:
         address = ip_address(text)
     except ValueError:
@@ -155,9 +155,8 @@ class Range:
         network = parse_cidr(text).network
         never = next((one for one in map(ip_network, NEVER_USABLE) if network.overlaps(one)), None)
         if never is not None:
-            raise ValueError(
-                f"{network} overlaps {never} ({NEVER_USABLE[str(never)]}): no address of a router is there"
-            )
+            how = "is in" if network.prefixlen >= never.prefixlen else "overlaps"
+            raise ValueError(f"{network} {how} {never} ({NEVER_USABLE[str(never)]}): use routable unicast addresses")
         shortest = self.ipv4 if network.version == 4 else self.ipv6
         if network.prefixlen < shortest:
             raise ValueError(f"a prefix length of at least {shortest} is needed, this is {network.prefixlen}")

@@ -89,9 +89,10 @@ def parse_router_file(
     if data is None:
         return FileContent(path)
     if not isinstance(data, dict):
-        problem = _file_problem("must be a mapping (key: value)", document, ())
+        message = f"must be a mapping: entries are below a key, such as {next(iter(SECTIONS))}:"
+        problem = _file_problem(message, document, ())
         return FileContent(path, problems=(problem,), usable=False)
-    if {"apiVersion", "kind"} <= data.keys():
+    if "kind" in data:
         problem = _file_problem(_for_an_object(str(data["kind"])), document, ())
         return FileContent(path, problems=(problem,), usable=False)
     problems: list[Problem] = []
@@ -126,7 +127,8 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
     for key, value in data.items():
         name = key if key in _KEYS else case_match(key, _KEYS)
         if name is None:
-            problems.append(_file_problem(f"unknown key; {suggestion(key, _KEYS)}", document, (key,)))
+            hint = suggestion(key, _KEYS, useless=(_L3VPN_KEY,))
+            problems.append(_file_problem(f"unknown key; {hint}", document, (key,)))
             continue
         if name != key:
             problems.append(case_warning(document, (key,), name))

@@ -74,23 +74,37 @@ def run(arguments: argparse.Namespace) -> int:
         complain(unchecked)
     if arguments.output == "text":
         print_problems(problems)
-        print_line(_result(read, problems, everything=not files), "bold")
+        print_line(_result(read, problems, files or [read.settings.configs_dir]), "bold")
     else:
         print(_WRITERS[arguments.output](problems))
     return exit_codes.CONFIG if errors(problems) else exit_codes.OK
 
 
-def _result(read: Configuration, problems: Sequence[Problem], *, everything: bool) -> str:
+def _result(read: Configuration, problems: Sequence[Problem], paths: Sequence[Path]) -> str:
     from config.problems import errors
+    from supervisor.operations.node_configuration import STDIN
 
     wrong = len(errors(problems))
     warnings = len(problems) - wrong
     if wrong:
         return f"not valid: {_count(wrong, 'error')}, {_count(warnings, 'warning')}"
     rest = f", {_count(warnings, 'warning')}" if warnings else ""
-    if everything and not read.resources:
-        return f"valid, but nothing is configured: {read.settings.configs_dir} has no openpe_*.yaml{rest}"
+    if not read.resources and STDIN in paths:
+        return f"valid, but nothing is configured: standard input has no entries{rest}"
+    directory = next((path for path in paths if path == read.settings.configs_dir or path.is_dir()), None)
+    if not read.resources and directory is not None:
+        return f"valid, but nothing is configured: {directory} {_why_nothing(directory)}{rest}"
     return f"valid: {_count(len(read.resources), 'resource')}{rest}"
+
+
+def _why_nothing(directory: Path) -> str:
+    from config.sources.static_files import is_router_file
+
+    if not directory.exists():
+        return "does not exist"
+    if any(is_router_file(path.name) for path in directory.iterdir()):
+        return "has only empty openpe_*.yaml"
+    return "has no openpe_*.yaml"
 
 
 def _count(number: int, noun: str) -> str:

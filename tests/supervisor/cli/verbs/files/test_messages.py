@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from tests.supervisor.cli.examples import write_settings
 
@@ -67,6 +68,51 @@ def test_nothing_configured_is_said(settings: Path, capsys: pytest.CaptureFixtur
     assert main(["--settings", str(settings), "validate"]) == 0
     configs = settings.parent / "configs"
     assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has no openpe_*.yaml\n"
+
+
+def test_a_directory_of_configurations_that_is_missing_is_said(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = settings.parent / "configs"
+    configs.rmdir()
+    assert main(["--settings", str(settings), "validate"]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} does not exist\n"
+
+
+def test_a_directory_without_router_files_is_said(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = settings.parent / "configs"
+    assert main(["--settings", str(settings), "validate", str(configs)]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has no openpe_*.yaml\n"
+
+
+def test_router_files_without_entries_are_said(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = settings.parent / "configs"
+    (configs / "openpe_u.yaml").write_text("underlays: []\n")
+    assert main(["--settings", str(settings), "validate"]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has only empty openpe_*.yaml\n"
+
+
+def test_standard_input_without_entries_is_said(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["--settings", str(settings), "validate", "-"]) == 0
+    assert capsys.readouterr().out == "valid, but nothing is configured: standard input has no entries\n"
+
+
+def test_of_a_broken_file_only_the_fault_is_shown_whatever_is_stored(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings.parent / "configs" / "openpe_u.yaml"
+    good = LastGood().with_texts({file.name: CASES["a link-local neighbour by address"]["configs/openpe_x.yaml"]})
+    (settings.parent / "state" / "last-good.json").write_text(to_json(good))
+    file.write_text("underlays:\n\t- asn: 1\n")
+    assert main(["--settings", str(settings), "validate"]) == 78
+    shown = capsys.readouterr().out.replace(f"{settings.parent}/", "").splitlines()
+    assert shown == [
+        "configs/openpe_u.yaml:2:1: error: a tab cannot indent YAML: use spaces",
+        "not valid: 1 error, 0 warnings",
+    ]
 
 
 #: Every verb that reads the settings, as it can be called without doing anything.
