@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import re
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -232,6 +233,26 @@ def test_a_file_that_a_user_may_not_read_is_named(shared: Path, verb: str) -> No
     file.chmod(0o600)
     said = f"openperouter: permission denied: {file}; most commands need root\n"
     assert as_another_user(shared, verb.format(file).split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["status", "status --watch", "reload", "events", "show topology"])
+def test_a_socket_that_a_user_may_not_open_is_named(shared: Path, verb: str) -> None:
+    path = shared.parent / "run" / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen()
+        said = f"openperouter: permission denied: {path}; most commands need root\n"
+        assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["init {} --nic lo --asn 1 --unnumbered", "manifests --write {}"])
+def test_a_directory_that_a_user_may_not_make_is_named(shared: Path, verb: str) -> None:
+    path = shared.parent / "new"
+    said = f"openperouter: permission denied: {path}; most commands need root\n"
+    assert as_another_user(shared, verb.format(path).split()) == (77, said)
 
 
 @BY_ROOT
