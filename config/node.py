@@ -58,8 +58,9 @@ class NodeIndex(Model):
     @model_validator(mode="before")
     @classmethod
     def _no_bare_number(cls, data: Any) -> Any:
-        if isinstance(data, int):
-            raise ValueError(f"must be a mapping: write nodeIndex: {{index: {data}}}")  # noqa: TRY004 - pydantic's way
+        if isinstance(data, int | str | list):
+            index = f": write nodeIndex: {{index: {data}}}" if type(data) is int and data >= 0 else ", such as index: 3"
+            raise ValueError(f"must be a mapping{index}")  # noqa: TRY004 - pydantic's way
         return data
 
     @model_validator(mode="after")

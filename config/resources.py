@@ -7,7 +7,8 @@ because the last VNI became invalid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from config.desired import Family
@@ -18,7 +19,7 @@ from config.problems import Kind, Origin, ResourceId
 class Resource:
     """``spec`` is the resource's model from ``config.models``, :class:`Unusable` or :class:`UnknownContent`.
 
-    ``label`` is its name in a file, empty for an object of the API.
+    ``label`` is its name in a file, empty for an object of the API. ``places`` knows where each field stands in it.
     """
 
     kind: Kind
@@ -27,6 +28,7 @@ class Resource:
     origin: Origin
     spec: Any
     label: str = ""
+    places: Callable[[str], Origin] | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> ResourceId:
@@ -37,6 +39,10 @@ class Resource:
     def is_from_file(self) -> bool:
         """Whether the resource is from a file rather than from the API."""
         return bool(self.origin.path)
+
+    def place_of(self, rule_field: str) -> Origin:
+        """Return where a field such as ``hostSession.asn`` is written, or its own beginning where that is unknown."""
+        return self.places(rule_field) if self.places and rule_field else self.origin
 
     @property
     def is_usable(self) -> bool:

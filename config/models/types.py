@@ -7,8 +7,10 @@ whitespace, newline or ``!``. Integers are strict: ``"100"`` and ``true`` are no
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler
@@ -42,7 +44,7 @@ def parse_address(text: str) -> IPAddress:
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
         raise ValueError("must be an IPv4 or IPv6 address without a zone")
     if _CIDR.fullmatch(text):
-        raise ValueError("must be an address without a prefix length: remove the slash and what follows it")
+        raise ValueError(f'must be an address without a prefix length: remove "/{text.partition("/")[2]}"')
     try:
         address = ip_address(text)
     except ValueError:
@@ -127,11 +129,17 @@ Ipv6Cidr = Annotated[
 ]
 
 
-#: Where no tunnel endpoint, gateway or end of a session can be: this network (RFC 791), loopback, link-local, multicast
-#: with what is reserved above it; unspecified and loopback, link-local, multicast (RFC 4291).
-NEVER_USABLE: Final = (
-    *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
-    *("::/96", "fe80::/10", "ff00::/8"),
+#: Where no tunnel endpoint, gateway or end of a session can be, and what is there instead (RFC 6890, RFC 4291).
+NEVER_USABLE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "0.0.0.0/8": "unspecified",
+        "127.0.0.0/8": "loopback",
+        "169.254.0.0/16": "link-local",
+        "224.0.0.0/3": "multicast and reserved",
+        "::/96": "unspecified and loopback",
+        "fe80::/10": "link-local",
+        "ff00::/8": "multicast",
+    }
 )
 
 
@@ -147,7 +155,8 @@ class Range:
         network = parse_cidr(text).network
         never = next((one for one in map(ip_network, NEVER_USABLE) if network.overlaps(one)), None)
         if never is not None:
-            raise ValueError(f"{network} overlaps {never}, where no address of a router can be")
+            how = "is in" if network.prefixlen >= never.prefixlen else "overlaps"
+            raise ValueError(f"{network} {how} {never} ({NEVER_USABLE[str(never)]}): use routable unicast addresses")
         shortest = self.ipv4 if network.version == 4 else self.ipv6
         if network.prefixlen < shortest:
             raise ValueError(f"a prefix length of at least {shortest} is needed, this is {network.prefixlen}")

@@ -8,18 +8,26 @@ from config.problems import Problem, Reason, Severity
 from config.resources import Resource
 
 
-def described(resource: Resource) -> str:
-    """Return a resource with its place in a file, for messages about another one.
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A number, a name or an address range that a resource occupies, by the ``field`` that says so; or it as a whole.
 
-    An object of the API is found by its name; its resource version would make each message new.
+    As text: the resource with the field's place in a file. An object of the API is found by its name; its resource
+    version would make each message new.
     """
-    return f"{resource.id} ({resource.origin})" if resource.origin.path else str(resource.id)
+
+    resource: Resource
+    field: str = ""
+
+    def __str__(self) -> str:
+        origin = self.resource.place_of(self.field)
+        return f"{self.resource.id} ({origin})" if origin.path else str(self.resource.id)
 
 
 class RefusedError(Exception):
     """One resource breaks a rule. ``rule_field`` is the field to correct, inside the resource.
 
-    ``winner`` is the resource that it conflicts with and that stays in force.
+    ``winner`` is what it conflicts with and what stays in force.
     """
 
     def __init__(
@@ -28,7 +36,7 @@ class RefusedError(Exception):
         rule_field: str = "",
         reason: Reason = Reason.VALIDATION_FAILED,
         *,
-        winner: Resource | None = None,
+        winner: Claim | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -47,8 +55,9 @@ class Findings:
         """Record that a resource is not in force, for the resource that it conflicts with as well."""
         self._add(resource, refusal.message, refusal.rule_field, refusal.reason, Severity.ERROR)
         if refusal.winner is not None:
-            loser = described(resource)
-            self.warn(refusal.winner, f"{loser} conflicts with this one and is ignored: {refusal.message}")
+            loser, winner = Claim(resource, refusal.rule_field), refusal.winner
+            message = f"{loser} conflicts with this one and is ignored: {refusal.message}"
+            self.warn(winner.resource, message, winner.field)
 
     def warn(self, resource: Resource, message: str, rule_field: str = "") -> None:
         """Record something noteworthy about a resource that stays in force."""
@@ -59,6 +68,7 @@ class Findings:
         return tuple(sorted(self.problems, key=lambda one: (one.origin, one.field, one.message, str(one.resource))))
 
     def _add(self, resource: Resource, message: str, rule_field: str, reason: Reason, severity: Severity) -> None:
+        place = resource.place_of(rule_field)
         self.problems.append(
-            Problem(message, resource.origin, rule_field, severity=severity, reason=reason, resource=resource.id)
+            Problem(message, place, rule_field, severity=severity, reason=reason, resource=resource.id)
         )

@@ -33,12 +33,13 @@ from config.problems import Kind, Reason, ResourceId
 from config.resources import Resource
 
 from .domains import DOMAIN_FIELD, Domains
-from .findings import Findings, RefusedError, described
+from .findings import Claim, Findings, RefusedError
 from .grants import Grants
 from .ipam import PoolExhaustedError, route_distinguisher, session_addresses
 from .sessions import host_session
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
+_BRIDGE_FIELD = "hostMaster.linuxBridge.name"
 _FAMILIES = {"IPv4": Family.IPV4, "IPv6": Family.IPV6}
 
 
@@ -47,9 +48,9 @@ class Pools:
     """Disjoint address ranges with their owners, kept separately for each IP version."""
 
     _starts: dict[int, list[int]] = field(default_factory=lambda: {4: [], 6: []})
-    _ranges: dict[int, list[tuple[int, int, Resource, str]]] = field(default_factory=lambda: {4: [], 6: []})
+    _ranges: dict[int, list[tuple[int, int, Claim, str]]] = field(default_factory=lambda: {4: [], 6: []})
 
-    def overlapping(self, pool: str) -> tuple[Resource, str] | None:
+    def overlapping(self, pool: str) -> tuple[Claim, str] | None:
         """Return the owner and the text of a pool that overlaps this one, or None."""
         network = ip_network(pool, strict=False)
         first, last = int(network.network_address), int(network.broadcast_address)
@@ -60,7 +61,7 @@ class Pools:
         _, end, owner, text = self._ranges[network.version][position]
         return (owner, text) if end >= first else None
 
-    def add(self, pool: str, owner: Resource) -> None:
+    def add(self, pool: str, owner: Claim) -> None:
         """Add a pool that overlaps none."""
         network = ip_network(pool, strict=False)
         first, last = int(network.network_address), int(network.broadcast_address)
@@ -83,14 +84,14 @@ class Overlays:
     l2vnis: dict[ResourceId, DesiredL2VNI] = field(default_factory=dict)
     passthrough: DesiredPassthrough | None = None
     standing: dict[ResourceId, Held] = field(default_factory=dict)
-    _vnis: dict[int, Resource] = field(default_factory=dict)
-    _vrfs: dict[str, Resource] = field(default_factory=dict)
-    _distinguishers: dict[str, Resource] = field(default_factory=dict)
+    _vnis: dict[int, Claim] = field(default_factory=dict)
+    _vrfs: dict[str, Claim] = field(default_factory=dict)
+    _distinguishers: dict[str, Claim] = field(default_factory=dict)
     _sessions: Pools = field(default_factory=Pools)
     _subnets: defaultdict[str, Pools] = field(default_factory=lambda: defaultdict(Pools))
-    _external_bridges: dict[str, Resource] = field(default_factory=dict)
-    _managed_bridges: dict[str, Resource] = field(default_factory=dict)
-    _passthrough_owner: Resource | None = None
+    _external_bridges: dict[str, Claim] = field(default_factory=dict)
+    _managed_bridges: dict[str, Claim] = field(default_factory=dict)
+    _passthrough_owner: Claim | None = None
 
     def accept(self, resource: Resource, domain: Resource | None) -> None:
         """Accept a resource, given an L2VNI's routing domain. Raises :class:`RefusedError`."""
@@ -101,7 +102,8 @@ class Overlays:
                 routed_by = self.l3vnis.get(domain.id) if domain else None
                 if domain is not None and routed_by is None:
                     name = resource.spec.routing_domain.l3vni.name
-                    raise RefusedError(f'referenced L3VNI "{name}" not found', DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
+                    message = f'referenced L3VNI "{name}" is not in force; its own error says why'
+                    raise RefusedError(message, DOMAIN_FIELD, Reason.DEPENDENCY_FAILED)
                 self.l2vnis[resource.id] = self._l2vni(resource, resource.spec, routed_by.vrf if routed_by else None)
             case _:
                 self.passthrough = self._accept_passthrough(resource, resource.spec)
@@ -128,14 +130,15 @@ class Overlays:
         self._check_vni(spec.vni)
         owner = self._vrfs.get(spec.vrf)
         if owner is not None:
-            raise RefusedError(f"VRF {spec.vrf} already belongs to {described(owner)}", "vrf", winner=owner)
+            raise RefusedError(f"VRF {spec.vrf} already belongs to {owner}", "vrf", winner=owner)
         distinguisher = route_distinguisher(self.underlay.router_id, spec.vni)
         self._check_distinguisher(distinguisher, "vni")
         if spec.host_session is not None:
             self._claim_pools(spec.host_session, resource)
             for pool in spec.host_session.pools:
-                self._subnets[spec.vrf].add(pool, resource)
-        self._vnis[spec.vni] = self._vrfs[spec.vrf] = self._distinguishers[distinguisher] = resource
+                self._subnets[spec.vrf].add(pool, Claim(resource, _pool_field(spec.host_session, pool)))
+        self._vnis[spec.vni] = self._distinguishers[distinguisher] = Claim(resource, "vni")
+        self._vrfs[spec.vrf] = Claim(resource, "vrf")
         return DesiredL3VNI(
             resource=resource.id,
             origin=resource.origin,
@@ -159,9 +162,9 @@ class Overlays:
         if vrf is not None:
             self._claim_subnets(resource, spec.gateway_ips, vrf)
         master, name = self._claim_bridge(resource, bridge, spec.vni)
-        self._vnis[spec.vni] = resource
+        self._vnis[spec.vni] = Claim(resource, "vni")
         if spec.rd is not None:
-            self._distinguishers[spec.rd] = resource
+            self._distinguishers[spec.rd] = Claim(resource, "rd")
         return DesiredL2VNI(
             resource=resource.id,
             origin=resource.origin,
@@ -182,10 +185,10 @@ class Overlays:
         session = self._session(spec.host_session, self.underlay.asn)
         owner = self._passthrough_owner
         if owner is not None:
-            message = f"only one passthrough per node, and {described(owner)} is used"
+            message = f"only one passthrough per node, and {owner} is used"
             raise RefusedError(message, winner=owner)
         self._claim_pools(spec.host_session, resource)
-        self._passthrough_owner = resource
+        self._passthrough_owner = Claim(resource)
         return DesiredPassthrough(resource.id, resource.origin, session)
 
     def _tunnel_address(self, wanted: str | None) -> IPAddress:
@@ -213,10 +216,10 @@ class Overlays:
             found = self._sessions.overlapping(pool)
             if found is not None:
                 owner, other = found
-                message = f"{pool} overlaps {other} of a host session of {described(owner)}"
+                message = f"{pool} overlaps {other} of a host session of {owner}"
                 raise RefusedError(message, _pool_field(session, pool), winner=owner)
         for pool in session.pools:
-            self._sessions.add(pool, claimant)
+            self._sessions.add(pool, Claim(claimant, _pool_field(session, pool)))
 
     def _check_tunnels(self, subnet: str, rule_field: str) -> None:
         """The connected route of a subnet with tunnel endpoints would take these from the fabric."""
@@ -229,27 +232,28 @@ class Overlays:
     def _check_vni(self, vni: int) -> None:
         owner = self._vnis.get(vni)
         if owner is not None:
-            raise RefusedError(f"VNI {vni} is also used by {described(owner)}; change one of them", "vni", winner=owner)
+            raise RefusedError(f"VNI {vni} is also used by {owner}; change one of them", "vni", winner=owner)
 
     def _check_distinguisher(self, distinguisher: str, rule_field: str) -> None:
         """Two networks with one distinguisher have the same routes, of which FRR and the fabric keep one."""
         owner = self._distinguishers.get(distinguisher)
         if owner is not None:
-            message = f"route distinguisher {distinguisher} is also that of {described(owner)}"
+            message = f"route distinguisher {distinguisher} is also that of {owner}"
             raise RefusedError(message, rule_field, winner=owner)
 
     def _claim_subnets(self, claimant: Resource, gateways: Sequence[str], vrf: str) -> None:
         """Upstream refuses everything in a VRF in which two subnets overlap (reference VAL-V-1); here the later one."""
-        for gateway in gateways:
-            self._check_tunnels(gateway, "gatewayIPs")
+        for index, gateway in enumerate(gateways):
+            rule_field = f"gatewayIPs[{index}]"
+            self._check_tunnels(gateway, rule_field)
             found = self._subnets[vrf].overlapping(gateway)
             if found is not None:
                 owner, other = found
                 subnet = ip_network(gateway, strict=False)
-                message = f"{subnet} overlaps {other} of {described(owner)} in VRF {vrf}"
-                raise RefusedError(message, "gatewayIPs", winner=owner)
-        for gateway in gateways:
-            self._subnets[vrf].add(gateway, claimant)
+                message = f"{subnet} overlaps {other} of {owner} in VRF {vrf}"
+                raise RefusedError(message, rule_field, winner=owner)
+        for index, gateway in enumerate(gateways):
+            self._subnets[vrf].add(gateway, Claim(claimant, f"gatewayIPs[{index}]"))
 
     def _check_bridge(self, claimant: Resource, bridge: LinuxBridge | None, vni: int) -> None:
         """Several segments may share a bridge of the user's, but nothing may share a bridge that the router makes."""
@@ -258,17 +262,16 @@ class Overlays:
         if bridge.name is None:
             owner = self._external_bridges.get(managed_bridge(vni))
             if owner is not None:
-                message = f"{described(owner)} uses bridge {managed_bridge(vni)} as an external one"
+                message = f"{owner} uses bridge {managed_bridge(vni)} as an external one"
                 raise RefusedError(message, "hostMaster", winner=owner)
             return
-        name_field = "hostMaster.linuxBridge.name"
-        self.grants.check_bridge(claimant, bridge.name, name_field)
+        self.grants.check_bridge(claimant, bridge.name, _BRIDGE_FIELD)
         owner = self._managed_bridges.get(bridge.name)
         if owner is not None:
-            message = f"bridge {bridge.name} is created by the router for {described(owner)}"
-            raise RefusedError(message, name_field, winner=owner)
+            message = f"bridge {bridge.name} is created by the router for {owner}"
+            raise RefusedError(message, _BRIDGE_FIELD, winner=owner)
         if bridge.name in self.underlay.interfaces:
-            raise RefusedError(f"bridge {bridge.name} has the name of an underlay interface", name_field)
+            raise RefusedError(f"bridge {bridge.name} has the name of an underlay interface", _BRIDGE_FIELD)
 
     def _claim_bridge(
         self, claimant: Resource, bridge: LinuxBridge | None, vni: int
@@ -276,9 +279,9 @@ class Overlays:
         if bridge is None:
             return HostMasterKind.NONE, None
         if bridge.name is None:
-            self._managed_bridges[managed_bridge(vni)] = claimant
+            self._managed_bridges[managed_bridge(vni)] = Claim(claimant, "hostMaster")
             return HostMasterKind.MANAGED_BRIDGE, managed_bridge(vni)
-        self._external_bridges.setdefault(bridge.name, claimant)
+        self._external_bridges.setdefault(bridge.name, Claim(claimant, _BRIDGE_FIELD))
         return HostMasterKind.EXTERNAL_BRIDGE, bridge.name
 
 

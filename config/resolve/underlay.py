@@ -18,7 +18,7 @@ from config.precedence import Precedence
 from config.problems import Kind, Problem, Reason
 from config.resources import Resource, UnknownContent
 
-from .findings import Findings, RefusedError, described
+from .findings import Claim, Findings, RefusedError
 from .grants import Grants
 from .ipam import PoolExhaustedError, router_id, vtep
 from .sessions import Configured, fabric_neighbor
@@ -111,8 +111,8 @@ def _choose(underlays: Sequence[Resource], precedence: Precedence, findings: Fin
     chosen, *others = sorted(known, key=lambda one: _key(one, precedence))
     for other in others:
         if other.is_usable:
-            message = f"only one underlay per node, and {described(chosen)} is used"
-            findings.refuse(other, RefusedError(message, winner=chosen))
+            message = f"only one underlay per node, and {Claim(chosen)} is used"
+            findings.refuse(other, RefusedError(message, winner=Claim(chosen)))
     return chosen
 
 
@@ -150,7 +150,8 @@ def _router_id(spec: Underlay, node: NodeIdentity) -> IPv4Address:
     try:
         return router_id(spec.router_id_cidr, node.index, node.router_id_scheme)
     except PoolExhaustedError as error:
-        raise RefusedError(f"no router ID for this node: {error}", "routerIDCIDR") from None
+        which = "" if "router_id_cidr" in spec.model_fields_set else "the default "
+        raise RefusedError(f"no router ID for this node: {which}{error}", "routerIDCIDR") from None
 
 
 def _vteps(spec: Underlay, index: int) -> tuple[IPInterface, ...]:

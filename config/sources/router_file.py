@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +20,11 @@ from config.models.rules import NOT_YET
 from config.models.sessions import HostSession
 from config.models.types import parse_cidr
 from config.models.underlay import LATER_FEATURES, Underlay
-from config.problems import RUNNING_KEPT, Kind, Problem, Reason, ResourceId, Severity
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Reason, ResourceId, Severity
 from config.resources import Resource, Unusable, passthrough_families
 from config.syntax.model_errors import case_match, case_warning, known_keys, suggestion, validate
 from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_others
-from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_yaml
+from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_path, parse_yaml
 
 from .former_spellings import Rewrite, names_by_vrf, rewrites, rewritten, written
 from .naming import PASSTHROUGH, SECTIONS, Entry, RouterFile, Section, entry_suffix, resource_name, spec_of
@@ -88,9 +89,10 @@ def parse_router_file(
     if data is None:
         return FileContent(path)
     if not isinstance(data, dict):
-        problem = _file_problem("must be a mapping (key: value)", document, ())
+        message = f"must be a mapping: entries are below a key, such as {next(iter(SECTIONS))}:"
+        problem = _file_problem(message, document, ())
         return FileContent(path, problems=(problem,), usable=False)
-    if {"apiVersion", "kind"} <= data.keys():
+    if "kind" in data:
         problem = _file_problem(_for_an_object(str(data["kind"])), document, ())
         return FileContent(path, problems=(problem,), usable=False)
     problems: list[Problem] = []
@@ -125,7 +127,8 @@ def _sections(data: Mapping[str, Any], document: Document, problems: list[Proble
     for key, value in data.items():
         name = key if key in _KEYS else case_match(key, _KEYS)
         if name is None:
-            problems.append(_file_problem(f"unknown key; {suggestion(key, _KEYS)}", document, (key,)))
+            hint = suggestion(key, _KEYS, useless=(_L3VPN_KEY,))
+            problems.append(_file_problem(f"unknown key; {hint}", document, (key,)))
             continue
         if name != key:
             problems.append(case_warning(document, (key,), name))
@@ -200,8 +203,13 @@ def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _C
         problems = (*problems, *_doubtful_networks(spec, path, context))
         spec, found = _with_passwords(spec, unusable, path, context)
         problems = (*problems, *found)
-    resource = Resource(kind, context.namespace, name, context.document.origin(path), spec, suffix)
+    origin, places = context.document.origin(path), partial(_place_of, context.document, path)
+    resource = Resource(kind, context.namespace, name, origin, spec, suffix, places)
     return Entry(resource, tuple(_attributed(problem, resource.id) for problem in problems), named)
+
+
+def _place_of(document: Document, path: FieldPath, rule_field: str) -> Origin:
+    return document.place((*path, *parse_path(rule_field)))
 
 
 def _later_features(kind: Kind, data: Any, path: FieldPath, context: _Context) -> Iterator[Problem]:

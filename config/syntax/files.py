@@ -15,12 +15,18 @@ Mark: TypeAlias = tuple[int, int, int, int, int] | None
 
 
 class UnreadableFileError(Exception):
-    """A file or directory exists but cannot be used; the text gives the reason."""
+    """A file or directory exists but cannot be used; the text gives the reason. ``denied``: not by this user."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path, reason: str, *, denied: bool = False) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+        self.denied = denied
+
+    @classmethod
+    def of(cls, path: Path, error: OSError) -> UnreadableFileError:
+        """Return what a system call's failure means for a file."""
+        return cls(path, describe(error), denied=isinstance(error, PermissionError))
 
     def problem(self, *, in_force: str = "") -> Problem:
         """Return it as a problem for the user to fix."""
@@ -41,7 +47,7 @@ def read_bounded(path: Path, limit: int, *, within: Path | None = None) -> tuple
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UnreadableFileError(path, describe(error)) from None
+        raise UnreadableFileError.of(path, error) from None
     try:
         status = os.fstat(descriptor)
         # The descriptor's own path: one that was resolved before could have become another file's by now.
@@ -52,7 +58,7 @@ def read_bounded(path: Path, limit: int, *, within: Path | None = None) -> tuple
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             return stream.read(limit + 1), stat.S_IMODE(status.st_mode)
     except OSError as error:
-        raise UnreadableFileError(path, describe(error)) from None
+        raise UnreadableFileError.of(path, error) from None
     finally:
         os.close(descriptor)
 
@@ -78,7 +84,7 @@ def scan_directory(path: Path) -> list[str]:
             raise UnreadableFileError(path, "is a symbolic link to a directory that does not exist") from None
         raise
     except OSError as error:
-        raise UnreadableFileError(path, describe(error)) from None
+        raise UnreadableFileError.of(path, error) from None
 
 
 def mark(path: Path | str) -> Mark:

@@ -17,7 +17,9 @@ from pydantic_core import ErrorDetails
 _QUOTED_NUMBER: Final = re.compile(r"[0-9]+")
 _AS_NUMBER: Final = re.compile(r"(?i:as)[0-9.]+")
 _ASDOT: Final = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})")
-_UNIT: Final = re.compile(r"[0-9]+ ?[a-z]{1,3}")
+_UNIT: Final = re.compile(r"([0-9]{1,9}) ?([a-z]{1,3})")
+#: Seconds in a unit of time.
+_UNITS: Final = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 _TYPOGRAPHIC: Final = re.compile("[\u2018\u2019\u201c\u201d\u00ab\u00bb]")
 _PLAIN_DECIMAL: Final = "write it in plain decimal, without leading zeros, signs, underscores or colons"
 
@@ -47,20 +49,25 @@ def message_of(detail: ErrorDetails, written: Written | None = None, model: type
     """Return what is wrong. ``model`` is the one that the value should have been an object of, if any."""
     context: Mapping[str, Any] = detail.get("ctx", {})
     kind = detail["type"]
+    key = str(detail["loc"][-1]) if detail["loc"] else ""
     typographic = _TYPOGRAPHIC.search(written.text) if written and written.plain else None
     if typographic:
         return f"contains U+{ord(typographic.group()):04X} (typographic quote): use plain quotes"
-    mapping = f"must be a mapping{_mapping_hint(detail, model)}"
+    mapping = f"must be a mapping{_mapping_hint(detail, written, model)}"
     plain = {
         "missing": "required, but missing",
-        "int_type": _not_a_number(written, is_asn=_is_asn(detail)),
+        "int_type": _not_a_number(written, key),
         "string_type": "must be a string" + ("; put it in quotes" if written else ""),
         "model_type": mapping,
         "model_attributes_type": mapping,
         "dict_type": mapping,
         "tuple_type": 'must be a list: each entry begins with "- "',
         "float_type": "must be a number",
-        "float_parsing": "must be a number, without a unit",
+        "float_parsing": (
+            _in_seconds(written.text if written else "", "a number")
+            if key.endswith("Seconds")
+            else "must be a number, without a unit"
+        ),
         "literal_error": f"must be {context.get('expected')}",
         "string_pattern_mismatch": "has characters that are not allowed here",
         "greater_than_equal": f"must be at least {context.get('ge')}",
@@ -80,12 +87,11 @@ def renamed_key(key: str, known: tuple[str, ...]) -> str | None:
     return f"not a key any more: write {wanted}" if first in (*known, "properties") else None
 
 
-def _is_asn(detail: ErrorDetails) -> bool:
-    return bool(detail["loc"]) and str(detail["loc"][-1]).lower().endswith("asn")
-
-
-def _not_a_number(written: Written | None, *, is_asn: bool) -> str:
+def _not_a_number(written: Written | None, key: str) -> str:
     text = written.text if written else ""
+    is_asn = key.lower().endswith("asn")
+    if key.endswith("Seconds") and _UNIT.fullmatch(text):
+        return _in_seconds(text, "a whole number")
     if written is not None and not written.plain:
         return "must be a number: remove the quotes" if _QUOTED_NUMBER.fullmatch(text) else "must be a whole number"
     asdot = _ASDOT.fullmatch(text)
@@ -99,8 +105,20 @@ def _not_a_number(written: Written | None, *, is_asn: bool) -> str:
     return f"must be a whole number; {_PLAIN_DECIMAL}" if looks_numeric else "must be a whole number"
 
 
-def _mapping_hint(detail: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """Return the shortest legal object, where there is one: empty, or with the only required key and its first word."""
+def _in_seconds(text: str, number: str) -> str:
+    """Return what to write instead of a duration with a unit, if it is one."""
+    unit = _UNIT.fullmatch(text)
+    seconds = int(unit[1]) * _UNITS.get(unit[2], 0) if unit else 0
+    if seconds and (seconds == int(seconds) or number == "a number"):
+        return f"must be {number} of seconds: write {int(seconds) if seconds == int(seconds) else round(seconds, 3)}"
+    return f"must be {number} of seconds" + (", without a unit" if unit else "")
+
+
+def _mapping_hint(detail: ErrorDetails, written: Written | None, model: type[BaseModel] | None) -> str:
+    """Return the shortest legal object, where there is one: empty, or with the only required key and a word for it.
+
+    The word is the one that begins as the value does, else the first.
+    """
     if model is None:
         return " (key: value)"
     required = {info.alias or name: info for name, info in model.model_fields.items() if info.is_required()}
@@ -109,5 +127,8 @@ def _mapping_hint(detail: ErrorDetails, model: type[BaseModel] | None) -> str:
     if len(required) == 1:
         ((key, info),) = required.items()
         if get_origin(info.annotation) is Literal:
-            return f", such as `{key}: {get_args(info.annotation)[0]}`"
+            words, text = get_args(info.annotation), written.text if written else ""
+            meant = next((word for word in words if text and word.startswith(text.lower())), words[0])
+            is_entry = isinstance(detail["loc"][-1], int) if detail["loc"] else False
+            return f": write `- {key}: {meant}`" if is_entry else f", such as `{key}: {meant}`"
     return " (key: value)"

@@ -75,10 +75,10 @@ def known_keys(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(info.alias or name for name, info in model.model_fields.items())
 
 
-def suggestion(key: str, known: tuple[str, ...]) -> str:
-    """Return a hint at the known key that was probably meant, or what keys there are."""
+def suggestion(key: str, known: tuple[str, ...], useless: tuple[str, ...] = ()) -> str:
+    """Return a hint at the known key that was probably meant, or what keys there are but for those of no use."""
     close = _closest(key, known)
-    return f"did you mean {close!r}?" if close else f"known keys: {', '.join(sorted(known))}"
+    return f"did you mean {close!r}?" if close else f"known keys: {', '.join(sorted({*known}.difference(useless)))}"
 
 
 def _closest(key: str, known: tuple[str, ...]) -> str | None:

@@ -48,7 +48,7 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> Explained:
         return Explained(foreign_blank(found["blank"]), *position(text[: found.start("blank")]))
     if any(word in shown for word in _TEMPLATE):
         return _at(NOT_RENDERED, mark)
-    return _from_parser(error, mark)
+    return _from_parser(error, mark, in_value=": " in shown[: mark.column])
 
 
 def foreign_blank(character: str) -> str:
@@ -62,7 +62,8 @@ def position(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-def _from_parser(error: yaml.MarkedYAMLError, mark: Any) -> Explained:
+def _from_parser(error: yaml.MarkedYAMLError, mark: Any, *, in_value: bool) -> Explained:
+    """Say what the parser means. ``in_value``: the line has a key before the mark."""
     problem, context = str(error.problem or NOT_READABLE), str(error.context or "")
     start = error.context_mark or mark
     column = start.column + 1
@@ -73,12 +74,17 @@ def _from_parser(error: yaml.MarkedYAMLError, mark: Any) -> Explained:
     # Scanner messages quote single characters and token names; names of anchors and tags are the exception.
     other = next((f"the {word} here is not valid" for word in ("anchor", "alias", "tag") if word in problem), problem)
     message = {
-        "mapping values are not allowed in this context": 'is ": " missing after the key in the line above?',
+        "mapping values are not allowed in this context": 'a value with ": " in it needs quotes'
+        if in_value
+        else 'is ": " missing after the key in the line above?',
         "did not find expected '-' indicator": f"wrong indentation: the entries of this list begin in column {column} "
         f'with "- ", their keys in column {column + 2}',
         "did not find expected key": f"wrong indentation: the keys of this mapping begin in column {column}"
         if "block mapping" in context
         else other,
+        "did not find expected ',' or '}'": f'"," or "}}" is missing before this: "{{" is in line {start.line + 1}',
+        "did not find expected ',' or ']'": f'"," or "]" is missing before this: "[" is in line {start.line + 1}',
+        "found character that cannot start any token": "a value that begins with this character needs quotes",
     }
     return _at(message.get(problem, other), mark)
 

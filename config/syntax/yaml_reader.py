@@ -119,6 +119,10 @@ class Document:
                 return Origin(path=self.path, line=pair[0].line, column=pair[0].column)
         return self.origin(path)
 
+    def place(self, path: FieldPath) -> Origin:
+        """Return where a field is to be corrected: a scalar's value, or the key of a mapping or list, or near it."""
+        return self.origin(path) if self.written(path) else self.key_origin(path)
+
     def written(self, path: FieldPath) -> Written | None:
         """Return a scalar as written, or None for anything else."""
         node, depth = self._nearest(path)
@@ -144,6 +148,11 @@ def format_path(path: FieldPath) -> str:
         else:
             text += f".{step}" if text else step
     return text
+
+
+def parse_path(text: str) -> FieldPath:
+    """Return the field path that :func:`format_path` wrote."""
+    return tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", text))
 
 
 def read_yaml(path: Path) -> Document:

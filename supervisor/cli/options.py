@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..operations.exit_codes import CONFIG, NO_INPUT, CommandError
-from ..operations.paths import DEFAULT_SETTINGS
+from ..operations.paths import DEFAULT_SETTINGS, require_readable, require_readable_settings
 from .terminal import duration
 
 if TYPE_CHECKING:
@@ -78,17 +76,6 @@ def complain_of_last(seen: Seen) -> None:
     sys.stderr.flush()
 
 
-def require_readable(paths: Iterable[Path]) -> None:
-    """Raise PermissionError for the first path that exists but that this user may not read."""
-    for path in paths:
-        try:
-            path.stat()
-        except FileNotFoundError:
-            continue
-        if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-
 def require_settings(settings_file: Path) -> None:
     """Raise :class:`CommandError` for a settings file that was named and does not exist; the default may be missing."""
     if settings_file != DEFAULT_SETTINGS and not settings_file.exists():
@@ -104,7 +91,7 @@ def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredS
 
     from ..operations.node_configuration import read_all
 
-    require_readable([settings_file])
+    require_readable_settings(settings_file)
     read = read_all(settings_file, remembered=True)
     require_readable([read.settings.node_config_file, read.settings.configs_dir])
     if read.api is not None and read.api.snapshot is not None:

@@ -130,14 +130,20 @@ def _print_version(_arguments: argparse.Namespace) -> int:
 
 def _report(error: Exception) -> int:
     """Print an error; return its exit code."""
+    from config.syntax.files import UnreadableFileError
+
     from ..runtime.faults import EXIT_BUG, exit_code_of, is_bug, summarize
 
     match error:
         case CommandError():
             complain(str(error))
             return error.exit_code
-        case PermissionError():
-            complain(f"permission denied: {error.filename or error}; most commands need root")
+        case UnreadableFileError(denied=False):
+            complain(str(error))
+            return exit_codes.CONFIG
+        case PermissionError() | UnreadableFileError():
+            path = error.path if isinstance(error, UnreadableFileError) else error.filename or error
+            complain(f"permission denied: {path}; most commands need root")
             return exit_codes.NO_PERMISSION
         case OSError():
             complain(str(error))

@@ -19,12 +19,13 @@ from config.problems import Problem, Severity, errors
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX, read_remembered
 from config.store.last_good import LastGood
-from config.syntax.files import UnreadableFileError, list_directory, read_bounded
+from config.syntax.files import list_directory, read_bounded
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import MAX_BYTES
 
-from .exit_codes import CONFIG, USAGE, CommandError
+from .exit_codes import CONFIG, NO_INPUT, USAGE, CommandError
 from .node_configuration import Configuration, problems_of_files, read_all, resolved
+from .paths import require_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,10 @@ class Candidate:
 
 
 def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
-    """Read what the user named. Raises :class:`CommandError` for what cannot be a router configuration."""
-    try:
-        return _gather(settings, paths)
-    except UnreadableFileError as error:
-        raise CommandError(str(error), CONFIG) from None
+    """Read what the user named.
 
-
-def _gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
+    Raises :class:`CommandError` for what cannot be a router configuration, ``UnreadableFileError``.
+    """
     current = _read_router_files(settings.configs_dir)
     if any(_directory_of(path).resolve() == settings.configs_dir.resolve() for path in paths):
         raise CommandError(f"{settings.configs_dir} is what is in force; try a copy of it", USAGE)
@@ -108,8 +105,9 @@ def _gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
 def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path) -> Configuration:
     """Return what the candidate results in on this node.
 
-    The problems are all that it has, and as warnings those that it causes API objects.
+    The problems are all that it has, and as warnings those that it causes API objects. Raises PermissionError.
     """
+    require_readable([settings.node_config_file])
     before = read_all(settings_file, remembered=True)
     texts = LastGood().with_texts(candidate.texts)
     read = read_remembered(settings.configs_dir, before.node.name, texts, namespace=settings.namespace)
@@ -154,7 +152,7 @@ def _read(path: Path) -> Source:
         content, mode = read_bounded(path, MAX_BYTES)
         return Source(path, content.decode("utf-8"), mode)
     except FileNotFoundError:
-        raise CommandError(f"{path}: does not exist", CONFIG) from None
+        raise CommandError(f"{path}: no such file", NO_INPUT) from None
     except UnicodeDecodeError:
         raise CommandError(f"{path}: is not UTF-8 text", CONFIG) from None
 

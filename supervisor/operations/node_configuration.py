@@ -133,13 +133,15 @@ def resolved(
 
 
 def problems_of_files(read: Configuration) -> tuple[Problem, ...]:
-    """Return the problems that are in files, as they are before any of it was in force.
+    """Return the problems that are in files, as they are before any of it was in force; those of a file by line.
 
     Without a saved API snapshot, a network that no file defines may still be an API object: a warning.
     """
     maybe = read.api is None or read.api.snapshot is None
     unknown = {one.id for one in read.resources if isinstance(one.spec, UnknownContent)}
-    problems = (one for one in read.problems if one.origin.path and one.resource not in unknown)
+    problems = [one for one in read.problems if one.origin.path and one.resource not in unknown]
+    order = {path: number for number, path in enumerate(dict.fromkeys(one.origin.path for one in problems))}
+    problems.sort(key=lambda one: (order[one.origin.path], one.origin.line, one.origin.column))
     fresh = (replace(one, in_force="") if one.reason is Reason.FILE_INVALID else one for one in problems)
     return tuple(_missing_from_files(one, read) if maybe else one for one in fresh)
 

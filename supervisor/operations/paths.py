@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,8 +40,33 @@ def run_dir(settings_file: Path) -> Path:
     return DEFAULT_RUN_DIR
 
 
+def require_readable(paths: Iterable[Path]) -> None:
+    """Raise PermissionError for the first path that exists but that this user may not read."""
+    for path in paths:
+        try:
+            path.stat()
+        except PermissionError:
+            raise
+        except OSError:
+            # Missing, or a link that leads to itself: what reads the file says so.
+            continue
+        if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def require_readable_settings(settings_file: Path) -> None:
+    """Raise PermissionError for the settings file, or a part of ``conf.d``, that this user may not read."""
+    fragments = conf_d(settings_file)
+    require_readable([settings_file, fragments])
+    require_readable(sorted(fragments.glob("*.yaml")))
+
+
 def load_usable_settings(settings_file: Path) -> Settings:
-    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable."""
+    """Return the settings; raise :class:`CommandError` with the first problem when they are not usable.
+
+    Raises PermissionError when this user may not read them.
+    """
+    require_readable_settings(settings_file)
     from config.problems import errors
     from config.settings import load_settings
 

@@ -46,11 +46,12 @@ def _problems(snippet: Resource, vtysh: Path) -> Iterator[Problem]:
         text = canonical(snippet.spec.raw_config)
     except SnippetError as error:
         # Without an underlay nothing else has looked at it.
-        yield Problem(str(error), snippet.origin, "rawConfig", resource=snippet.id)
+        yield Problem(str(error), snippet.place_of("rawConfig"), "rawConfig", resource=snippet.id)
         return
+    place = snippet.place_of("rawConfig")
     for what, line in _complaints(text, vtysh):
         message = f"FRR does not take this line ({what}): {redact(line)}"
-        yield Problem(message, snippet.origin, "rawConfig", reason=Reason.FRR_CONFIGURATION_FAILED, resource=snippet.id)
+        yield Problem(message, place, "rawConfig", reason=Reason.FRR_CONFIGURATION_FAILED, resource=snippet.id)
 
 
 def _complaints(text: str, vtysh: Path) -> list[tuple[str, str]]:

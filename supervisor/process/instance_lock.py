@@ -12,19 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..runtime.faults import AlreadyRunningFault, DependencyFault
+from ..runtime.faults import AlreadyRunningFault, DependencyFault, PermissionFault
 
 
 @contextmanager
 def single_instance(run_dir: Path) -> Iterator[Path]:
     """Hold ``<run_dir>/lock`` while inside; give its path. The directory is made if it is missing.
 
-    Raises :class:`AlreadyRunningFault`, naming the holder, or :class:`DependencyFault` when the file cannot be made.
+    Raises :class:`AlreadyRunningFault`, naming the holder, or :class:`DependencyFault` when the file cannot be made:
+    :class:`PermissionFault` when that is because of who runs the program.
     """
     path = run_dir / "lock"
     try:
         run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = _open_locked(path)
+    except PermissionError:
+        raise PermissionFault(f"permission denied: {path}; only root can run the router") from None
     except OSError as error:
         raise DependencyFault(f"cannot lock {path}: {error.strerror or error}") from error
     try:

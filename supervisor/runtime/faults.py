@@ -14,6 +14,7 @@ EXIT_UNAVAILABLE: Final = 69
 EXIT_BUG: Final = 70
 EXIT_OS: Final = 71
 EXIT_TEMPORARY: Final = 75
+EXIT_NO_PERMISSION: Final = 77
 EXIT_CONFIG: Final = 78
 
 #: Longest ``summarize`` text, in characters: it must fit on one line of ``openperouter status`` and in ``STATUS=``.
@@ -36,6 +37,12 @@ class DependencyFault(Fault):
     """FRR, the network namespace, the API server or a program is absent, hangs or refuses."""
 
     exit_code = EXIT_UNAVAILABLE
+
+
+class PermissionFault(DependencyFault):
+    """The user who runs the program may not use something that it needs."""
+
+    exit_code = EXIT_NO_PERMISSION
 
 
 class KernelFault(Fault):

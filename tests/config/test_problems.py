@@ -45,7 +45,7 @@ def test_messages_about_another_resource_name_it_as_its_user_does(tmp_path: Path
     (tmp_path / "openpe_a.yaml").write_text(RED_FILE)
     (red,) = read_directory(tmp_path, "node", LastGood()).resources
     resolution = solve(underlay(), red, from_api(l3vni("green", 100)))
-    used = f"VNI 100 is also used by L3VNI red ({tmp_path}/openpe_a.yaml:2:5); change one of them"
+    used = f"VNI 100 is also used by L3VNI red ({tmp_path}/openpe_a.yaml:3:10); change one of them"
     assert {str(one.resource): one.message for one in resolution.problems} == {
         "L3VNI tenant/green": used,
         "L3VNI red": f"L3VNI tenant/green conflicts with this one and is ignored: {used}",

@@ -92,7 +92,7 @@ def test_an_edit_that_takes_another_network_out_of_force_is_a_warning() -> None:
     assert answer.allowed
     [warning] = answer.warnings
     assert warning == (
-        "L3VNI tenant/red: L2VNI tenant/segment conflicts with this one and is ignored: "
+        "L3VNI tenant/red: hostSession.localCIDR.ipv4: L2VNI tenant/segment conflicts with this one and is ignored: "
         "10.0.0.0/24 overlaps 10.0.0.0/16 of L3VNI tenant/red in VRF red"
     )
 

@@ -92,7 +92,8 @@ def test_an_open_network_takes_no_segment_that_does_not_name_its_namespace() -> 
 def test_a_broken_file_does_not_move_its_segment_into_another_network() -> None:
     resolution = solve(underlay(), SEGMENT, unusable(Kind.L3VNI, "static-node-red"), of_api("ns", 2))
     assert "seg" not in in_force(resolution)
-    assert messages_about(resolution, "seg") == 'referenced L3VNI "red" not found'
+    said = 'referenced L3VNI "red" is not in force; its own error says why'
+    assert messages_about(resolution, "seg") == said
 
 
 def test_a_name_that_two_namespaces_have_is_refused_with_both() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from config.desired import DesiredProbe, Secret
 from config.outcomes import NodeIdentity
 from config.problems import Kind
+from config.resolve.findings import Claim
 from config.resolve.overlays import Pools
 from config.resolve.sessions import HOST_MAXIMUM_PREFIXES
 
@@ -88,7 +89,7 @@ def test_overlap_is_found_exactly_when_there_is_one(networks: list[str]) -> None
         if not overlapping:
             resource = raw(str(number))
             assert resource.kind is Kind.RAW_FRR_CONFIG
-            pools.add(network, resource)
+            pools.add(network, Claim(resource))
             taken.append(network)
 
 

@@ -121,7 +121,7 @@ def test_an_index_beyond_a_pool_is_the_underlays_fault() -> None:
     resolution = solve(underlay(), node=far)
     assert resolution.desired is None
     assert messages_about(resolution, "underlay") == (
-        "no router ID for this node: 10.0.0.0/24 is too small for node index 300 (highest usable: 254); "
+        "no router ID for this node: the default 10.0.0.0/24 is too small for node index 300 (highest usable: 254); "
         "use at least a /23"
     )
     resolution = solve(underlay(routerIDCIDR="10.0.0.0/8"), node=far)

@@ -61,7 +61,7 @@ def test_an_empty_file_is_good_and_has_nothing(text: str) -> None:
     ("text", "message"),
     [
         ("a: [", "error:"),
-        ("- x\n", "1:1: error: must be a mapping (key: value)"),
+        ("- x\n", "1:1: error: must be a mapping: entries are below a key, such as underlays:"),
         ("l3vnis: []\nl2vniz: []\n", "2:1: error: l2vniz: unknown key; did you mean 'l2vnis'?"),
         ("l3vnis: 5\n", "1:9: error: l3vnis: must be a list"),
         ("l3vnis: {vrf: red}\n", "1:9: error: l3vnis: must be a list"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from config.problems import Origin, Problem, Reason
 from config.syntax import yaml_reader
-from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, format_path, parse_yaml
+from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, format_path, parse_path, parse_yaml
 
 
 def refusal(content: bytes) -> str:
@@ -142,6 +142,16 @@ def test_pythons_own_tags_are_refused() -> None:
 )
 def test_field_paths_read_as_users_say_them(path: tuple[str | int, ...], text: str) -> None:
     assert format_path(path) == text
+    assert parse_path(text) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("a.b", "1:8"), ("a.B", "1:8"), ("a", "1:1"), ("c[1]", "4:3"), ("c", "2:1"), ("c[7]", "3:1"), ("a.x.y", "1:4")],
+)
+def test_a_field_is_corrected_at_its_value_or_at_its_key_or_near(text: str, place: str) -> None:
+    document = parse_yaml(b"a: {b: 1}\nc:\n- 1\n- 2\n", "f")
+    assert str(document.place(parse_path(text))) == f"f:{place}"
 
 
 _SOUP = st.text(alphabet=" \n\t-:[]{},#&*!|>'\"%@`?<~ab1.0\\\u00e9\x00", max_size=60)

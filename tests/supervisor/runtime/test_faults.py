@@ -11,6 +11,7 @@ from supervisor.runtime.faults import (
     DependencyFault,
     Fault,
     KernelFault,
+    PermissionFault,
     exit_code_of,
     is_bug,
     summarize,
@@ -18,7 +19,8 @@ from supervisor.runtime.faults import (
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(ConfigFault, 78), (DependencyFault, 69), (KernelFault, 71), (AlreadyRunningFault, 75)]
+    ("kind", "code"),
+    [(ConfigFault, 78), (DependencyFault, 69), (KernelFault, 71), (AlreadyRunningFault, 75), (PermissionFault, 77)],
 )
 def test_each_kind_has_its_exit_code(kind: type[Fault], code: int) -> None:
     assert exit_code_of(kind("x")) == code

@@ -9,6 +9,7 @@ from typing import Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import load_usable_settings, require_readable
 
 from ...options import StoreFile, add_verb, complain
 
@@ -47,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     from supervisor.operations.cluster import join
     from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
     from supervisor.operations.node_configuration import node_name
-    from supervisor.operations.paths import load_usable_settings
 
     settings = load_usable_settings(arguments.settings)
     credentials = _credentials(arguments)
@@ -75,9 +75,15 @@ def _credentials(arguments: argparse.Namespace) -> Any:
     if arguments.kubeconfig is not None:
         if arguments.server or arguments.authority or arguments.token_file:
             raise CommandError("a kubeconfig has server, authority and token in it", exit_codes.USAGE)
+        if not arguments.kubeconfig.exists():
+            raise CommandError(f"{arguments.kubeconfig}: no such file", exit_codes.NO_INPUT)
+        require_readable([arguments.kubeconfig])
         return trio.run(join.from_kubeconfig, arguments.kubeconfig)
     if not (arguments.server and arguments.authority):
         raise CommandError("a KUBECONFIG is needed, or --server and --authority with a token", exit_codes.USAGE)
     url = checked_url(arguments.server, "--server")
-    token = arguments.token_file.read_text() if arguments.token_file else sys.stdin.read()
+    try:
+        token = arguments.token_file.read_text() if arguments.token_file else sys.stdin.read()
+    except FileNotFoundError:
+        raise CommandError(f"{arguments.token_file}: no such file", exit_codes.NO_INPUT) from None
     return join.from_token(token, url, arguments.authority)

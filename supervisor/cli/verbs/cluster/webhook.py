@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from supervisor.operations.paths import require_readable_settings
+
 from ...options import add_verb
 
 
@@ -40,6 +42,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
+    require_readable_settings(arguments.settings)
     from actors.webhook.rotation import Place
     from config.problems import errors
     from config.resolve.grants import Grants

@@ -8,6 +8,7 @@ from typing import Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import require_readable
 
 from ...options import StoreFile, add_verb, complain
 from ...terminal import print_problems
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.node and (not arguments.check or arguments.format != "files"):
         raise CommandError("--node needs --check, and the format files", exit_codes.USAGE)
+    require_readable([arguments.inventory])
     try:
         nodes, problems = inventory.generate(arguments.inventory)
     except FileNotFoundError:

@@ -48,8 +48,10 @@ def _migrate(path: Path, *, only_check: bool) -> int:
         content, _ = read_bounded(path, MAX_BYTES)
         new = migrated(content, str(path))
     except FileNotFoundError:
-        raise CommandError(f"{path}: does not exist", exit_codes.NO_INPUT) from None
+        raise CommandError(f"{path}: no such file", exit_codes.NO_INPUT) from None
     except (UnreadableFileError, InvalidYamlError, MigrationError) as error:
+        if isinstance(error, UnreadableFileError) and error.denied:
+            raise
         complain(str(error))
         return exit_codes.CONFIG
     old = content.decode("utf-8-sig")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.paths import require_readable, require_readable_settings
 
-from ...options import StoreFile, add_verb, complain, require_readable
+from ...options import StoreFile, add_verb, complain
 from ...terminal import print_line, print_problems
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     if missing is not None:
         raise CommandError(f"{missing}: no such file", exit_codes.NO_INPUT)
     settings: Path = arguments.settings
-    require_readable([settings, *(path for path in files if path != STDIN)])
+    require_readable_settings(settings)
+    require_readable(path for path in files if path != STDIN)
     read = read_files(settings, files) if files else read_all(settings, remembered=False)
     if not files:
         require_readable([read.settings.node_config_file, read.settings.configs_dir])
@@ -72,23 +74,37 @@ def run(arguments: argparse.Namespace) -> int:
         complain(unchecked)
     if arguments.output == "text":
         print_problems(problems)
-        print_line(_result(read, problems, everything=not files), "bold")
+        print_line(_result(read, problems, files or [read.settings.configs_dir]), "bold")
     else:
         print(_WRITERS[arguments.output](problems))
     return exit_codes.CONFIG if errors(problems) else exit_codes.OK
 
 
-def _result(read: Configuration, problems: Sequence[Problem], *, everything: bool) -> str:
+def _result(read: Configuration, problems: Sequence[Problem], paths: Sequence[Path]) -> str:
     from config.problems import errors
+    from supervisor.operations.node_configuration import STDIN
 
     wrong = len(errors(problems))
     warnings = len(problems) - wrong
     if wrong:
         return f"not valid: {_count(wrong, 'error')}, {_count(warnings, 'warning')}"
     rest = f", {_count(warnings, 'warning')}" if warnings else ""
-    if everything and not read.resources:
-        return f"valid, but nothing is configured: {read.settings.configs_dir} has no openpe_*.yaml{rest}"
+    if not read.resources and STDIN in paths:
+        return f"valid, but nothing is configured: standard input has no entries{rest}"
+    directory = next((path for path in paths if path == read.settings.configs_dir or path.is_dir()), None)
+    if not read.resources and directory is not None:
+        return f"valid, but nothing is configured: {directory} {_why_nothing(directory)}{rest}"
     return f"valid: {_count(len(read.resources), 'resource')}{rest}"
+
+
+def _why_nothing(directory: Path) -> str:
+    from config.sources.static_files import is_router_file
+
+    if not directory.exists():
+        return "does not exist"
+    if any(is_router_file(path.name) for path in directory.iterdir()):
+        return "has only empty openpe_*.yaml"
+    return "has no openpe_*.yaml"
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,8 @@ import argparse
 import gc
 from typing import Any
 
+from supervisor.operations.paths import require_readable_settings
+
 from ...options import add_verb
 
 
@@ -29,6 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until stopped."""
+    require_readable_settings(arguments.settings)
     # What importing makes lives as long as the process: collecting in between takes a tenth of the start, and each
     # later collection would go through all of it again.
     gc.disable()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.paths import load_usable_settings
+from supervisor.operations.paths import load_usable_settings, require_readable, require_readable_settings
 
-from ...options import add_verb, complain, complain_of_last, read_desired, require_readable
+from ...options import add_verb, complain, complain_of_last, read_desired
 from ...terminal import Painter, print_line, wants_colour
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _configured(settings_file: Path) -> DesiredState | None:
     """Return the desired state for its addresses; without one, the status is shown all the same."""
     from supervisor.operations.node_configuration import read_all
 
-    require_readable([settings_file])
+    require_readable_settings(settings_file)
     read = read_all(settings_file, remembered=True)
     require_readable([read.settings.node_config_file, read.settings.configs_dir])
     if read.desired is None:

@@ -121,7 +121,7 @@ def test_wrong_usage(node: Node, tmp_path: Path) -> None:
     assert node.join("--server", "https://192.0.2.1") == exit_codes.USAGE
     assert node.join("--server", "http://192.0.2.1", "--authority", node.ca) == exit_codes.USAGE
     assert node.join(tmp_path / "a", "--server", "https://192.0.2.1") == exit_codes.USAGE
-    assert node.join(tmp_path / "absent") == exit_codes.CONFIG
+    assert node.join(tmp_path / "absent") == exit_codes.NO_INPUT
     assert node.join("--server", "https://192.0.2.1", "--authority", tmp_path / "absent") == exit_codes.NO_INPUT
     (tmp_path / "broken").write_text("no certificate")
     assert node.join("--server", "https://192.0.2.1", "--authority", tmp_path / "broken") == exit_codes.CONFIG

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import io
 import os
+import pkgutil
 import re
+import socket
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import actors
+import config
+import supervisor
+from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from tests.supervisor.cli.examples import write_settings
 
@@ -66,35 +77,198 @@ def test_nothing_configured_is_said(settings: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has no openpe_*.yaml\n"
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan", "status", "teardown", "doctor", "run"])
+def test_a_directory_of_configurations_that_is_missing_is_said(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = settings.parent / "configs"
+    configs.rmdir()
+    assert main(["--settings", str(settings), "validate"]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} does not exist\n"
+
+
+def test_a_directory_without_router_files_is_said(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = settings.parent / "configs"
+    assert main(["--settings", str(settings), "validate", str(configs)]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has no openpe_*.yaml\n"
+
+
+def test_router_files_without_entries_are_said(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = settings.parent / "configs"
+    (configs / "openpe_u.yaml").write_text("underlays: []\n")
+    assert main(["--settings", str(settings), "validate"]) == 0
+    assert capsys.readouterr().out == f"valid, but nothing is configured: {configs} has only empty openpe_*.yaml\n"
+
+
+def test_standard_input_without_entries_is_said(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["--settings", str(settings), "validate", "-"]) == 0
+    assert capsys.readouterr().out == "valid, but nothing is configured: standard input has no entries\n"
+
+
+def test_of_a_broken_file_only_the_fault_is_shown_whatever_is_stored(
+    settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings.parent / "configs" / "openpe_u.yaml"
+    good = LastGood().with_texts({file.name: CASES["a link-local neighbour by address"]["configs/openpe_x.yaml"]})
+    (settings.parent / "state" / "last-good.json").write_text(to_json(good))
+    file.write_text("underlays:\n\t- asn: 1\n")
+    assert main(["--settings", str(settings), "validate"]) == 78
+    shown = capsys.readouterr().out.replace(f"{settings.parent}/", "").splitlines()
+    assert shown == [
+        "configs/openpe_u.yaml:2:1: error: a tab cannot indent YAML: use spaces",
+        "not valid: 1 error, 0 warnings",
+    ]
+
+
+#: Every verb that reads the settings, as it can be called without doing anything.
+VERBS = (
+    *("validate", "plan", "status", "reload", "doctor", "bundle", "teardown", "run", "init", "events", "logs"),
+    *("show desired", "show topology", "show frr", "try .", "ping 192.0.2.1", "trace 192.0.2.1", "exec true"),
+    *("vtysh -c show", "webhook", "join kubeconfig"),
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_settings_that_were_named_must_exist(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--settings", "/nope.yaml", verb]) == 66
+    assert main(["--settings", "/nope.yaml", *verb.split()]) == 66
     assert capsys.readouterr().err == "openperouter: /nope.yaml: no such file\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
-@pytest.mark.parametrize("verb", ["validate", "plan"])
-def test_a_user_without_permission_learns_to_be_root(settings: Path, verb: str) -> None:
-    configs = settings.parent / "configs"
-    configs.chmod(0o700)
-    for parent in (settings.parent, *settings.parent.parents):
-        if parent.is_relative_to("/tmp") and parent != Path("/tmp"):
-            parent.chmod(0o755)
-    settings.chmod(0o644)
-    # What the verb imports must be there before: the sources may be unreadable, too.
-    main(["--settings", str(settings), verb])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "validate {}", "plan {}", "try {}", "migrate {}", "generate nodes {} out", "join {}",
+        "join --server https://192.0.2.1:6443 --authority ca --token-file {}",
+        "join --server https://192.0.2.1:6443 --authority {}",
+    ],
+)  # fmt: skip
+def test_a_file_that_was_named_must_exist(
+    settings: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a.b.c"))
+    assert main(["--settings", str(settings), *verb.format("/nope/openpe_x.yaml").split()]) == 66
+    assert capsys.readouterr().err == "openperouter: /nope/openpe_x.yaml: no such file\n"
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Settings with nothing configured where others can go: pytest closes its own directories at each start."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    with tempfile.TemporaryDirectory(prefix="openperouter-shared-", dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        settings = write_settings(Path(directory))
+        settings.chmod(0o644)
+        yield settings
+
+
+@functools.cache
+def import_all() -> None:
+    """Import what any verb imports: the sources may be unreadable for others, too."""
+    for package in (config, actors, supervisor):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            # python3-cryptography is there for the webhook alone.
+            with suppress(ModuleNotFoundError):
+                importlib.import_module(module.name)
+
+
+def as_another_user(settings: Path, words: Sequence[str]) -> tuple[int, str]:
+    """Run one command as a user without rights; return its exit code and what it wrote to standard error."""
+    import_all()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        sys.stderr = os.fdopen(writer, "w")
-        os.setgroups([])
-        os.setresgid(65534, 65534, 65534)
-        os.setresuid(65534, 65534, 65534)
-        code = main(["--settings", str(settings), verb])
-        sys.stderr.flush()
-        os._exit(code)
+        code = 255
+        try:
+            os.dup2(writer, 2)
+            sys.stderr = os.fdopen(2, "w")
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            code = main(["--settings", str(settings), *words])
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
     os.close(writer)
     with os.fdopen(reader) as stream:
         said = stream.read()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
-    assert said == f"openperouter: permission denied: {configs}; most commands need root\n"
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
+
+
+@BY_ROOT
+@pytest.mark.parametrize(
+    ("verb", "part"),
+    [
+        *((verb, "openperouter.yaml") for verb in VERBS if verb not in ("bundle", "doctor", "teardown")),
+        *((verb, part) for verb in ("validate", "status", "run") for part in ("conf.d", "conf.d/50-site.yaml")),
+    ],
+)
+def test_settings_that_a_user_may_not_read_are_named(shared: Path, verb: str, part: str) -> None:
+    (shared.parent / "conf.d").mkdir()
+    (shared.parent / "conf.d" / "50-site.yaml").write_text("logLevel: info\n")
+    for name in ("openperouter.yaml", "conf.d", "conf.d/50-site.yaml"):
+        (shared.parent / name).chmod(0o755)
+    denied = shared.parent / part
+    denied.chmod(0o700)
+    said = f"openperouter: permission denied: {denied}; most commands need root\n"
+    assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["validate", "plan", "show desired", "init", "plan {}", "try {}"])
+def test_a_directory_that_a_user_may_not_read_is_named(shared: Path, verb: str) -> None:
+    configs = shared.parent / "configs"
+    configs.chmod(0o700)
+    said = f"openperouter: permission denied: {configs}; most commands need root\n"
+    assert as_another_user(shared, verb.format(shared.parent / "run").split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize(
+    "verb", ["validate {}", "plan {}", "try {}", "migrate {}", "generate nodes {} /tmp/none", "join {}"]
+)
+def test_a_file_that_a_user_may_not_read_is_named(shared: Path, verb: str) -> None:
+    file = shared.parent / "openpe_x.yaml"
+    file.write_text("{}")
+    file.chmod(0o600)
+    said = f"openperouter: permission denied: {file}; most commands need root\n"
+    assert as_another_user(shared, verb.format(file).split()) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["status", "status --watch", "reload", "events", "show topology"])
+def test_a_socket_that_a_user_may_not_open_is_named(shared: Path, verb: str) -> None:
+    path = shared.parent / "run" / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen()
+        said = f"openperouter: permission denied: {path}; most commands need root\n"
+        assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@BY_ROOT
+def test_a_directory_that_a_user_may_not_make_is_named(shared: Path) -> None:
+    path = shared.parent / "new"
+    said = f"openperouter: permission denied: {path}; most commands need root\n"
+    assert as_another_user(shared, ["init", str(path), "--nic=lo", "--asn=1", "--unnumbered"]) == (77, said)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["teardown", "bundle"])
+def test_some_verbs_are_only_for_root(shared: Path, verb: str) -> None:
+    assert as_another_user(shared, [verb]) == (
+        77,
+        f"openperouter: permission denied: {verb}; most commands need root\n",
+    )
+
+
+@BY_ROOT
+def test_the_daemon_is_only_for_root(shared: Path) -> None:
+    code, said = as_another_user(shared, ["run"])
+    assert code == 77
+    assert f"permission denied: {shared.parent}/run/lock; only root can run the router" in said

@@ -211,7 +211,7 @@ def test_what_is_not_available_is_named_in_json(settings: Path, capsys: pytest.C
         assert secret not in str(document)
 
 
-@pytest.mark.parametrize(("name", "code"), [("openpe_none.yaml", 78), ("green.yaml", 64)])
+@pytest.mark.parametrize(("name", "code"), [("openpe_none.yaml", 66), ("green.yaml", 64)])
 def test_what_is_no_router_file_is_refused(
     settings: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
 ) -> None:

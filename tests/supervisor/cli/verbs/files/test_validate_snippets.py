@@ -56,7 +56,7 @@ def test_lines_that_frr_does_not_take_are_errors(
     shown = capsys.readouterr()
     first, second, result = shown.out.splitlines()
     assert first.endswith(
-        "openpe_raw.yaml:2:5: error: RawFRRConfig rawfrrconfig-0: rawConfig: FRR does not take this line "
+        "openpe_raw.yaml:3:16: error: RawFRRConfig rawfrrconfig-0: rawConfig: FRR does not take this line "
         "(unknown command): this is not frr"
     )
     assert second.endswith("(unknown command): neighbour 192.0.2.1 password ********")
