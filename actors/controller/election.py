@@ -21,7 +21,7 @@ import trio
 
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
-from config.api import ApiAccess, ApiCredentials
+from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
@@ -100,7 +100,7 @@ async def run(
     *,
     namespace: str,
     identity: str,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     out: Latest[Term],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
     wall: Callable[[], float] = time.time,
@@ -111,11 +111,12 @@ async def run(
     limiter = RepeatLimiter(log, clock=trio.current_time)
     ctx.started()
     while True:
-        credentials = await _credentials(ctx, access)
+        with ctx.idle():
+            current = credentials.take() or credentials.peek() or await credentials.receive()
         try:
-            async with connect(credentials) as client:
+            async with connect(current) as client:
                 try:
-                    await _stand(ctx, candidate, client, access=access, limiter=limiter, chance=chance)
+                    await _stand(ctx, candidate, client, credentials=credentials, limiter=limiter, chance=chance)
                 except trio.Cancelled:
                     # Other credentials are no reason to give it back.
                     await candidate.release(client)
@@ -126,27 +127,17 @@ async def run(
                 await trio.sleep(RETRY_SECONDS)
 
 
-async def _credentials(ctx: ActorContext, access: LatestReader[ApiAccess]) -> ApiCredentials:
-    while True:
-        access.take()
-        known = access.peek()
-        if known is not None and known.credentials is not None:
-            return known.credentials
-        with ctx.idle():
-            await access.wait_pending()
-
-
 async def _stand(
     ctx: ActorContext,
     candidate: Candidate,
     client: KubeClient,
     *,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     limiter: RepeatLimiter,
     chance: Callable[[], float],
 ) -> None:
     """Take or renew the lease with one client, until there are other credentials."""
-    while not access.pending:
+    while not credentials.pending:
         pause = RETRY_SECONDS
         try:
             with ctx.working("the lease", ATTEMPT_SECONDS):
@@ -158,7 +149,7 @@ async def _stand(
             limiter.failing("lease", text, message_id=message_ids.CONTROLLER_FAILS)
             candidate.check()
         with ctx.idle(), trio.move_on_after(pause * (0.8 + 0.4 * chance())):
-            await access.wait_pending()
+            await credentials.wait_pending()
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from actors.lib.kube.decoding import is_behind
 from actors.lib.kube.errors import UnreachableError
 from actors.lib.kube.reflector import GRACE_SECONDS, Reflector
 from actors.lib.kube.store import Store
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials
+from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
@@ -44,7 +44,7 @@ async def run(
     ctx: ActorContext,
     *,
     namespace: str,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     out: Latest[ClusterState],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
 ) -> None:
@@ -52,17 +52,15 @@ async def run(
     cache: Cache | None = None
     ctx.started()
     while True:
-        access.take()
-        known = access.peek()
-        credentials = known.credentials if known is not None else None
-        if credentials is not None and (cache is None or cache.server != credentials.server):
-            cache = Cache(credentials.server, namespace)
+        current = credentials.take() or credentials.peek()
+        if current is not None and (cache is None or cache.server != current.server):
+            cache = Cache(current.server, namespace)
         async with trio.open_nursery() as nursery:
-            if cache is not None and credentials is not None:
-                nursery.start_soon(_follow, cache, credentials, connect)
+            if cache is not None and current is not None:
+                nursery.start_soon(_follow, cache, current, connect)
                 nursery.start_soon(_publish, cache, out)
             with ctx.idle():
-                await access.wait_pending()
+                await credentials.wait_pending()
             nursery.cancel_scope.cancel()
 
 

@@ -30,7 +30,7 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import MESSAGES
 from actors.lib.kube.errors import SERVER_ERRORS, ApiError, UnreachableError
 from actors.lib.kube.request_backoff import RequestBackoff
-from config.api import ApiAccess, ApiCredentials
+from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
@@ -56,7 +56,7 @@ TURN_SECONDS: Final = 100.0
 async def run(
     ctx: ActorContext,
     *,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     term: LatestReader[Term],
     cluster: LatestReader[ClusterState],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
@@ -64,13 +64,13 @@ async def run(
     chance: Callable[[], float] = random.random,
 ) -> None:
     """Write indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
-    writer = Writer(ctx, access, term, cluster, connect, wall, chance)
+    writer = Writer(ctx, credentials, term, cluster, connect, wall, chance)
     ctx.started()
     while True:
         wait = await writer.work()
         ctx.progress()
         with ctx.idle(), trio.move_on_after(wait):
-            await wait_any(access, term, cluster)
+            await wait_any(credentials, term, cluster)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Writer:
     """One incarnation of the actor."""
 
     ctx: ActorContext
-    access: LatestReader[ApiAccess]
+    credentials: LatestReader[ApiCredentials]
     term: LatestReader[Term]
     cluster: LatestReader[ClusterState]
     connect: Callable[[ApiCredentials], KubeClient]
@@ -129,27 +129,27 @@ class Writer:
     async def work(self) -> float:
         """Write what is due; return after how many seconds something more will be."""
         while True:
-            for reader in (self.access, self.term, self.cluster):
+            for reader in (self.credentials, self.term, self.cluster):
                 reader.take()
-            credentials = self._credentials()
-            if credentials is None:
+            current = self._usable()
+            if current is None:
                 return math.inf
             await self._take_in()
             part, due = self._next(trio.current_time())
             if (wait := due - trio.current_time()) > 0:
                 return wait
             try:
-                async with self.connect(credentials) as client:
+                async with self.connect(current) as client:
                     await self._write_while_due(client, part)
             except SERVER_ERRORS as error:
                 self._failed(self._server, "the API server", error)
 
-    def _credentials(self) -> ApiCredentials | None:
+    def _usable(self) -> ApiCredentials | None:
         """Return the credentials to write with, None while there is nothing to write, or no right to."""
-        known, term, state = self.access.peek(), self.term.peek(), self.cluster.peek()
-        if known is None or term is None or state is None:
+        term, state = self.term.peek(), self.cluster.peek()
+        if term is None or state is None:
             return None
-        return known.credentials if term.holds(trio.current_time()) and state.live else None
+        return self.credentials.peek() if term.holds(trio.current_time()) and state.live else None
 
     async def _take_in(self) -> None:
         """Compare the newest state with what is shown; a new term begins without a memory of the one before."""
@@ -184,7 +184,7 @@ class Writer:
         return len(self._aggregation.state.nodes)
 
     async def _write_while_due(self, client: KubeClient, part: Part) -> None:
-        while self._credentials() == client.credentials:
+        while self._usable() == client.credentials:
             now = trio.current_time()
             self._rate.take(now, self._nodes)
             try:

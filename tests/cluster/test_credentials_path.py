@@ -17,9 +17,10 @@ from actors.lib.kube.credentials import load
 from actors.lib.kube.errors import NotFoundError
 from config.api import ApiCredentials
 from config.desired import Secret
-from supervisor.operations.cluster.hostbridge import Address, Hostbridge
+from supervisor.operations.cluster.hostbridge import Hostbridge
 from supervisor.operations.cluster.join import examine, from_kubeconfig, from_token
 from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
+from supervisor.operations.cluster.pod import Address
 from tests.cluster.harness import MANAGER, ROOT, ClusterServer, both_versions, kube, of_node, service_account
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, documents, path_of
 from tests.cluster.test_node_isolation import Pair, all_writes, pair, refusal

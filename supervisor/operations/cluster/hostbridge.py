@@ -24,19 +24,15 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import ApiError, CredentialsError, ForbiddenError, NotFoundError
 from actors.lib.kube.expiry import token_node
 from config.api import ApiCredentials
-from config.desired import Secret
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.operations.exit_codes import OK, USAGE, CommandError
 
 from .kubeconfig_file import kubeconfig_text, write_kubeconfig
+from .pod import POLL_SECONDS, Address, NoCredentialsError, read_account
 
 log = get_logger("hostbridge")
 
-#: Where the kubelet puts a pod's credentials.
-ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-#: Seconds between two looks at them: the kubelet renews a token when a fifth of its time is left, minutes at least.
-POLL_SECONDS: Final = 10.0
 #: How long the API server may take to say whether the hostbridge is being uninstalled.
 ASKING_SECONDS: Final = 5.0
 SERVICE: Final = "service"
@@ -44,18 +40,6 @@ NODE_LOCAL: Final = "node-local"
 NODE_LOCAL_PORT: Final = 6443
 #: A name that each API server's certificate has, which its address on the node's loopback need not be.
 SERVER_NAME: Final = "kubernetes.default.svc"
-
-
-class NoCredentialsError(Exception):
-    """The pod has no usable credentials yet; the text says what is missing, without quoting it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the host reaches the API server; ``name`` is what its certificate must have, empty for the URL's host."""
-
-    url: str
-    name: str = ""
 
 
 def address(choice: str, environment: Mapping[str, str]) -> Address:
@@ -95,22 +79,6 @@ def bracketed(host: str) -> str:
         return f"[{host}]" if ip_address(host).version == 6 else host
     except ValueError:
         return host
-
-
-def read_account(directory: Path, server: Address) -> ApiCredentials:
-    """Return the pod's credentials. Raises :class:`NoCredentialsError`.
-
-    Token and authority are read from one directory: the kubelet replaces both at once, by a link to another one.
-    """
-    data = directory / "..data"
-    try:
-        place = data.resolve(strict=True) if data.exists() else directory
-        token, authority = (place / "token").read_text().strip(), (place / "ca.crt").read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoCredentialsError(f"{directory}: {getattr(error, 'strerror', None) or 'not text'}") from None
-    if not token or "BEGIN CERTIFICATE" not in authority:
-        raise NoCredentialsError(f"{directory}: token or ca.crt is empty")
-    return ApiCredentials(server.url, str(directory), authority, Secret(token), server_name=server.name)
 
 
 @dataclass(frozen=True, slots=True)

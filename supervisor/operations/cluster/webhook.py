@@ -23,22 +23,14 @@ from actors.webhook.follow import Known
 from actors.webhook.rotation import Place
 from config.api import ApiCredentials
 from config.resolve.grants import Grants
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
-from supervisor.process.signals import handle_signals
-from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from supervisor.runtime.child import ChildSpec
-from supervisor.runtime.faults import EXIT_OK
 from supervisor.runtime.graph import Graph
-from supervisor.runtime.tree import Ending, Supervisor
+from supervisor.runtime.tree import Supervisor
 
-from .hostbridge import ACCOUNT, SERVICE, NoCredentialsError, address, read_account
+from .hostbridge import SERVICE, address
+from .pod import ACCOUNT, follow_account, read_account, run_until_signal
 
-log = get_logger("webhook")
-
-#: Seconds between two looks at the pod's token, which the kubelet renews minutes before its end.
-ACCOUNT_SECONDS: Final = 10.0
 #: A stop waits for the requests in hand (:data:`actors.webhook.server.REQUEST_SECONDS`).
 STOP_SECONDS: Final = 6.0
 
@@ -121,49 +113,13 @@ class Webhook:
             # Reads the pod's credentials.
             ChildSpec(
                 "account",
-                lambda ports: partial(read_credentials, account=self.account, out=ports.writes(channels.credentials)),
+                lambda ports: partial(follow_account, read=self.account, out=ports.writes(channels.credentials)),
             ),
         ]
-
-
-async def read_credentials(
-    ctx: ActorContext, *, account: Callable[[], ApiCredentials], out: Latest[ApiCredentials]
-) -> None:
-    """Publish the pod's credentials, and again when they change; indefinitely."""
-    ctx.started()
-    problem = ""
-    while True:
-        before, problem = problem, ""
-        try:
-            credentials = await trio.to_thread.run_sync(account)
-            if credentials != out.peek():
-                out.set(credentials)
-        except NoCredentialsError as error:
-            problem = str(error)
-        if problem and problem != before:
-            log.warning(
-                "the pod's credentials are not usable", message_id=message_ids.API_CREDENTIALS_UNUSABLE, error=problem
-            )
-        with ctx.idle():
-            await trio.sleep(ACCOUNT_SECONDS)
-
-
-async def serve(webhook: Webhook) -> Ending:
-    """Run until SIGTERM or SIGINT, or until the service cannot be given; return why."""
-    async with trio.open_nursery() as nursery:
-        unused: Latest[int] = Latest("reload")
-        await nursery.start(partial(handle_signals, stop=webhook.supervisor.stop, reload=unused))
-        ending = await webhook.supervisor.run()
-        nursery.cancel_scope.cancel()
-    return ending
 
 
 def run_webhook(options: Options, account: Path = ACCOUNT) -> int:
     """Serve in a pod; return the exit code. Raises :class:`CommandError` outside of one."""
     where = address(SERVICE, os.environ)
-    ending = trio.run(serve, Webhook(options, partial(read_account, account, where)))
-    if ending.exit_code == EXIT_OK:
-        log.info("stopped", reason=ending.reason)
-    else:
-        log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
-    return ending.exit_code
+    webhook = Webhook(options, partial(read_account, account, where))
+    return trio.run(run_until_signal, webhook.supervisor).exit_code

@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     import trio
 
-    from actors.controller.account import pod_namespace
     from supervisor.logs.logger import configure
-    from supervisor.operations.cluster.controller import Controller, pod_account
-    from supervisor.operations.cluster.hostbridge import ACCOUNT, address
+    from supervisor.operations.cluster.controller import Controller
+    from supervisor.operations.cluster.hostbridge import address
+    from supervisor.operations.cluster.pod import ACCOUNT, pod_namespace, read_account
 
     configure(arguments.log_level)
     account = arguments.account or ACCOUNT
     server = address(arguments.api_server, os.environ)
     namespace = arguments.namespace or pod_namespace(account) or "openperouter-system"
-    controller = Controller(partial(pod_account, account, server), namespace)
+    controller = Controller(partial(read_account, account, server), namespace)
     return trio.run(controller.run).exit_code

@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     import trio
 
     from supervisor.logs.logger import configure
-    from supervisor.operations.cluster.hostbridge import ACCOUNT, Hostbridge, address
+    from supervisor.operations.cluster.hostbridge import Hostbridge, address
+    from supervisor.operations.cluster.pod import ACCOUNT
     from supervisor.operations.exit_codes import USAGE, CommandError
 
     namespace, _, name = arguments.daemonset.partition("/")

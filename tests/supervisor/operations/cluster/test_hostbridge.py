@@ -30,13 +30,11 @@ from config.desired import Secret
 from kubeserver.pki import Authority
 from supervisor.operations.cluster.hostbridge import (
     ASKING_SECONDS,
-    Address,
     Hostbridge,
-    NoCredentialsError,
     address,
-    read_account,
 )
 from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
+from supervisor.operations.cluster.pod import Address, NoCredentialsError, read_account
 from supervisor.operations.exit_codes import CommandError
 
 SERVICE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
