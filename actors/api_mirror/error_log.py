@@ -96,7 +96,7 @@ class MirrorLog:
             message = f"{who} keeps changing the mirror; it is restored with increasing back-off"
             log.warning(message, message_id=message_ids.MIRROR_FIGHT, **_fields(one))
         for one in sorted(self._fights - set(undone), key=str):
-            log.info(f"no other client changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
+            log.info(f"other clients no longer change the mirror {one}", message_id=message_ids.MIRROR_WORKS)
         self._fights = set(undone)
         self._foreign &= self._fights | set(foreign)
 

@@ -34,7 +34,7 @@ RESETS: Final = {
 SEGMENT_ROUTES: Final = {
     "rd ": "its routes are announced again (other route distinguisher)",
     "route-target export ": "its routes are announced again (other route targets)",
-    "route-target import ": "its routes of other nodes are taken again (other route targets)",
+    "route-target import ": "it imports other nodes' routes again (other route targets)",
 }
 _INSTANCE: Final = re.compile(r"router bgp (\d+)(?: vrf (\S+))?$")
 _NEIGHBOR: Final = re.compile(r"neighbor (\S+) (?:interface )?(\S+)")

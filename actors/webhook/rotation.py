@@ -1,10 +1,9 @@
-"""Keep the webhook's certificates: in the Secret that all replicas share, and in the API server's configuration.
+"""Renew the webhook's certificates in the Secret that all replicas share, and write the authority to the API server.
 
     Secret, caBundle of the ValidatingWebhookConfiguration ──> next_step ──> Secret, caBundle; certificate ──> server
 
-Each replica does all of it, at intervals: writes carry the version that was read, so of several one succeeds and the
-others read again. What is served is what the Secret holds. While the API server cannot be reached the last certificate
-is served.
+Each replica does all of this, at intervals: a write carries the version that was read, so one of several succeeds and
+the others read again. The Secret's certificate is served, and the last one while the API server is unreachable.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .certificates import Stored, expiry, next_step, stored_in, utc_now
 
 log = get_logger("webhook")
 
-#: Seconds between two looks; after a step the next one follows soon.
+#: Poll interval; shorter after a step.
 POLL_SECONDS: Final = 60.0
 SOON_SECONDS: Final = 2.0
 _PASS_SECONDS: Final = 60.0
@@ -40,7 +39,7 @@ _PASS_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the certificates are: the Secret and the configuration in the API, and the names that are served."""
+    """Where the certificates are stored: the Secret and the webhook configuration; and the names in the certificate."""
 
     namespace: str
     secret: str = "openperouter-webhook"  # noqa: S105 - its name
@@ -69,7 +68,7 @@ async def run(
     clock: Callable[[], datetime] = utc_now,
     poll_seconds: float = POLL_SECONDS,
 ) -> None:
-    """Keep them indefinitely; ``out`` has what is to be served."""
+    """Renew them indefinitely; ``out`` gets those to serve."""
     ctx.started()
     problem = ""
     with ctx.idle():
@@ -78,7 +77,7 @@ async def run(
         current = credentials.take() or credentials.peek()
         before, problem, settled = problem, "", False
         if current is not None:
-            with ctx.working("looking after the certificates", _PASS_SECONDS):
+            with ctx.working("renewing the certificates", _PASS_SECONDS):
                 try:
                     async with connect(current) as client:
                         settled = await look_after(client, place, out, clock())
@@ -86,7 +85,7 @@ async def run(
                     problem = summarize(error)
         if problem and problem != before:
             log.warning(
-                "the webhook's certificates cannot be kept; the last ones are served",
+                "cannot renew or store the webhook's certificates; the last ones stay in use",
                 message_id=message_ids.WEBHOOK_CERTIFICATES,
                 error=problem,
             )

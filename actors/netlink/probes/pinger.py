@@ -1,8 +1,8 @@
 """Sends ICMP echo requests from the router's namespace, bound to a VRF, and waits for the answers.
 
-The sockets are ICMP datagram sockets (icmp(7)): the kernel gives them their identifier and only the answers to it, and
-opening one needs no capability, only a group within ``net.ipv4.ping_group_range``. They are open for one round: an open
-socket would keep a deleted namespace alive, with the NIC in it.
+The sockets are ICMP datagram sockets (icmp(7)): the kernel assigns the identifier and delivers only matching replies.
+Opening one needs no capability, only a group within ``net.ipv4.ping_group_range``. They are closed after each round:
+an open socket would keep a deleted namespace alive, with the NIC in it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import trio
 from ..wire.namespace import enter
 from .schedule import Answer, Target
 
-#: How long an answer is waited for, seconds.
+#: Timeout of a reply, seconds.
 ANSWER_SECONDS: Final = 1.0
-#: Type of the request and of its answer (RFC 792, RFC 4443).
+#: ICMP types of echo request and reply (RFC 792, RFC 4443).
 _TYPES: Final = {4: (8, 0), 6: (128, 129)}
 _FAMILIES: Final = {
     4: (socket.AF_INET, socket.IPPROTO_ICMP),
     6: (socket.AF_INET6, socket.IPPROTO_ICMPV6),
 }
-#: Type, code, checksum and identifier, which are the kernel's, and the sequence number.
+#: Type, code, checksum, identifier and sequence number; the kernel fills in checksum and identifier.
 _HEADER: Final = struct.Struct("!BBHHH")
 _DATA: Final = b"openperouter"
 
 
 class Pinger(Protocol):
-    """What the actor needs."""
+    """Sends one round of pings."""
 
     async def ping(self, targets: Sequence[Target]) -> list[Answer]:
-        """Ping each target once, all at the same time; NamespaceMissing when there is no router."""
+        """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
 
 
 class RouterPinger:
@@ -47,7 +47,7 @@ class RouterPinger:
         self._namespace = namespace
 
     async def ping(self, targets: Sequence[Target]) -> list[Answer]:
-        """Ping each target once, all at the same time; NamespaceMissing when there is no router."""
+        """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
         opened = await trio.to_thread.run_sync(partial(_open, self._namespace, targets))
         answers = [Answer()] * len(targets)
 
@@ -66,7 +66,7 @@ class RouterPinger:
 
 
 def _open(namespace: Path, targets: Sequence[Target]) -> list[socket.socket | OSError]:
-    """Open a socket for each target in a thread that ends afterwards: it cannot leave the namespace again."""
+    """Open a socket for each target, in a thread of its own: a thread cannot leave the namespace again."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns-probes") as inside:
         inside.submit(enter, namespace).result()
         return inside.submit(lambda: [_socket(target) for target in targets]).result()

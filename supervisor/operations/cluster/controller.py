@@ -1,11 +1,11 @@
-"""The controller: a small tree of its own on the daemon's runtime, in a Deployment. Its wiring is here.
+"""The controller: a small actor tree on the daemon's runtime, in a Deployment.
 
     account ──credentials──┬─> election ──term─────┐
                            ├─> watch ────cluster───┼─> writer ──> Nodes, Events, the users' objects
                            └───────────────────────┘
 
-Two of them may run: the leader writes, the other one watches and takes over. Nodes do not depend on it: while it is not
-running only what it writes is out of date.
+Several may run: the leader writes, the others watch and take over. Nodes do not depend on it: while none runs, only the
+objects that it writes are out of date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .pod import follow_account, run_until_signal
 
 log = get_logger("supervisor")
 
-#: A write that has begun is finished when the controller is stopped: at most so many seconds.
+#: How long a stop waits for a write that has begun.
 WRITE_SECONDS: Final = 5.0
 
 
@@ -67,10 +67,10 @@ class Controller:
         self.graph.check()
 
     def children(self) -> list[ChildSpec]:
-        """List the children in start order; they stop in reverse, so the lease is given back after the last write."""
+        """List the children in start order; they stop in reverse, so the Lease is released after the last write."""
         channels, namespace, connect = self.channels, self.namespace, self.connect
         return [
-            # Takes and renews the lease of the leader.
+            # Takes and renews the leader's Lease.
             ChildSpec(
                 "election",
                 lambda ports: partial(
@@ -95,7 +95,7 @@ class Controller:
                 ),
                 critical=True,
             ),
-            # Writes what differs from what is shown, while this one is the leader.
+            # Writes the differences, while this one is the leader.
             ChildSpec(
                 "writer",
                 lambda ports: partial(

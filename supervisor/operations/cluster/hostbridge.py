@@ -2,10 +2,9 @@
 
     token and ca.crt of the pod's ServiceAccount, address ──> kubeconfig in a directory of the host
 
-The kubelet renews the token in the pod, and binds it to the pod and so to the node. Each change becomes a new
-kubeconfig, which replaces the old one as a whole. When the pod ends because the hostbridge is uninstalled, the
-kubeconfig is removed; when the node restarts or the pod is only replaced, it stays: the daemon needs it to reach the
-API server before the next pod runs. The daemon does not need this program: without it, see ``join``.
+The kubelet renews the token in the pod; the token is bound to the pod, and so to the node. Each change is written as a
+complete new kubeconfig. When the hostbridge is uninstalled, the pod removes the kubeconfig; when the node restarts or
+the pod is replaced, the file stays, because the daemon needs it before the next pod runs. ``join`` is the alternative.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from .pod import POLL_SECONDS, Address, NoCredentialsError, read_account
 
 log = get_logger("hostbridge")
 
-#: How long the API server may take to say whether the hostbridge is being uninstalled.
+#: Deadline of the query whether the hostbridge is being uninstalled.
 ASKING_SECONDS: Final = 5.0
 SERVICE: Final = "service"
 NODE_LOCAL: Final = "node-local"
 NODE_LOCAL_PORT: Final = 6443
-#: A name that each API server's certificate has, which its address on the node's loopback need not be.
+#: A name in every API server's certificate, which need not have the loopback address.
 SERVER_NAME: Final = "kubernetes.default.svc"
 
 
@@ -74,7 +73,7 @@ def checked_url(text: str, option: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as a URL has it."""
+    """Return a host in the form that URLs use."""
     try:
         return f"[{host}]" if ip_address(host).version == 6 else host
     except ValueError:
@@ -103,7 +102,7 @@ class Hostbridge:
         return OK
 
     async def follow(self) -> None:
-        """Write what changes, indefinitely; a fault is logged once, and tried again."""
+        """Write every change, indefinitely; a fault is logged when it begins, and retried."""
         problem = ""
         while True:
             before, problem = problem, await trio.to_thread.run_sync(self.step)
@@ -123,7 +122,7 @@ class Hostbridge:
         except NoCredentialsError as error:
             return f"no credentials to write: {error}"
         except OSError as error:
-            return f"{self.output} cannot be written: {error.strerror}; the last one that was stays"
+            return f"{self.output} cannot be written: {error.strerror}; the last one stays"
         return ""
 
     async def end(self) -> None:
@@ -133,7 +132,7 @@ class Hostbridge:
             log.info("removed the host's credentials: the hostbridge is uninstalled", file=self.output)
 
     async def is_uninstalled(self) -> bool:
-        """Whether the DaemonSet is gone, or the right to look at it, or the account itself; a silence says nothing."""
+        """Whether the DaemonSet, the right to read it, or the account itself is gone; False without an answer."""
         try:
             credentials = read_account(self.account, self.server)
         except NoCredentialsError:

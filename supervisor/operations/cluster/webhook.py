@@ -1,9 +1,9 @@
-"""The admission webhook as a program: its children, their channels, and its life in a pod.
+"""The admission webhook: a small actor tree on the daemon's runtime, in a Deployment.
 
     account ──credentials──> follow ──known──────────┐
                         └──> rotation ──certificates─┴──> server <── API server
 
-A small tree on the daemon's runtime. Nodes do not depend on it: they apply the same rules themselves.
+Nodes do not depend on it: they apply the same rules themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STOP_SECONDS: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says: the port, where the certificates are, the nodes' settings as far as they grant.
+    """The command line's options: port, place of the certificates, and what the nodes' settings grant.
 
     ``host`` is the address to listen on, empty for all of them.
     """
@@ -59,7 +59,7 @@ class Channels:
 
 
 class Webhook:
-    """The assembled program. ``account`` reads the credentials; ``opened`` gets the port that is served."""
+    """The assembled program. ``account`` reads the credentials; ``opened`` is called with the port that is served."""
 
     def __init__(
         self, options: Options, account: Callable[[], ApiCredentials], opened: Callable[[int], None] = lambda _: None

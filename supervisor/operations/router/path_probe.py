@@ -1,4 +1,4 @@
-"""The way to an address, hop by hop: UDP packets with a growing hop limit, and the ICMP errors that they meet.
+"""The path to an address, hop by hop: UDP packets with a growing hop limit, and the ICMP errors that they cause.
 
     packet with hop limit n -> "time exceeded" of the router n hops away, or "port unreachable" of the target
 
@@ -24,7 +24,7 @@ PROBES: Final = 3
 #: How long to wait for one answer, seconds; a silent hop costs three times this.
 ANSWER_SECONDS: Final = 1.0
 FIRST_PORT: Final = 33434
-#: Numbers that Python does not name (linux/in.h, linux/in6.h, linux/errqueue.h).
+#: Constants that Python does not define (linux/in.h, linux/in6.h, linux/errqueue.h).
 IP_RECVERR: Final = 11
 IPV6_RECVERR: Final = 25
 _ORIGINS_ICMP: Final = frozenset({2, 3})
@@ -32,13 +32,13 @@ _ORIGINS_ICMP: Final = frozenset({2, 3})
 _EXTENDED: Final = struct.Struct("=IBBBBII")
 #: ICMP and ICMPv6 "time exceeded", by family.
 _TIME_EXCEEDED: Final = {socket.AF_INET: 11, socket.AF_INET6: 3}
-#: What a send returns for an error that an earlier packet met, or that the routes have at once.
+#: Errors of a send: pending from an earlier packet, or because there is no route.
 _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNREFUSED, errno.EACCES})
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One ICMP error: who sent it, after how many seconds; ``final`` when the packet went no further there."""
+    """One ICMP error: who sent it, after how many seconds; ``final``: no larger hop limit gets further."""
 
     sender: str
     seconds: float

@@ -477,11 +477,11 @@ async def test_the_memory_grows_old_by_minutes_only_while_the_server_is_followed
     await bench.remembers_moment(lambda moment: moment >= 5000.0 + 3 * REFRESH_SECONDS)
     assert bench.out.version == 1
     # Later than the virtual clock can be: it runs on while a thread writes, by hours on a busy machine.
-    last_word = 1e9
-    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=last_word, live=False))
-    await bench.remembers_moment(lambda moment: moment == last_word)
+    final_moment = 1e9
+    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=final_moment, live=False))
+    await bench.remembers_moment(lambda moment: moment == final_moment)
     await trio.sleep(5 * REFRESH_SECONDS)
-    assert bench.moment() == last_word
+    assert bench.moment() == final_moment
 
 
 @pytest.mark.parametrize("meaning", [1, 2], ids=["nothing", "something"])

@@ -18,8 +18,8 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="in a pod: write the node's credentials for the host's daemon",
         description="Run in a pod of a DaemonSet (packaging/kubernetes/hostbridge): write a kubeconfig with the pod's "
-        "token, which is bound to the node, to a directory of the host, and again whenever the token is renewed. Until "
-        "SIGTERM; the kubeconfig is removed when the DaemonSet is.",
+        "token, which is bound to the node, to a directory of the host, and again whenever the token is renewed. Runs "
+        "until SIGTERM; removes the kubeconfig if the DaemonSet was deleted.",
     )
     parser.add_argument(
         "--output",

@@ -16,9 +16,9 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="in a pod: refuse objects that no node could use",
         description="Run in a pod of a Deployment (packaging/kubernetes/webhook): answer the API server's admission "
-        "reviews by the rules that nodes apply. An object that no node could use is denied, what only some of them "
-        "refuse is a warning. It keeps its own certificates. The settings are those of the nodes, as far as they are "
-        "about namespaces. Until SIGTERM.",
+        "reviews by the rules that nodes apply. An object that no node could use is denied; one that only "
+        "some nodes refuse is admitted with a warning. It issues and renews its own certificates. Of the nodes' "
+        "settings it needs those about namespaces. Runs until SIGTERM.",
     )
     parser.add_argument("--port", type=int, default=9443, metavar="PORT", help="the port to serve (default: 9443)")
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_parser(verbs: Any) -> None:
         help="the ValidatingWebhookConfiguration that names the Service (default: openperouter)",
     )
     parser.add_argument(
-        "--namespace", metavar="NAMESPACE", help="the program's namespace (default: that of the settings)"
+        "--namespace", metavar="NAMESPACE", help="openperouter's namespace (default: that of the settings)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The way to an address: what the kernel hands over, as it was captured, and the way to this very machine."""
+"""The path to an address: ICMP errors as they were captured from the kernel, and the path to this machine."""
 
 from __future__ import annotations
 
