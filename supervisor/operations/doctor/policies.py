@@ -23,13 +23,13 @@ from supervisor.operations.node_configuration import node_name
 
 from .findings import Finding, error, ok, warning
 
-#: For all requests together: a server that is unreachable is reported by "openperouter status".
+#: Deadline of all requests together: a server that is unreachable is reported by "openperouter status".
 ASKING_SECONDS: Final = 10.0
-#: No node: what is written for it is another node's.
+#: A name that no node has: objects with it belong to another node.
 OTHER: Final = "openperouter-doctor"
 _DRY_RUN: Final = {"dryRun": "All"}
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-#: What a node's token is not for, the widest first: with it, one node that is taken over is more than that node.
+#: What a node's token must not permit, the widest first: it would let a compromised node act beyond itself.
 _TOO_WIDE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "do everything": {"verb": "*", "group": "*", "resource": "*"},
@@ -87,7 +87,7 @@ async def read_policies(settings: Settings) -> Policies:
 
 
 async def _wide(client: KubeClient, namespace: str) -> AsyncIterator[str]:
-    """Yield what the token may do of what it should not; nothing more after a right that has all others."""
+    """Yield excessive rights of the token; nothing more after one that includes all others."""
     for what, right in _TOO_WIDE.items():
         attributes = {key: value.format(namespace=namespace) for key, value in right.items()}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
