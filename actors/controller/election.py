@@ -14,12 +14,12 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import trio
 
 from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.decoding import micro_time
 from actors.lib.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from config.api import ApiCredentials
 from supervisor.logs import message_ids
@@ -79,9 +79,9 @@ class Lease:
             int(spec.get("leaseTransitions") or 0),
         )
 
-    def held_by(self, identity: str, moment: str) -> Json:
-        """Return the spec with which ``identity`` takes or renews it at ``moment`` (RFC 3339)."""
-        same = self.holder == identity
+    def held_by(self, identity: str, now: float) -> Json:
+        """Return the spec with which ``identity`` takes or renews it at ``now``, in Unix seconds."""
+        same, moment = self.holder == identity, micro_time(now)
         return {
             "holderIdentity": identity,
             "leaseDurationSeconds": int(LEASE_SECONDS),
@@ -181,7 +181,7 @@ class Candidate:
         if lease is not None and not lease.may_be_taken(self.identity, self._seen_at, trio.current_time()):
             return self._end(f"{lease.holder} is the leader")
         try:
-            await self._write(client, (lease or Lease("")).held_by(self.identity, self._moment()))
+            await self._write(client, (lease or Lease("")).held_by(self.identity, self.wall()))
         except (ConflictError, NotFoundError):
             # Another candidate took it, or it was deleted.
             self._seen = None
@@ -206,7 +206,7 @@ class Candidate:
         self._end("it stops")
         if not leading or lease is None:
             return
-        freed = {**lease.held_by(self.identity, self._moment()), "holderIdentity": "", "leaseDurationSeconds": 1}
+        freed = {**lease.held_by(self.identity, self.wall()), "holderIdentity": "", "leaseDurationSeconds": 1}
         with trio.move_on_after(RELEASE_SECONDS, shield=True):
             try:
                 await self._write(client, freed)
@@ -239,6 +239,3 @@ class Candidate:
             metadata["resourceVersion"] = self._seen.version
             answer = await client.replace(f"{self._collection}/{NAME}", body)
         self._seen, self._seen_at = Lease.read(answer), trio.current_time()
-
-    def _moment(self) -> str:
-        return datetime.fromtimestamp(self.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

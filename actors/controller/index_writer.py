@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, NotFoundError
 from config.api import INDEX_ANNOTATION
 from supervisor.logs import message_ids
@@ -116,7 +116,7 @@ class IndexWriter:
         """Return the Nodes that are old enough, and in how many seconds the next one will be."""
         grace, wall = GRACE_SECONDS + SECONDS_PER_NODE * len(state.nodes), self._wall()
         waits = {
-            name: _unix(node.created) + grace - wall
+            name: unix_time(node.created) + grace - wall
             for name, node in state.nodes.items()
             if node.annotation is None and name not in state.reports
         }
@@ -176,13 +176,13 @@ class DuplicateReporter:
         path = f"{EVENTS}/{event['metadata']['name']}"
         with suppress(NotFoundError):
             series = (await client.get(path)).get("series") or {}
-            if self._wall() - _unix(str(series.get("lastObservedTime") or "")) >= REFRESH_SECONDS / 2:
+            if self._wall() - unix_time(series.get("lastObservedTime")) >= REFRESH_SECONDS / 2:
                 count = int(series.get("count") or 1) + 1
                 change = {"series": {"count": count, "lastObservedTime": event["eventTime"]}}
                 await client.merge_patch(path, change, manager=MANAGER)
 
     def _event(self, node: ClusterNode, text: str) -> Json:
-        moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = micro_time(self._wall())
         digest = hashlib.sha256(f"{node.uid}\n{text}".encode()).hexdigest()[:16]
         note = f"{text}: give each its own nodeIndex in node-config.yaml"
         return {
@@ -198,11 +198,3 @@ class DuplicateReporter:
             "note": note[:1000],
             "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
         }
-
-
-def _unix(text: Any) -> float:
-    """Return a time of the API in Unix seconds, 0 for one that cannot be read."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return 0.0

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
 from config.api import ApiNode
 from supervisor.logs import message_ids
@@ -158,7 +158,7 @@ class EventWriter:
     async def _repeat(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
         """Raise the Event's count; one that the server has forgotten begins again."""
         count = series.count + series.waiting
-        change = {"series": {"count": count, "lastObservedTime": self._moment()}}
+        change = {"series": {"count": count, "lastObservedTime": micro_time(self._wall())}}
         try:
             await client.merge_patch(f"{PATH}/{series.event.name(node)}", change, manager=MANAGER)
         except NotFoundError:
@@ -167,11 +167,8 @@ class EventWriter:
             series.count = count
 
     async def _create(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
-        await client.create(PATH, series.event.body(node, self._moment()), {"fieldManager": MANAGER})
+        await client.create(PATH, series.event.body(node, micro_time(self._wall())), {"fieldManager": MANAGER})
         series.count = 1
-
-    def _moment(self) -> str:
-        return datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _count(event: Json) -> int:
@@ -181,8 +178,4 @@ def _count(event: Json) -> int:
 
 def _last_seen(event: Json) -> float:
     """Return when the Event was last counted, in Unix seconds; long ago when it has no time."""
-    text = str((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime") or "")
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0
+    return unix_time((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime"))
