@@ -1,6 +1,6 @@
 """Follow all custom resources and all Nodes of the cluster, for the webhook's decisions.
 
-    list in pages ──> Known.replace ──> watch ──> Known.put / remove; broken or too old: list again
+    list in pages ──> ClusterObjects.replace ──> watch ──> ClusterObjects.put / remove; broken or too old: list again
 
 While the server is unreachable the last known objects are kept: a decision from slightly old objects is better than
 none. Until every kind was listed once the webhook is not ready. A kind whose definition is not installed has no
@@ -41,7 +41,7 @@ _LIVELY_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class Known:
+class ClusterObjects:
     """The cluster's objects. Changed in place; a reader must not await while it makes a decision.
 
     ``listed`` are the collections that were listed completely.
@@ -89,11 +89,11 @@ async def run(
     *,
     namespace: str,
     credentials: LatestReader[ApiCredentials],
-    out: Latest[Known],
+    out: Latest[ClusterObjects],
     connect: Connect = KubeClient,
 ) -> None:
     """Follow indefinitely; new credentials continue with the known objects."""
-    known = out.peek() or Known(namespace)
+    known = out.peek() or ClusterObjects(namespace)
     out.set(known)
     ctx.started()
     with ctx.idle():
@@ -105,7 +105,7 @@ async def run(
                 nursery.cancel_scope.cancel()
 
 
-async def _follow_all(known: Known, credentials: ApiCredentials, connect: Connect) -> None:
+async def _follow_all(known: ClusterObjects, credentials: ApiCredentials, connect: Connect) -> None:
     async with _connected(credentials, connect) as client, trio.open_nursery() as nursery:
         nursery.start_soon(_follow, known, client, NODES, "/api/v1/nodes")
         for plural in PLURALS.values():
@@ -127,7 +127,7 @@ async def _connected(credentials: ApiCredentials, connect: Connect) -> AsyncIter
         await trio.sleep_forever()
 
 
-async def _follow(known: Known, client: KubeClient, resource: str, path: str) -> None:
+async def _follow(known: ClusterObjects, client: KubeClient, resource: str, path: str) -> None:
     failures = 0
     while True:
         began = trio.current_time()
@@ -151,7 +151,7 @@ async def _follow(known: Known, client: KubeClient, resource: str, path: str) ->
         await trio.sleep(_RETRY.delay(failures, random.random()))  # noqa: S311 - jitter
 
 
-async def _list(known: Known, client: KubeClient, resource: str, path: str) -> str:
+async def _list(known: ClusterObjects, client: KubeClient, resource: str, path: str) -> str:
     found: list[Any] = []
     version = ""
     async with aclosing(client.pages(path)) as pages:
@@ -162,7 +162,7 @@ async def _list(known: Known, client: KubeClient, resource: str, path: str) -> s
     return version
 
 
-async def _watch(known: Known, client: KubeClient, resource: str, path: str, version: str) -> str:
+async def _watch(known: ClusterObjects, client: KubeClient, resource: str, path: str, version: str) -> str:
     """Apply the events of one watch; return the version to continue from."""
     began = trio.current_time()
     async with client.watch(path, {"resourceVersion": version, "allowWatchBookmarks": "true"}) as events:

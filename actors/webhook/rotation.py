@@ -38,7 +38,7 @@ _PASS_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Storage:
     """Where the certificates are stored: the Secret and the webhook configuration; and the names in the certificate."""
 
     namespace: str
@@ -61,7 +61,7 @@ class Place:
 async def run(
     ctx: ActorContext,
     *,
-    place: Place,
+    storage: Storage,
     credentials: LatestReader[ApiCredentials],
     out: Latest[Stored],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
@@ -80,7 +80,7 @@ async def run(
             with ctx.working("renewing the certificates", _PASS_SECONDS):
                 try:
                     async with connect(current) as client:
-                        settled = await look_after(client, place, out, clock())
+                        settled = await look_after(client, storage, out, clock())
                 except ApiError as error:
                     problem = summarize(error)
         if problem and problem != before:
@@ -94,15 +94,15 @@ async def run(
             await wait_any(credentials)
 
 
-async def look_after(client: KubeClient, place: Place, out: Latest[Stored], now: datetime) -> bool:
+async def look_after(client: KubeClient, storage: Storage, out: Latest[Stored], now: datetime) -> bool:
     """Take one step; return whether there was nothing to do. Raises :class:`ApiError`."""
-    secret = await client.get(place.secret_path)
-    configuration = await client.get(place.configuration_path)
+    secret = await client.get(storage.secret_path)
+    configuration = await client.get(storage.configuration_path)
     stored = stored_in(secret.get("data"))
-    newer = next_step(stored, _trusted(configuration), place.names, now)
+    newer = next_step(stored, _trusted(configuration), storage.names, now)
     if newer is not None:
         try:
-            await client.replace(place.secret_path, {**secret, "data": newer.as_data()})
+            await client.replace(storage.secret_path, {**secret, "data": newer.as_data()})
         except ConflictError:
             # Another replica was first; what it wrote is read next.
             return False
@@ -115,7 +115,7 @@ async def look_after(client: KubeClient, place: Place, out: Latest[Stored], now:
         return newer is None
     # What was served before is trusted by the new bundle too.
     try:
-        await client.replace(place.configuration_path, _trusting(configuration, stored.bundle))
+        await client.replace(storage.configuration_path, _trusting(configuration, stored.bundle))
     except ConflictError:
         return False
     _serve(out, stored)

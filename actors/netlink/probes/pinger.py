@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import trio
 
 from ..wire.namespace import enter
-from .schedule import Answer, Target
+from .schedule import PingResult, Target
 
 #: Timeout of a reply, seconds.
 ANSWER_SECONDS: Final = 1.0
@@ -36,7 +36,7 @@ _DATA: Final = b"openperouter"
 class Pinger(Protocol):
     """Sends one round of pings."""
 
-    async def ping(self, targets: Sequence[Target]) -> list[Answer]:
+    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
         """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
 
 
@@ -46,10 +46,10 @@ class RouterPinger:
     def __init__(self, namespace: Path) -> None:
         self._namespace = namespace
 
-    async def ping(self, targets: Sequence[Target]) -> list[Answer]:
+    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
         """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
         opened = await trio.to_thread.run_sync(partial(_open, self._namespace, targets))
-        answers = [Answer()] * len(targets)
+        answers = [PingResult()] * len(targets)
 
         async def ask(number: int) -> None:
             answers[number] = await _ask(opened[number], targets[number])
@@ -87,9 +87,9 @@ def _socket(target: Target) -> socket.socket | OSError:
     return opened
 
 
-async def _ask(opened: socket.socket | OSError, target: Target) -> Answer:
+async def _ask(opened: socket.socket | OSError, target: Target) -> PingResult:
     if isinstance(opened, OSError):
-        return Answer(problem=opened.strerror or "no socket")
+        return PingResult(problem=opened.strerror or "no socket")
     request, reply = _TYPES[target.address.version]
     packet = _HEADER.pack(request, 0, 0, 0, 1) + _DATA
     asking = trio.socket.from_stdlib_socket(opened)
@@ -100,7 +100,7 @@ async def _ask(opened: socket.socket | OSError, target: Target) -> Answer:
             while True:
                 answer, sender = await asking.recvfrom(512)
                 if answer[:1] == bytes([reply]) and sender[0] == str(target.address):
-                    return Answer(rtt=trio.current_time() - began)
+                    return PingResult(rtt=trio.current_time() - began)
         except OSError as error:
-            return Answer(problem=error.strerror or type(error).__name__)
-    return Answer()
+            return PingResult(problem=error.strerror or type(error).__name__)
+    return PingResult()

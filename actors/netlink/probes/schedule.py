@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PingResult:
     """The result of one ping: the round-trip time in seconds, or None with a reason if it is known."""
 
     rtt: float | None = None
@@ -98,7 +98,7 @@ class Schedule:
             self._records[target].due = now + target.interval * (1 + JITTER * (2 * self._chance() - 1))
         return taken
 
-    def record(self, target: Target, answer: Answer) -> None:
+    def record(self, target: Target, answer: PingResult) -> None:
         """Record the result of a ping; a target that was removed meanwhile is ignored."""
         record = self._records.get(target)
         if record is None:
@@ -124,7 +124,7 @@ def _unknown(target: Target) -> ProbeHealth:
     return ProbeHealth(target.resource, vrf, str(target.address), target.role, origin=target.origin)
 
 
-def _detail(target: Target, answer: Answer) -> str:
+def _detail(target: Target, answer: PingResult) -> str:
     """Return why a target is down; the text stays the same until it answers."""
     times = "ping" if target.count == 1 else f"{target.count} pings in a row"
     return f"no answer to {times}{f' ({answer.problem})' if answer.problem else ''}"

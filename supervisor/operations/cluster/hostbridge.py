@@ -28,7 +28,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.operations.exit_codes import OK, USAGE, CommandError
 
 from .kubeconfig_file import kubeconfig_text, write_kubeconfig
-from .pod import POLL_SECONDS, Address, NoCredentialsError, read_account
+from .pod import POLL_SECONDS, NoCredentialsError, ServerAddress, read_account
 
 log = get_logger("hostbridge")
 
@@ -41,7 +41,7 @@ NODE_LOCAL_PORT: Final = 6443
 SERVER_NAME: Final = "kubernetes.default.svc"
 
 
-def address(choice: str, environment: Mapping[str, str]) -> Address:
+def address(choice: str, environment: Mapping[str, str]) -> ServerAddress:
     """Return the address of a strategy: ``service``, ``node-local[:PORT]`` or a URL. Raises :class:`CommandError`.
 
     ``service`` is the cluster's own Service, as the kubelet gives it to each container: the host reaches it by
@@ -51,13 +51,13 @@ def address(choice: str, environment: Mapping[str, str]) -> Address:
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not port.isdecimal():
             raise CommandError("--api-server service: this is no pod: KUBERNETES_SERVICE_HOST is not set", USAGE)
-        return Address(f"https://{bracketed(host)}:{port}")
+        return ServerAddress(f"https://{bracketed(host)}:{port}")
     strategy, _, port = choice.partition(":")
     if strategy == NODE_LOCAL:
         if port and not port.isdecimal():
             raise CommandError(f"--api-server {choice}: the port must be a number", USAGE)
-        return Address(f"https://127.0.0.1:{port or NODE_LOCAL_PORT}", SERVER_NAME)
-    return Address(checked_url(choice, "--api-server"))
+        return ServerAddress(f"https://127.0.0.1:{port or NODE_LOCAL_PORT}", SERVER_NAME)
+    return ServerAddress(checked_url(choice, "--api-server"))
 
 
 def checked_url(text: str, option: str) -> str:
@@ -86,7 +86,7 @@ class Hostbridge:
 
     account: Path
     output: Path
-    server: Address
+    server: ServerAddress
     owner: str
     open_client: Callable[[ApiCredentials], KubeClient] = KubeClient
 

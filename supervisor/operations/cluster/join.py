@@ -29,7 +29,7 @@ ASKING_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Permissions:
     """What the server permits: ``faults`` prevent joining, ``warnings`` limit it, ``notes`` are in order."""
 
     faults: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ async def examine(
     node: str,
     namespace: str,
     open_client: Callable[[ApiCredentials], KubeClient] = KubeClient,
-) -> Verdict:
+) -> Permissions:
     """Ask the server what the credentials permit; ``node`` is this node's name."""
     faults: list[str] = []
     notes: list[str] = []
@@ -85,12 +85,12 @@ async def examine(
                     problem = await _problem(client, path)
                     (faults if problem else notes).append(f"{what}: {problem}" if problem else f"can read {what}")
     except CredentialsError:
-        return Verdict((f"{credentials.server} does not accept the credentials: a token may have expired",))
+        return Permissions((f"{credentials.server} does not accept the credentials: a token may have expired",))
     except ApiError as error:
-        return Verdict((str(error),))
+        return Permissions((str(error),))
     except trio.TooSlowError:
-        return Verdict((f"{credentials.server}: no answer within {ASKING_SECONDS:g} s",))
-    return Verdict(tuple(faults), tuple(warnings), tuple(notes))
+        return Permissions((f"{credentials.server}: no answer within {ASKING_SECONDS:g} s",))
+    return Permissions(tuple(faults), tuple(warnings), tuple(notes))
 
 
 def _about_token(credentials: ApiCredentials, node: str, namespace: str) -> list[str]:
@@ -124,7 +124,7 @@ async def _problem(client: KubeClient, path: str) -> str:
     )
 
 
-def refuse(verdict: Verdict) -> None:
+def refuse(permissions: Permissions) -> None:
     """Raise :class:`CommandError` if the credentials cannot be used."""
-    if verdict.faults:
-        raise CommandError("not stored: " + "; ".join(verdict.faults), UNAVAILABLE)
+    if permissions.faults:
+        raise CommandError("not stored: " + "; ".join(permissions.faults), UNAVAILABLE)

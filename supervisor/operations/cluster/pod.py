@@ -37,14 +37,14 @@ class NoCredentialsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """Where to reach the API server; ``name`` is what its certificate must have, empty for the URL's host."""
 
     url: str
     name: str = ""
 
 
-def read_account(directory: Path, server: Address) -> ApiCredentials:
+def read_account(directory: Path, server: ServerAddress) -> ApiCredentials:
     """Return the pod's credentials. Raises :class:`NoCredentialsError`.
 
     Token and authority are read from one directory: the kubelet replaces both at once by changing a symbolic link.

@@ -19,8 +19,8 @@ import trio
 
 from actors.webhook import follow, rotation, server
 from actors.webhook.certificates import Stored
-from actors.webhook.follow import Known
-from actors.webhook.rotation import Place
+from actors.webhook.follow import ClusterObjects
+from actors.webhook.rotation import Storage
 from config.api import ApiCredentials
 from config.resolve.grants import Grants
 from supervisor.runtime.channel import Latest
@@ -37,13 +37,13 @@ STOP_SECONDS: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command line's options: port, place of the certificates, and what the nodes' settings grant.
+    """The command line's options: port, storage of the certificates, and what the nodes' settings grant.
 
     ``host`` is the address to listen on, empty for all of them.
     """
 
     port: int
-    place: Place
+    storage: Storage
     grants: Grants
     host: str = ""
     poll_seconds: float = rotation.POLL_SECONDS
@@ -54,7 +54,7 @@ class Channels:
     """All channels."""
 
     credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
-    known: Latest[Known] = field(default_factory=lambda: Latest("known"))
+    known: Latest[ClusterObjects] = field(default_factory=lambda: Latest("known"))
     certificates: Latest[Stored] = field(default_factory=lambda: Latest("certificates"))
 
 
@@ -94,7 +94,7 @@ class Webhook:
                 "rotation",
                 lambda ports: partial(
                     rotation.run,
-                    place=options.place,
+                    storage=options.storage,
                     credentials=ports.reads(channels.credentials),
                     out=ports.writes(channels.certificates),
                     poll_seconds=options.poll_seconds,

@@ -37,7 +37,7 @@ _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EC
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class IcmpAnswer:
     """One ICMP error: who sent it, after how many seconds; ``final``: no larger hop limit gets further."""
 
     sender: str
@@ -51,7 +51,7 @@ class Hop:
     """The answers for one hop limit; None for a packet without an answer."""
 
     number: int
-    answers: tuple[Answer | None, ...]
+    answers: tuple[IcmpAnswer | None, ...]
 
     @property
     def reached(self) -> bool:
@@ -89,7 +89,7 @@ def hops(target: IPv4Address | IPv6Address, vrf: str, most: int) -> Iterator[Hop
             return
 
 
-def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -> Answer | None:
+def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -> IcmpAnswer | None:
     family = socket.AF_INET if target.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         if vrf:
@@ -114,7 +114,7 @@ def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -
 
 def _answer(
     probe: socket.socket, family: socket.AddressFamily, began: float, target: IPv4Address | IPv6Address
-) -> Answer | None:
+) -> IcmpAnswer | None:
     waiting = select.poll()
     waiting.register(probe, select.POLLIN)
     if not waiting.poll(ANSWER_SECONDS * 1000):
@@ -124,7 +124,7 @@ def _answer(
         _, control, _, _ = probe.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
     except BlockingIOError:
         # No error but an answer: the target has a service on that port.
-        return Answer(str(target), seconds, final=True, reached=True)
+        return IcmpAnswer(str(target), seconds, final=True, reached=True)
     for _level, _kind, data in control:
         answer = parse_error(data, family, seconds)
         if answer is not None:
@@ -132,7 +132,7 @@ def _answer(
     return None
 
 
-def parse_error(data: bytes, family: int, seconds: float) -> Answer | None:
+def parse_error(data: bytes, family: int, seconds: float) -> IcmpAnswer | None:
     """Return the answer in a control message; None for what is not ICMP's: the kernel's own errors have no sender."""
     if len(data) < _EXTENDED.size + 8:
         return None
@@ -142,4 +142,4 @@ def parse_error(data: bytes, family: int, seconds: float) -> Answer | None:
     address = data[_EXTENDED.size :]
     packed = address[4:8] if family == socket.AF_INET else address[8:24]
     exceeded = kind == _TIME_EXCEEDED[socket.AddressFamily(family)]
-    return Answer(str(ip_address(packed)), seconds, final=not exceeded, reached=number == errno.ECONNREFUSED)
+    return IcmpAnswer(str(ip_address(packed)), seconds, final=not exceeded, reached=number == errno.ECONNREFUSED)

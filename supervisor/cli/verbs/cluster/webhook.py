@@ -40,7 +40,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
-    from actors.webhook.rotation import Place
+    from actors.webhook.rotation import Storage
     from config.problems import errors
     from config.resolve.grants import Grants
     from config.settings import load_settings
@@ -56,5 +56,5 @@ def run(arguments: argparse.Namespace) -> int:
         settings = settings.model_copy(update={"namespace": arguments.namespace})
     grants = Grants.of(settings)
     host = f"{arguments.service}.{grants.namespace}.svc"
-    place = Place(grants.namespace, arguments.service, arguments.configuration, (host, f"{host}.cluster.local"))
-    return run_webhook(Options(arguments.port, place, grants))
+    storage = Storage(grants.namespace, arguments.service, arguments.configuration, (host, f"{host}.cluster.local"))
+    return run_webhook(Options(arguments.port, storage, grants))
