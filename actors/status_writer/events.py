@@ -1,8 +1,8 @@
-"""Writes the node's Events, each thing once: what is repeated is counted in the same Event, at bounded intervals.
+"""Writes the node's Events, each once: repetitions are counted in the same Event, at bounded intervals.
 
-Failures come in with each new state of the node, and a replaced index as it happens. A failure is reported once it has
+Failures come with each new state of the node, and a replaced index when it happens. A failure is reported once it has
 lasted for ten seconds, again before the server forgets its Event (after an hour by default), and once more when it is
-over. Names are made of what is reported, so that a restarted daemon finds its Events and does not repeat them.
+over. Names are derived from the content, so that a restarted daemon finds its Events and does not repeat them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEADY_SECONDS: Final = 10.0
 #: Repetitions are counted after so many seconds at the earliest, and what lasts after so many.
 AGAIN_SECONDS: Final = 300.0
 REFRESH_SECONDS: Final = 1800.0
-#: Most Events that are remembered or wait to be sent; more are dropped.
+#: Maximum number of Events that are kept or wait to be sent; others are dropped.
 MAX_WAITING: Final = 100
 
 
@@ -87,7 +87,7 @@ class EventWriter:
         self.dropped = 0
 
     def report(self, event: NodeEvent) -> None:
-        """Note that something happened."""
+        """Record an occurrence."""
         if event.identity not in self._series and len(self._series) >= MAX_WAITING:
             settled = [known for known, series in self._series.items() if not series.waiting]
             if not settled:
@@ -97,7 +97,7 @@ class EventWriter:
         self._series.setdefault(event.identity, _Series(event)).waiting += 1
 
     def update(self, state: NodeState, now: float) -> None:
-        """Compare what fails with what was reported."""
+        """Compare the failures with those that were reported."""
         self._node = state.node
         present = {one.key: one for one in lasting_failures(state)}
         for key, failure in present.items():
@@ -133,7 +133,7 @@ class EventWriter:
         series.waiting = 0
 
     def _report_lasting(self, now: float) -> None:
-        """Report what has lasted, and end what is over."""
+        """Report lasting failures, and the end of those that are over."""
         for key, lasting in list(self._lasting.items()):
             if lasting.due(self._size) > now:
                 continue
