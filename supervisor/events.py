@@ -2,9 +2,9 @@
 
     status -> changes(status before, status) -> events in a ring, numbered -> control socket
 
-The journal has the same and more, for as long as it keeps it; this is what an operator reads beside a change. Events
-are differences of two statuses, so that nothing can be forgotten: what comes and goes between two of them is in none.
-The daemon keeps the newest :data:`MOST_EVENTS` of its own life, each of a bounded length.
+The journal has the same and more, for as long as it keeps it; this list is for an operator during a change. Events are
+differences of two statuses, so no actor has to report them; what appears and disappears between two of them is in none.
+The daemon keeps the newest :data:`MOST_EVENTS` since its start, each of a bounded length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Level = Literal["info", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change, at a Unix second: of what sort of thing, which one, and what it is now. No member has a secret."""
+    """One change, at a time in Unix seconds: the topic, its subject, and the new state. No member has a secret."""
 
     at: float
     topic: str
@@ -40,7 +40,7 @@ class Event:
     level: Level = "info"
 
     def to_data(self, number: int) -> dict[str, object]:
-        """Return it for JSON, with its number in the daemon's life."""
+        """Return it for JSON, with its number."""
         return {
             "number": number,
             "at": self.at,
@@ -52,7 +52,7 @@ class Event:
 
 
 class EventLog:
-    """The newest events. It outlives the actor that fills it, and knows the last status that was looked at."""
+    """The newest events. It outlives the actor that fills it, and keeps the last status that it compared."""
 
     def __init__(self, most: int = MOST_EVENTS) -> None:
         self._events: deque[Event] = deque(maxlen=most)
@@ -68,11 +68,11 @@ class EventLog:
 
     @property
     def instance(self) -> str:
-        """Which daemon's life the numbers are of; empty before the first status."""
+        """The daemon's run to which the numbers belong; empty before the first status."""
         return f"{self._status.boot_id}/{self._status.pid}" if self._status else ""
 
     def observe(self, status: Status) -> None:
-        """Add what a status changes, and wake those who wait."""
+        """Add the changes of a status, and wake waiting readers."""
         found = list(changes(self._status, status))
         self._status = status
         self._events.extend(found)
@@ -82,7 +82,7 @@ class EventLog:
             added.set()
 
     def after(self, number: int) -> list[tuple[int, Event]]:
-        """Return what is kept of the events after a number, with theirs."""
+        """Return the kept events after a number, with their numbers."""
         start = max(number + 1, self.first)
         return list(enumerate(islice(self._events, start - self.first, None), start))
 
@@ -93,7 +93,7 @@ class EventLog:
 
 
 def changes(before: Status | None, after: Status) -> Iterator[Event]:
-    """Yield what differs between two statuses, in the order of causes: configuration, router, what fails."""
+    """Yield what differs between two statuses, in causal order: configuration, router, failures."""
     if before is None:
         before = Status(version=after.version)
         yield Event(after.updated_at, "daemon", "openperouter", f"version {after.version} runs with pid {after.pid}")

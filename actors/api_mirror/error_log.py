@@ -1,4 +1,4 @@
-"""Logs what happens to the mirrors: what was written, what fails, and what only looks like a mirror.
+"""Logs the mirrors' writes and failures, and objects that only look like mirrors.
 
 A refusal that concerns many objects alike (403, no such kind) is one line, and repeated with increasing back-off.
 """
@@ -46,19 +46,19 @@ class MirrorLog:
     _foreign: set[ResourceId] = field(default_factory=set)
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Log in one line what a pass wrote."""
+        """Log a pass's writes in one line."""
         counts = {done: sum(change.verb == verb for change in changes) for verb, done in _DONE.items()}
         if changes:
             shown = {done: count for done, count in counts.items() if count}
             log.info("updated the files' resources in the API", **shown, objects=_names(changes))
 
     def server_failed(self, error: ApiError) -> None:
-        """Log that the server takes nothing at all."""
+        """Log that the server accepts no requests."""
         message = f"the files' resources cannot be mirrored now: {error}"
         self._repeats.failing(_SERVER, message, message_id=message_ids.MIRROR_FAILS)
 
     def server_answered(self) -> None:
-        """Log that it does again."""
+        """Log that the server accepts requests again."""
         message = "the API server accepts mirrored resources again"
         self._repeats.recovered(_SERVER, message, message_id=message_ids.MIRROR_WORKS)
 
@@ -96,7 +96,7 @@ class MirrorLog:
             message = f"{who} keeps changing the mirror; it is restored with increasing back-off"
             log.warning(message, message_id=message_ids.MIRROR_FIGHT, **_fields(one))
         for one in sorted(self._fights - set(undone), key=str):
-            log.info(f"no other client changes the mirror {one} any more", message_id=message_ids.MIRROR_WORKS)
+            log.info(f"other clients no longer change the mirror {one}", message_id=message_ids.MIRROR_WORKS)
         self._fights = set(undone)
         self._foreign &= self._fights | set(foreign)
 
@@ -121,7 +121,7 @@ def _subject(change: Change, error: ApiError) -> str:
 
 
 def _patience(error: ApiError) -> int:
-    """Return in how many passes in a row something must fail before it is logged."""
+    """Return after how many consecutive failures something is logged."""
     if isinstance(error, ConflictError):
         return PATIENCE_WITH_CONFLICTS
     return PATIENCE_WITH_REFUSALS if isinstance(error, ForbiddenError) else 1

@@ -33,7 +33,7 @@ LAG_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 900.0
 #: Changes of one verb and kind that may fail in one pass before the others wait with them.
 FAILURES_BEFORE_HOLD: Final = 3
-#: How often in a row a write must be undone for that to be a program, and not a person who learns what mirrors are.
+#: How often in a row a write must be undone to be attributed to a program, and not to a person who tries an edit.
 UNDONE_OFTEN: Final = 3
 BACKOFF: Final = Backoff(first=1.0, factor=2.0, longest=300.0)
 #: After what the server refuses as invalid: its schema may change.
@@ -134,7 +134,7 @@ class Schedule:
         return self.size.poll_at if any(self._turn_at(change) > now for change in changes) else math.inf
 
     def sent(self, change: Change, outcome: Outcome, now: float) -> None:
-        """Note that the server took a change, and what it made of it."""
+        """Record that the server accepted a change, and its answer."""
         times, undone = self._counts(change, now)
         pause = BACKOFF.delay(times - 1, self.size.chance()) if times > 1 else 0.0
         due, stale_until = now + pause, now + pause + LAG_SECONDS
@@ -144,7 +144,7 @@ class Schedule:
         self._holds.pop((change.verb, change.id.kind), None)
 
     def failed(self, change: Change, error: ApiError, now: float) -> None:
-        """Note that the server refused a change or could not carry it out."""
+        """Record that the server refused a change or failed."""
         times, undone = self._counts(change, now)
         pause = (BACKOFF if error.retry else INVALID).delay(times, self.size.chance())
         self._attempts[change.id] = _Attempt(change.wanted, now, now + pause, times, error=error, undone=undone)

@@ -54,7 +54,7 @@ async def run(
     wake = Wake.CHANGED
     while True:
         problem = connection.problem
-        with ctx.working("looking for the API server", _ATTEMPT_SECONDS):
+        with ctx.working("connecting to the API server", _ATTEMPT_SECONDS):
             finished = await connection.files.unless_changed(partial(connection.attempt, wake))
         if not finished:
             wake = Wake.CHANGED

@@ -1,1 +1,1 @@
-"""``openperouter controller``: the one writer of what concerns several nodes at once. Nodes do not need it."""
+"""``openperouter controller``: the only writer of what concerns several nodes. Nodes do not need it."""

@@ -1,8 +1,8 @@
-"""What all nodes together say about an object: pure functions from the nodes' reports to its conditions.
+"""An object's conditions over all nodes: pure functions from the nodes' reports.
 
 A node counts for an object if the object selects it and it has reported at all: a Node on which the program does not
-run can have nothing in force. On each of them the object's present generation is in force, fails, or is on its way.
-:class:`Aggregation` keeps what was computed, and says which objects a new state of the cluster may have changed.
+run has nothing in force. On each node that counts, the object's present generation is in force, fails or is pending.
+:class:`Aggregation` keeps the last results, and returns the objects whose conditions a new state may have changed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .node_indices import IndexedNode, described, duplicates, listed
 
 NO_NODES: Final = "NoNodes"
 DUPLICATE_INDEX: Final = "DuplicateNodeIndex"
-#: Most characters of one node's message.
+#: Maximum length of one node's message in a condition.
 _MAX_MESSAGE: Final = 200
-#: Most selectors whose nodes are kept.
+#: Maximum number of cached selectors.
 _MOST_SELECTORS: Final = 4096
 
 
@@ -48,7 +48,7 @@ class Verdict:
     degraded_message: str
 
     def conditions(self, one: ClusterObject, now: float) -> tuple[Condition, Condition]:
-        """Return the conditions to write at ``now``, in Unix seconds; a status that stays keeps its time."""
+        """Return the conditions to write at ``now``, in Unix seconds; an unchanged status keeps its transition time."""
         generation, before = one.generation, one.conditions
         ready = condition(READY, self.ready, self.reason, self.message, now=now, generation=generation, previous=before)
         reason, message = self.degraded_reason, self.degraded_message
@@ -56,16 +56,16 @@ class Verdict:
         return ready, degraded
 
     def is_shown(self, one: ClusterObject) -> bool:
-        """Whether the object has these conditions already; their times do not matter."""
+        """Whether the object already has these conditions, apart from their times."""
         return {_timeless(each) for each in self.conditions(one, 0.0)} == {_timeless(each) for each in one.conditions}
 
 
 def aggregate(
     one: ClusterObject, nodes: Sequence[str], reports: Mapping[str, NodeReport], index_problems: Mapping[str, str]
 ) -> Verdict:
-    """Return what holds for an object; ``nodes`` are those that count, sorted.
+    """Return an object's verdict; ``nodes`` are those that count, sorted.
 
-    ``index_problems`` has what is wrong with a node's index, which concerns Underlays: their pools give the addresses.
+    ``index_problems`` describes duplicate indices; they count against Underlays, whose pools the index selects from.
     """
     failing: dict[str, str] = {}
     waiting: list[str] = []
@@ -101,7 +101,7 @@ def _verdict(total: int, failing: Mapping[str, str], waiting: Sequence[str], fai
 
 
 def _with_message(failing: Mapping[str, str]) -> str:
-    """Return the first failing nodes by name, the very first with its message."""
+    """Return the names of the first failing nodes, the first one with its message."""
     names = list(failing)
     text = legal_text(failing[names[0]], _MAX_MESSAGE, "not in force")
     return listed([f"{names[0]} ({text})", *names[1:]])
@@ -113,7 +113,7 @@ def _timeless(one: Condition) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class Aggregation:
-    """The last state of the cluster, and what follows from it for each object."""
+    """The last state of the cluster, and each object's verdict."""
 
     state: ClusterState = field(default_factory=ClusterState)
     index_problems: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Aggregation:
     _selected: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def update(self, state: ClusterState, indexed: Iterable[IndexedNode]) -> set[ObjectKey]:
-        """Take in a state; return the objects whose conditions may have changed by it, also those that are new."""
+        """Store a new state; return the objects whose conditions it may have changed, new ones included."""
         before, self.state = self.state, state
         index_problems = described(duplicates(indexed))
         clashes_changed, self.index_problems = index_problems != self.index_problems, index_problems
@@ -140,7 +140,7 @@ class Aggregation:
         return changed.union(*compared.values()) & state.objects.keys()
 
     def verdict(self, key: ObjectKey) -> Verdict:
-        """Return what holds for an object of the state."""
+        """Return the verdict on an object of the state."""
         one = self.state.objects[key]
         return aggregate(one, self.selected(one.selector), self.state.reports, self.index_problems)
 
@@ -153,7 +153,7 @@ class Aggregation:
         return self._selected[selector]
 
     def _index(self) -> None:
-        """Find the nodes of each label, so that a selector of one node need not look at all."""
+        """Index the nodes by label, so that a selector of one node need not scan all of them."""
         nodes = self.state.nodes
         self._reporting = sorted(nodes.keys() & self.state.reports.keys())
         self._selected, self._by_label = {}, {}
@@ -186,7 +186,7 @@ def _differences(old: NodeReport, new: NodeReport) -> set[ObjectKey]:
 
 
 def indexed_nodes(state: ClusterState, settled: Iterable[str]) -> list[IndexedNode]:
-    """Return the Nodes of a state as the assignment of indices sees them; ``settled`` are names."""
+    """Return the Nodes of a state in the form that the assignment of indices takes; ``settled`` are names."""
     names = frozenset(settled)
     return [_indexed(node, state, node.name in names) for node in state.nodes.values()]
 

@@ -2,8 +2,8 @@
 
     JSON of the API server ──> :class:`Decoder` ──> ClusterNode, NodeReport, ClusterObject ──> ClusterState
 
-Of 5 000 nodes most report the same about the same 1 000 objects. So equal reports are one object in memory, which also
-makes comparing them cheap: what did not change is the very same object as before.
+Of 5 000 nodes most report the same about the same 1 000 objects. So equal reports are one object in memory, and an
+unchanged report is the identical object, which makes comparing cheap.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from config.problems import Kind
 
 #: The field manager of a node's own writes (actors.status_writer.node_index).
 NODE_MANAGER: Final = "openperouter"
-#: Most keys of objects that are kept to be shared by reports.
+#: Maximum number of object keys that are kept for sharing between reports.
 MOST_KEYS: Final = 100_000
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class ObjectKey(NamedTuple):
-    """Which object of a user."""
+    """The identity of a user's object."""
 
     kind: str
     namespace: str
@@ -43,7 +43,7 @@ class ObjectKey(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What a node says about an object: which generation it has processed, and whether that is in force."""
+    """A node's report on one object: the generation that it has processed, and whether that is in force."""
 
     generation: int
     in_force: bool
@@ -63,9 +63,9 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class NodeReport:
-    """What a node's status object says; equal reports of several nodes are one object.
+    """The content of a node's status object; equal reports of several nodes are one object.
 
-    ``failed`` has the messages of failing resources; ``problem`` is what fails on the node as a whole, "" for nothing.
+    ``failed`` has the messages of failing resources; ``problem`` is a failure of the whole node, "" if there is none.
     """
 
     resources: Mapping[ObjectKey, Observed] = field(default_factory=lambda: _EMPTY)
@@ -75,7 +75,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterObject:
-    """An Underlay, L3VNI ...; ``selector`` is its node selector as canonical JSON, ``conditions`` those of ours."""
+    """An Underlay, L3VNI ...; ``selector`` is its node selector as canonical JSON; ``conditions``: Ready, Degraded."""
 
     key: ObjectKey
     uid: str
@@ -86,9 +86,9 @@ class ClusterObject:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Everything, complete. ``live``: the server confirms it at the moment; what is not live is no ground for a write.
+    """Everything, complete. ``live``: watches confirm it now; nothing is written from a state that is not live.
 
-    ``reports`` are by the node's name, and may be of nodes that are gone.
+    ``reports`` are by node name; their Nodes may no longer exist.
     """
 
     nodes: Mapping[str, ClusterNode] = field(default_factory=lambda: _EMPTY)
@@ -98,7 +98,7 @@ class ClusterState:
 
 
 class Decoder:
-    """Makes these values from the server's JSON, and shares equal ones."""
+    """Creates these values from the server's JSON, and shares equal ones."""
 
     def __init__(self) -> None:
         self._keys: dict[ObjectKey, ObjectKey] = {}
@@ -111,7 +111,7 @@ class Decoder:
         return ClusterNode(node.name, node.uid, node.labels, annotation, _index_is_by_node(raw), created)
 
     def report(self, raw: Any) -> NodeReport:
-        """Return what a status object says. What has another shape than ours is left out."""
+        """Return the report in a status object. Entries of an unexpected shape are ignored."""
         metadata(raw)
         status = raw.get("status")
         status = status if isinstance(status, dict) else {}
@@ -173,7 +173,7 @@ def _generation(entry: Mapping[str, Any]) -> int:
 
 
 def _problem(status: Mapping[str, Any], anything_in_force: bool) -> str:
-    """Return what is wrong with the node as a whole: its underlay, or its router, which takes all out of force."""
+    """Return the failure of the whole node: of its underlay, or of its router, which takes everything out of force."""
     conditions = status.get("conditions")
     for one in read_conditions(conditions if isinstance(conditions, list) else ()):
         if one.type == DEGRADED and one.status == "True":
@@ -182,7 +182,7 @@ def _problem(status: Mapping[str, Any], anything_in_force: bool) -> str:
 
 
 def _index_is_by_node(raw: Any) -> bool:
-    """Whether the node's own daemon wrote its index last, by the field managers."""
+    """Whether the field managers show that the node's own daemon wrote its index last."""
     entries = metadata(raw).get("managedFields")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("manager") == NODE_MANAGER:

@@ -1,9 +1,8 @@
-"""Writes the conditions of the users' objects, each only when it differs from what the object shows.
+"""Writes the conditions of the users' objects, only where they differ from what the object has.
 
-Each write to an object goes to every node's watch, so they are few. While thousands of nodes process one change the
-count on the object changes all the time: it is written after a second of quiet, or after 5 s without one, at growing
-distances; that all nodes are ready is written after a second. All objects together are written at a bounded rate
-(:mod:`.writer`).
+Every node's watch receives each write, so writes must be few. While thousands of nodes process one change, the count on
+the object changes all the time: it is written after a second without change, or 5 s after the first one, at growing
+intervals; "all nodes are ready" is written after a second. A rate limit covers all objects together (:mod:`.writer`).
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ log = get_logger("conditions")
 MANAGER: Final = "openperouter-controller"
 QUIET_SECONDS: Final = 1.0
 CEILING_SECONDS: Final = 5.0
-#: The least distance of the first two writes, which doubles with each further one; and how often.
+#: The minimum interval between the first two writes, and how often it doubles.
 GAP_SECONDS: Final = 1.0
 MOST_ROUNDS: Final = 5
-#: After so long without a write an object's changes are written quickly again.
+#: After this time without a write the interval is the first one again.
 FORGET_SECONDS: Final = 120.0
-#: Objects that are aggregated in one piece: with 5 000 nodes one takes a millisecond.
-PIECE: Final = 20
+#: Objects that are aggregated between two checkpoints: with 5 000 nodes one object takes a millisecond.
+BATCH: Final = 20
 
 
 @dataclass(slots=True)
@@ -52,13 +51,13 @@ class Pace:
     written_at: float = -math.inf
 
     def differs(self, now: float, *, final: bool) -> None:
-        """Note that what is to be written has changed; ``final``: no further change is on its way."""
+        """Record that the conditions to write have changed; ``final``: no further change is expected."""
         self.first, self.last, self.final = min(self.first, now), now, final
         if now - self.written_at >= FORGET_SECONDS:
             self.rounds = 0
 
     def agrees(self) -> None:
-        """Note that there is nothing to write."""
+        """Record that there is nothing to write."""
         self.first = math.inf
 
     def due(self) -> float:
@@ -67,14 +66,14 @@ class Pace:
         return max(earliest, min(self.last + QUIET_SECONDS, self.first + CEILING_SECONDS))
 
     def written(self, now: float) -> None:
-        """Note a write."""
+        """Record a write."""
         self.rounds = min(self.rounds + 1, MOST_ROUNDS)
         self.first, self.written_at = math.inf, now
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the server made of a write: ``before`` is the object as it was known then."""
+    """The server's answer to a write; ``before`` is the object as it was known then."""
 
     before: ClusterObject
     verdict: Verdict
@@ -95,7 +94,7 @@ class ConditionWriter:
         self.writes = 0
 
     def changed(self, keys: Iterable[ObjectKey]) -> None:
-        """Take in which objects have to be looked at again."""
+        """Mark objects that have to be compared again."""
         self._stale.update(keys)
         objects = self._aggregation.state.objects
         for key in [key for key in self._paces if key not in objects]:
@@ -104,10 +103,10 @@ class ConditionWriter:
             self._answers.pop(key, None)
 
     async def compare(self) -> None:
-        """Look at them, in pieces."""
+        """Compare them, in batches."""
         while self._stale:
             now = trio.current_time()
-            for _ in range(min(PIECE, len(self._stale))):
+            for _ in range(min(BATCH, len(self._stale))):
                 self._compare(self._stale.pop(), now)
             await trio.lowlevel.checkpoint()
 
@@ -129,7 +128,7 @@ class ConditionWriter:
             "status": {"conditions": conditions},
         }
         self.writes += 1
-        # Compared again unless the server has decided: what did not get there is sent again.
+        # Compared again: a write that did not reach the server is repeated.
         self._stale.add(key)
         try:
             answer = _conditions_in(await client.apply(f"{path_of(key)}/status", body, manager=MANAGER))
@@ -157,12 +156,12 @@ class ConditionWriter:
         shown, answer = self._shown(one), self._answers.get(one.key)
         if verdict.is_shown(replace(one, conditions=shown)):
             return True
-        # What the server made of exactly this: a definition without conditions drops them, again and again.
+        # The server has answered exactly this write: a definition without conditions drops them every time.
         same = answer is not None and answer.before.generation == one.generation and answer.verdict == verdict
         return same and answer is not None and answer.shown == shown
 
     def _shown(self, one: ClusterObject) -> tuple[Condition, ...]:
-        """Return the object's conditions; until the watch shows more than before a write, those of its answer."""
+        """Return the object's conditions: those of the last answer until the watch delivers a newer object."""
         answer = self._answers.get(one.key)
         return answer.shown if answer is not None and answer.before is one else one.conditions
 

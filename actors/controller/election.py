@@ -1,10 +1,10 @@
 """Elects one of several controllers by a Lease, as Kubernetes' own controllers do.
 
-    Lease ──> taken when it is free, ours, or was not renewed for its duration ──> Term: until when this one may write
+    Lease ──> taken if it is free, ours, or was not renewed for its duration ──> Term: until when this one may write
 
-How long a lease was not renewed is measured with this machine's clock from the moment at which a renewal was seen, so
-the clocks of the machines need not agree. A leader that cannot renew stops writing before its lease ends; one that is
-stopped gives the lease back, so that the next one takes over within a few seconds.
+The age of a renewal is measured with this machine's clock from the moment at which it was seen, so the machines' clocks
+need not agree. A leader that cannot renew stops writing before its Lease expires; one that is stopped releases the
+Lease, so that the next one takes over within a few seconds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import trio
 
 from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.decoding import micro_time
 from actors.lib.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
-from config.api import ApiAccess, ApiCredentials
+from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
@@ -32,13 +32,13 @@ from supervisor.runtime.faults import summarize
 log = get_logger("election")
 
 NAME: Final = "openperouter-controller"
-#: client-go's defaults: how long a lease lasts after a renewal, and how long its holder may use it.
+#: client-go's defaults: how long a Lease lasts after a renewal, and how long its holder may write.
 LEASE_SECONDS: Final = 15.0
 TERM_SECONDS: Final = 10.0
-#: Between renewals, between looks at the lease of another one, and after a failure.
+#: Interval between renewals; between reads of another holder's Lease, and after a failure.
 RENEW_SECONDS: Final = 4.0
 RETRY_SECONDS: Final = 2.0
-#: For one attempt, and for giving the lease back.
+#: Deadlines of one attempt, and of the release.
 ATTEMPT_SECONDS: Final = 5.0
 RELEASE_SECONDS: Final = 3.0
 
@@ -57,7 +57,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the server has; ``seconds`` is how long it lasts after ``renewed``, ``transitions`` how often it changed."""
+    """The Lease on the server; it lasts ``seconds`` after ``renewed``; ``transitions`` counts changes of its holder."""
 
     version: str
     holder: str = ""
@@ -79,9 +79,9 @@ class Lease:
             int(spec.get("leaseTransitions") or 0),
         )
 
-    def held_by(self, identity: str, moment: str) -> Json:
-        """Return the spec with which ``identity`` takes or renews it at ``moment`` (RFC 3339)."""
-        same = self.holder == identity
+    def held_by(self, identity: str, now: float) -> Json:
+        """Return the spec with which ``identity`` takes or renews it at ``now``, in Unix seconds."""
+        same, moment = self.holder == identity, micro_time(now)
         return {
             "holderIdentity": identity,
             "leaseDurationSeconds": int(LEASE_SECONDS),
@@ -100,40 +100,33 @@ async def run(
     *,
     namespace: str,
     identity: str,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     out: Latest[Term],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
     wall: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
 ) -> None:
-    """Stand for election indefinitely. ``identity`` is unique; ``wall`` is the clock in Unix seconds."""
+    """Take part in the election indefinitely. ``identity`` is unique; ``wall`` is the clock in Unix seconds."""
     candidate = Candidate(namespace, identity, out, wall)
     limiter = RepeatLimiter(log, clock=trio.current_time)
     ctx.started()
     while True:
-        credentials = await _credentials(ctx, access)
+        with ctx.idle():
+            current = credentials.take() or credentials.peek() or await credentials.receive()
         try:
-            async with connect(credentials) as client:
+            async with connect(current) as client:
                 try:
-                    await _stand(ctx, candidate, client, access=access, limiter=limiter, chance=chance)
+                    await _stand(ctx, candidate, client, credentials=credentials, limiter=limiter, chance=chance)
                 except trio.Cancelled:
-                    # Other credentials are no reason to give it back.
+                    # It is kept when only the credentials change.
                     await candidate.release(client)
                     raise
         except UnreachableError as error:
-            limiter.failing("lease", f"cannot stand for election: {error}", message_id=message_ids.CONTROLLER_FAILS)
+            limiter.failing(
+                "lease", f"cannot take part in the election: {error}", message_id=message_ids.CONTROLLER_FAILS
+            )
             with ctx.idle():
                 await trio.sleep(RETRY_SECONDS)
-
-
-async def _credentials(ctx: ActorContext, access: LatestReader[ApiAccess]) -> ApiCredentials:
-    while True:
-        access.take()
-        known = access.peek()
-        if known is not None and known.credentials is not None:
-            return known.credentials
-        with ctx.idle():
-            await access.wait_pending()
 
 
 async def _stand(
@@ -141,29 +134,29 @@ async def _stand(
     candidate: Candidate,
     client: KubeClient,
     *,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     limiter: RepeatLimiter,
     chance: Callable[[], float],
 ) -> None:
-    """Take or renew the lease with one client, until there are other credentials."""
-    while not access.pending:
+    """Take or renew the Lease with one client, until there are new credentials."""
+    while not credentials.pending:
         pause = RETRY_SECONDS
         try:
-            with ctx.working("the lease", ATTEMPT_SECONDS):
+            with ctx.working("renewing the Lease", ATTEMPT_SECONDS):
                 await candidate.attempt(client)
-            limiter.recovered("lease", "the lease can be read and written again")
+            limiter.recovered("lease", "the Lease can be read and written again")
             pause = RENEW_SECONDS
         except (ApiError, trio.TooSlowError) as error:
-            text = f"cannot stand for election: {summarize(error)}"
+            text = f"cannot take part in the election: {summarize(error)}"
             limiter.failing("lease", text, message_id=message_ids.CONTROLLER_FAILS)
             candidate.check()
         with ctx.idle(), trio.move_on_after(pause * (0.8 + 0.4 * chance())):
-            await access.wait_pending()
+            await credentials.wait_pending()
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One controller's view of the lease; ``out`` gets its terms."""
+    """One controller's view of the Lease; ``out`` gets its terms."""
 
     namespace: str
     identity: str
@@ -179,24 +172,24 @@ class Candidate:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
     async def attempt(self, client: KubeClient) -> None:
-        """Renew the lease, or take it if it may be taken. Raises the errors of the client."""
+        """Renew the Lease, or take it if it may be taken. Raises the errors of the client."""
         self.check()
         began_at = trio.current_time()
         if not self._leading or self._seen is None:
-            await self._look(client)
+            await self._read(client)
         lease = self._seen
         if lease is not None and not lease.may_be_taken(self.identity, self._seen_at, trio.current_time()):
             return self._end(f"{lease.holder} is the leader")
         try:
-            await self._write(client, (lease or Lease("")).held_by(self.identity, self._moment()))
+            await self._write(client, (lease or Lease("")).held_by(self.identity, self.wall()))
         except (ConflictError, NotFoundError):
-            # Another one was faster, or removed it.
+            # Another candidate took it, or it was deleted.
             self._seen = None
             raise
         if not self._leading:
             self._leading = True
             self._terms += 1
-            log.info("this controller is the leader now", identity=self.identity)
+            log.info("this controller is now the leader", identity=self.identity)
         self.out.set(Term(began_at + TERM_SECONDS, self._terms))
         return None
 
@@ -205,30 +198,30 @@ class Candidate:
         term = self.out.peek()
         if self._leading and term is not None and not term.holds(trio.current_time()):
             self._seen = None
-            self._end("its lease was not renewed in time")
+            self._end("its Lease was not renewed in time")
 
     async def release(self, client: KubeClient) -> None:
-        """Give the lease back, if it is ours, within a short time."""
+        """Release the Lease, if it is ours, within a short time."""
         leading, lease = self._leading, self._seen
-        self._end("it gives the lease back")
+        self._end("it stops")
         if not leading or lease is None:
             return
-        freed = {**lease.held_by(self.identity, self._moment()), "holderIdentity": "", "leaseDurationSeconds": 1}
+        freed = {**lease.held_by(self.identity, self.wall()), "holderIdentity": "", "leaseDurationSeconds": 1}
         with trio.move_on_after(RELEASE_SECONDS, shield=True):
             try:
                 await self._write(client, freed)
             except ApiError as error:
-                log.debug("the lease cannot be given back; it ends by itself", error=str(error))
+                log.debug("the Lease cannot be released; it expires", error=str(error))
         self._seen = None
 
     def _end(self, reason: str) -> None:
         if self._leading:
             self._leading = False
             self.out.set(Term(number=self._terms))
-            log.info("this controller is not the leader any more", reason=reason)
+            log.info("this controller is no longer the leader", reason=reason)
 
-    async def _look(self, client: KubeClient) -> None:
-        """See what the server has; a change of it is a renewal."""
+    async def _read(self, client: KubeClient) -> None:
+        """Read the Lease; any change of it is a renewal."""
         try:
             found = Lease.read(await client.get(f"{self._collection}/{NAME}"))
         except NotFoundError:
@@ -246,6 +239,3 @@ class Candidate:
             metadata["resourceVersion"] = self._seen.version
             answer = await client.replace(f"{self._collection}/{NAME}", body)
         self._seen, self._seen_at = Lease.read(answer), trio.current_time()
-
-    def _moment(self) -> str:
-        return datetime.fromtimestamp(self.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,8 +1,8 @@
-"""Writes the indices that Nodes lack, and reports those that two nodes claim.
+"""Writes missing indices to Nodes, and reports duplicate ones.
 
-A Node is read again before it is written, and written only if it is still what the decision was made of: the daemon on
-it may have begun to write its own index meanwhile, and that one counts. An index that the configurations of several
-nodes claim cannot be changed from here, so each of these Nodes gets an Event, and the log a line.
+A Node is read again before it is written, and written only if it has not changed: the daemon on it may have written its
+own index meanwhile, which takes precedence. The controller cannot change an index that the configurations of several
+nodes have, so it writes an Event about each of these Nodes, and a line to the log.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from actors.lib.kube.client import Json, KubeClient
+from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, NotFoundError
 from config.api import INDEX_ANNOTATION
 from supervisor.logs import message_ids
@@ -28,19 +28,19 @@ from .node_indices import IndexedNode, assign, described, duplicates
 
 log = get_logger("node_indices")
 
-#: So long a new Node has no index: the daemon on it starts before the kubelet, and writes its own as soon as it may,
-#: in a large cluster when its turn comes.
+#: How long a new Node may be without an index: the daemon on it starts before the kubelet, and writes its own as soon
+#: as it may, in a large cluster when its turn comes.
 GRACE_SECONDS: Final = 60.0
 SECONDS_PER_NODE: Final = 0.01
-#: How long a duplicate must last before it is reported, and after how long it is reported again: Events expire.
+#: How long a duplicate must last before it is reported, and when it is reported again: Events expire.
 STEADY_SECONDS: Final = 10.0
 REFRESH_SECONDS: Final = 1800.0
-#: After a Node that was not what it was expected to be, for the watch to catch up.
+#: Time for the watch to catch up after a Node was not as expected.
 LAG_SECONDS: Final = 5.0
-#: Most Nodes with an Event about a duplicate.
+#: Maximum number of Nodes that get an Event about a duplicate.
 MOST_EVENTS: Final = 20
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
-#: An Event's name is the Node's, cut, and a digest: a DNS subdomain has 253 characters.
+#: An Event's name is the Node's, truncated, and a digest: a DNS subdomain has at most 253 characters.
 _MAX_NAME: Final = 200
 
 
@@ -62,13 +62,13 @@ class IndexWriter:
         self._assigned: dict[str, _Assigned] = {}
         self._held: dict[str, float] = {}
         self._wanted: dict[str, int] = {}
-        #: When to look at the same Nodes again: the next one counts as settled, or one that was in doubt is due.
+        #: When to check the same Nodes again: the next one becomes settled, or one that had changed is due.
         self.again_at = math.inf
         self.indexed: list[IndexedNode] = []
         self.writes = 0
 
     def update(self, state: ClusterState, now: float) -> None:
-        """Take in the Nodes; find which of them need an index."""
+        """Store the Nodes; find which of them need an index."""
         self._state = state
         self._assigned = {name: one for name, one in self._assigned.items() if state.nodes.get(name) is one.before}
         settled, settles_in = self._settled(state)
@@ -78,7 +78,7 @@ class IndexWriter:
         self._wanted = {name: index for name, index in assign(self.indexed).items() if name not in self._held}
 
     def due(self, now: float) -> float:
-        """Return when to write, or to look again."""
+        """Return when to write, or to check again."""
         return now if self._wanted else self.again_at
 
     async def write(self, client: KubeClient, now: float) -> None:
@@ -108,15 +108,15 @@ class IndexWriter:
             log.info("assigned an index", node=name, index=index, before=expected.annotation or "none")
 
     def _with_answer(self, node: IndexedNode) -> IndexedNode:
-        """Return a Node with the index that was just written to it, until the watch shows it."""
+        """Return a Node with the index that was just written to it, until the watch delivers it."""
         written = self._assigned.get(node.name)
         return node if written is None else replace(node, annotation=str(written.index))
 
     def _settled(self, state: ClusterState) -> tuple[list[str], float]:
-        """Return the Nodes that are old enough, and in how many seconds the next one is."""
+        """Return the Nodes that are old enough, and in how many seconds the next one will be."""
         grace, wall = GRACE_SECONDS + SECONDS_PER_NODE * len(state.nodes), self._wall()
         waits = {
-            name: _unix(node.created) + grace - wall
+            name: unix_time(node.created) + grace - wall
             for name, node in state.nodes.items()
             if node.annotation is None and name not in state.reports
         }
@@ -142,12 +142,12 @@ class DuplicateReporter:
         self._known: dict[str, _Duplicate] = {}
 
     def update(self, state: ClusterState, indexed: list[IndexedNode], now: float) -> None:
-        """Compare what is a duplicate with what was reported."""
+        """Compare the present duplicates with those that were reported."""
         self._nodes = state.nodes
         present = described(duplicates(indexed))
         for name in self._known.keys() - present.keys():
             if self._known.pop(name).reported:
-                log.info("the node's index is its own again", node=name)
+                log.info("the node's index is unique again", node=name)
         for name, text in list(present.items())[:MOST_EVENTS]:
             if name not in self._known or self._known[name].text != text:
                 self._known[name] = _Duplicate(text, now + STEADY_SECONDS)
@@ -172,17 +172,17 @@ class DuplicateReporter:
             await self._count(client, event)
 
     async def _count(self, client: KubeClient, event: Json) -> None:
-        """Count an Event that is there, unless it is fresh: another leader may have sent it a moment ago."""
+        """Increase the count of an existing Event, unless it is recent: another leader may have just sent it."""
         path = f"{EVENTS}/{event['metadata']['name']}"
         with suppress(NotFoundError):
             series = (await client.get(path)).get("series") or {}
-            if self._wall() - _unix(str(series.get("lastObservedTime") or "")) >= REFRESH_SECONDS / 2:
+            if self._wall() - unix_time(series.get("lastObservedTime")) >= REFRESH_SECONDS / 2:
                 count = int(series.get("count") or 1) + 1
                 change = {"series": {"count": count, "lastObservedTime": event["eventTime"]}}
                 await client.merge_patch(path, change, manager=MANAGER)
 
     def _event(self, node: ClusterNode, text: str) -> Json:
-        moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = micro_time(self._wall())
         digest = hashlib.sha256(f"{node.uid}\n{text}".encode()).hexdigest()[:16]
         note = f"{text}: give each its own nodeIndex in node-config.yaml"
         return {
@@ -198,11 +198,3 @@ class DuplicateReporter:
             "note": note[:1000],
             "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
         }
-
-
-def _unix(text: Any) -> float:
-    """Return a time of the API in Unix seconds, 0 for one that cannot be read."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return 0.0

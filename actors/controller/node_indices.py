@@ -1,9 +1,9 @@
 """Which index each Node gets: pure functions from the Nodes to the changes (upstream's nodemarker; reference ARCH-14).
 
-A node that runs the daemon has an index of its own, from its configuration, and writes it itself: such an index is
-never changed here, also where two nodes have the same, which only their configuration can change. Every other Node
-keeps a usable index that no other Node has, and gets the lowest free one for a missing, unreadable or duplicate one.
-So a Node is written by its node or by the controller, and the two never fight.
+A node that runs the daemon takes its index from its configuration, and writes it itself: the controller never changes
+such an index, not even a duplicate, which only the configuration can resolve. Every other Node keeps a valid, unique
+index, and gets the lowest free one instead of a missing, invalid or duplicate one. So an index is written either by the
+node or by the controller, and the two never compete.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _DIGITS: Final = len(str(MAX_INDEX))
 
 @dataclass(frozen=True, slots=True)
 class IndexedNode:
-    """A Node as far as its index matters. ``created`` orders Nodes (RFC 3339 in UTC, so text order is time order).
+    """The part of a Node that matters for its index. ``created`` orders Nodes: RFC 3339 in UTC sorts as text.
 
-    ``own``: the node's own configuration decides. ``settled``: it has existed for long enough that a daemon on it
-    would have reported; until then a missing index is not assigned.
+    ``own``: the index is from the node's configuration. ``settled``: the Node has existed for long enough that a daemon
+    on it would have reported; until then a missing index is not assigned.
     """
 
     name: str
@@ -34,7 +34,7 @@ class IndexedNode:
 
 
 def index_of(annotation: str | None) -> int | None:
-    """Return the index that an annotation states, None if it states none."""
+    """Return the index in an annotation, None if it has no valid one."""
     if annotation is None or not (annotation.isascii() and annotation.isdecimal()) or len(annotation) > _DIGITS:
         return None
     index = int(annotation)
@@ -44,18 +44,18 @@ def index_of(annotation: str | None) -> int | None:
 def assign(nodes: Iterable[IndexedNode]) -> dict[str, int]:
     """Return the new index of each Node that needs one, by name.
 
-    Of several Nodes with one index the node's own keeps it, else the oldest Node, by name if they are as old.
+    Of several Nodes with the same index, one that configures it keeps it, else the oldest Node, then the first by name.
     """
     taken: set[int] = set()
-    needy = []
+    lacking = []
     for node in sorted(nodes, key=lambda node: (not node.own, node.created, node.name)):
         index = index_of(node.annotation)
         if index is not None and (node.own or index not in taken):
             taken.add(index)
         elif not node.own and (node.settled or node.annotation is not None):
-            needy.append(node.name)
+            lacking.append(node.name)
     free = (index for index in count() if index not in taken)
-    return {name: next(free) for name in needy}
+    return {name: next(free) for name in lacking}
 
 
 def duplicates(nodes: Iterable[IndexedNode]) -> dict[int, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def duplicates(nodes: Iterable[IndexedNode]) -> dict[int, tuple[str, ...]]:
 
 
 def described(duplicate: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
-    """Return for each node with an index that others have too what is wrong, by the node's name."""
+    """Return a message for each node with a duplicate index, by the node's name."""
     return {
         name: f"nodes {listed(names)} have the same index {index}, and so the same addresses"
         for index, names in duplicate.items()
@@ -78,7 +78,7 @@ def described(duplicate: Mapping[int, tuple[str, ...]]) -> dict[str, str]:
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
-    """Return names as one phrase: the first few, and how many more there are."""
+    """Return names as a phrase: the first few, and the number of the others."""
     all_ = list(names)
     shown = all_[:most]
     if len(all_) > most:

@@ -2,7 +2,7 @@
 
     credentials ──> Cache of Reflectors (lists, then watches) ──> at most twice a second ──> ClusterState
 
-The reflectors are those of the nodes (:mod:`actors.lib.kube.reflector`), and so is what they do after each error. A
+The reflectors are the nodes' own (:mod:`actors.lib.kube.reflector`), with the same handling of errors. A
 state is published once Nodes and status objects are completely known: without them "no node" could not be
 distinguished from "not known yet". It stops being live when one of these two can no longer be followed.
 """
@@ -25,7 +25,7 @@ from actors.lib.kube.decoding import is_behind
 from actors.lib.kube.errors import UnreachableError
 from actors.lib.kube.reflector import GRACE_SECONDS, Reflector
 from actors.lib.kube.store import Store
-from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiAccess, ApiCredentials
+from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
@@ -36,7 +36,7 @@ from .cluster_state import ClusterNode, ClusterObject, ClusterState, Decoder, No
 
 log = get_logger("cluster_watch")
 
-#: The distance of two published states: thousands of nodes may report within seconds.
+#: Minimum interval between published states: thousands of nodes may report within seconds.
 PUBLISH_SECONDS: Final = 0.5
 
 
@@ -44,7 +44,7 @@ async def run(
     ctx: ActorContext,
     *,
     namespace: str,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     out: Latest[ClusterState],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
 ) -> None:
@@ -52,27 +52,25 @@ async def run(
     cache: Cache | None = None
     ctx.started()
     while True:
-        access.take()
-        known = access.peek()
-        credentials = known.credentials if known is not None else None
-        if credentials is not None and (cache is None or cache.server != credentials.server):
-            cache = Cache(credentials.server, namespace)
+        current = credentials.take() or credentials.peek()
+        if current is not None and (cache is None or cache.server != current.server):
+            cache = Cache(current.server, namespace)
         async with trio.open_nursery() as nursery:
-            if cache is not None and credentials is not None:
-                nursery.start_soon(_follow, cache, credentials, connect)
+            if cache is not None and current is not None:
+                nursery.start_soon(_follow, cache, current, connect)
                 nursery.start_soon(_publish, cache, out)
             with ctx.idle():
-                await access.wait_pending()
+                await credentials.wait_pending()
             nursery.cancel_scope.cancel()
 
 
 class Cache:
-    """What is known from one server, and the reflectors that fill it."""
+    """The objects of one server, and the reflectors that fill it."""
 
     def __init__(self, server: str, namespace: str) -> None:
         self.server = server
         self.changes: Latest[None] = Latest("controller.changes")
-        # What a reflector asks of its owner. There is one controller, or a few: no row of thousands to wait in.
+        # What a reflector asks of its owner. There are few controllers, so requests need not be spread over time.
         self.cluster_size = ClusterSize(nodes=1)
         self.labels_known = trio.Event()
         self.labels_known.set()
@@ -98,12 +96,12 @@ class Cache:
 
     @property
     def complete(self) -> bool:
-        """Whether a state may be published: a kind that is refused or not installed only holds up its own objects."""
+        """Whether a state may be published: a kind that is refused or not installed only delays its own objects."""
         needed = self._nodes.known and self._reports.known
         return needed and all(one.synced or one.blocked for one in self.reflectors)
 
     def dead_at(self) -> float:
-        """Return when the content stops to count as live, in trio's time; infinity while all is well."""
+        """Return when the content stops being live, in trio's time; infinity while it is followed."""
         essential = (self.node, self.statuses)
         if any(one.failure is not None and one.blocked for one in essential):
             return -math.inf
@@ -125,7 +123,7 @@ class Cache:
         self.changes.set(None)
 
     def set_trouble(self, trouble: str) -> None:
-        """Have the publisher check what to do: the log has the trouble."""
+        """Have the publisher check what to do; the log has the problem."""
         self.wake()
 
     def interrupt_all(self) -> None:
@@ -138,12 +136,12 @@ class Cache:
         self.node.list_again()
 
     def changed(self, reflector: Reflector) -> None:
-        """Follow up a changed content."""
+        """React to a changed store."""
         self.edits += 1
         self.wake()
 
     def listed(self, reflector: Reflector, version: str) -> None:
-        """Follow up a list; one with older data than was seen makes everything be listed again."""
+        """React to a list; one that is older than what was seen causes everything to be listed again."""
         if is_behind(version, reflector.version):
             for other in self.reflectors:
                 other.version = None

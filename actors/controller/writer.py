@@ -1,12 +1,12 @@
-"""Writes what the controller has to say, while it is the leader: indices, duplicates, and the objects' conditions.
+"""Writes node indices, Events about duplicate ones, and the objects' conditions, while this controller is the leader.
 
-    Term (election), ClusterState (watch) ──> what differs from what is shown ──> one write after the other
+    Term (election), ClusterState (watch) ──> differences from the objects' content ──> one write at a time
 
-Nothing is written unless the lease is held and the state is live. All writes together keep to a rate: each goes to
-the watches of all nodes. What the server refuses is tried again later, each of the three by itself; the log has a
+Nothing is written unless the Lease is held and the state is live. A rate limit covers all writes, since the watches of
+all nodes receive each one. A refused write is retried later, independently for each of the three kinds; the log has a
 line when that begins, and when it ends.
 
-What it needs of the API server, for RBAC:
+Requests to the API server, for RBAC:
 
     nodes                             get, patch     a merge patch of the annotation openpe.io/nodeindex
     events (in the namespace default) create, get, patch
@@ -30,7 +30,7 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import MESSAGES
 from actors.lib.kube.errors import SERVER_ERRORS, ApiError, UnreachableError
 from actors.lib.kube.request_backoff import RequestBackoff
-from config.api import ApiAccess, ApiCredentials
+from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
@@ -45,18 +45,18 @@ from .index_writer import DuplicateReporter, IndexWriter
 
 log = get_logger("controller")
 
-#: Writes per second, and how many may come at once. Each write of an object is an event for every node:
-#: ``MESSAGES`` of these a second bound it in a large cluster (actors.lib.kube.cluster_size).
+#: Writes per second, and the burst. Each write of an object is an event for every node, so in a large cluster
+#: ``MESSAGES`` events per second are the limit (actors.lib.kube.cluster_size).
 RATE: Final = 20.0
 BURST: Final = 20
-#: For one turn: at most three requests.
+#: Deadline of one write: at most three requests.
 TURN_SECONDS: Final = 100.0
 
 
 async def run(
     ctx: ActorContext,
     *,
-    access: LatestReader[ApiAccess],
+    credentials: LatestReader[ApiCredentials],
     term: LatestReader[Term],
     cluster: LatestReader[ClusterState],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
@@ -64,27 +64,27 @@ async def run(
     chance: Callable[[], float] = random.random,
 ) -> None:
     """Write indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
-    writer = Writer(ctx, access, term, cluster, connect, wall, chance)
+    writer = Writer(ctx, credentials, term, cluster, connect, wall, chance)
     ctx.started()
     while True:
         wait = await writer.work()
         ctx.progress()
         with ctx.idle(), trio.move_on_after(wait):
-            await wait_any(access, term, cluster)
+            await wait_any(credentials, term, cluster)
 
 
 @dataclass(slots=True)
 class Rate:
-    """Lets ``BURST`` writes through at once, and then so many a second that all nodes' watches bear them."""
+    """Allows a burst of ``BURST`` writes, and then as many per second as all nodes' watches can handle."""
 
     _full_at: float = -math.inf
 
     def due(self, now: float, nodes: int) -> float:
-        """Return when the next one may be sent."""
+        """Return when the next write is allowed."""
         return max(now, self._full_at - (BURST - 1) * _period(nodes))
 
     def take(self, now: float, nodes: int) -> None:
-        """Count one."""
+        """Count a write."""
         self._full_at = max(self._full_at, now) + _period(nodes)
 
 
@@ -94,7 +94,7 @@ def _period(nodes: int) -> float:
 
 @dataclass(slots=True)
 class Part:
-    """One of the things that are written, and when it may be tried again after a refusal."""
+    """One kind of write, with its backoff after a refusal."""
 
     name: str
     due: Callable[[float], float]
@@ -107,7 +107,7 @@ class Writer:
     """One incarnation of the actor."""
 
     ctx: ActorContext
-    access: LatestReader[ApiAccess]
+    credentials: LatestReader[ApiCredentials]
     term: LatestReader[Term]
     cluster: LatestReader[ClusterState]
     connect: Callable[[ApiCredentials], KubeClient]
@@ -127,32 +127,32 @@ class Writer:
         self._server = RequestBackoff(self.chance)
 
     async def work(self) -> float:
-        """Write what is due; return after how many seconds something more will be."""
+        """Write what is due; return the seconds until the next write is."""
         while True:
-            for reader in (self.access, self.term, self.cluster):
+            for reader in (self.credentials, self.term, self.cluster):
                 reader.take()
-            credentials = self._credentials()
-            if credentials is None:
+            current = self._usable()
+            if current is None:
                 return math.inf
             await self._take_in()
             part, due = self._next(trio.current_time())
             if (wait := due - trio.current_time()) > 0:
                 return wait
             try:
-                async with self.connect(credentials) as client:
+                async with self.connect(current) as client:
                     await self._write_while_due(client, part)
             except SERVER_ERRORS as error:
                 self._failed(self._server, "the API server", error)
 
-    def _credentials(self) -> ApiCredentials | None:
-        """Return the credentials to write with, None while there is nothing to write, or no right to."""
-        known, term, state = self.access.peek(), self.term.peek(), self.cluster.peek()
-        if known is None or term is None or state is None:
+    def _usable(self) -> ApiCredentials | None:
+        """Return the credentials to write with, None while there is no state, or while another one is the leader."""
+        term, state = self.term.peek(), self.cluster.peek()
+        if term is None or state is None:
             return None
-        return known.credentials if term.holds(trio.current_time()) and state.live else None
+        return self.credentials.peek() if term.holds(trio.current_time()) and state.live else None
 
     async def _take_in(self) -> None:
-        """Compare the newest state with what is shown; a new term begins without a memory of the one before."""
+        """Compare the newest state with the objects' content; a new term starts from nothing."""
         term, state, now = self.term.peek(), self.cluster.peek() or ClusterState(), trio.current_time()
         if term is not None and term.number != self._number:
             self._number = term.number
@@ -184,7 +184,7 @@ class Writer:
         return len(self._aggregation.state.nodes)
 
     async def _write_while_due(self, client: KubeClient, part: Part) -> None:
-        while self._credentials() == client.credentials:
+        while self._usable() == client.credentials:
             now = trio.current_time()
             self._rate.take(now, self._nodes)
             try:
@@ -202,12 +202,12 @@ class Writer:
                 return
 
     async def _write(self, client: KubeClient, part: Part, now: float) -> None:
-        """Write one thing, unless the term ends meanwhile: what the server has not taken by then is not sent again."""
+        """Make one write, unless the term ends first: a write without an answer by then is not repeated."""
         term = self.term.peek()
         with trio.CancelScope(deadline=term.until if term is not None else now) as scope:
             await part.write(client, now)
         if scope.cancelled_caught:
-            raise UnreachableError("no answer before the lease has to be renewed")
+            raise UnreachableError("no answer before the Lease has to be renewed")
 
     def _failed(self, backoff: RequestBackoff, subject: str, error: ApiError) -> None:
         backoff.failed(error, trio.current_time())
@@ -218,4 +218,4 @@ class Writer:
         self._server.reset()
         part.backoff.reset()
         for subject in (part.name, "the API server"):
-            self._limiter.recovered(subject, f"{subject}: can be written again")
+            self._limiter.recovered(subject, f"{subject} can be written again")

@@ -1,15 +1,15 @@
-"""All that is known from one server about one node, and when it is complete enough to be published.
+"""One server's objects that concern one node, and when they are complete enough to be published.
 
     Reflector: Node ──> labels ──> KindStore selection       Reflector per kind ──> objects ──> passwordSecret names
                                                              Reflector per Secret ──> passwords
 
 The cache owns the reflectors: one for each of the five kinds in all namespaces, one for the Node, one for the node's
 status object, one for those of nodes with about its index, and one for each Secret that the node's underlays refer to.
-They fill its stores; here is what connects them. The node's labels select among the objects, and the objects say which
-Secrets are needed.
+They fill its stores; this module connects them: the node's labels select the objects, and the objects name the Secrets
+that are needed.
 
-Not knowing is not "none". What the server does not serve keeps its last known content, and holds up the rest only for
-a bounded time; what was never listed is left out and named (:meth:`Cache.not_followed`).
+"Unknown" is not "none". A kind that the server does not serve keeps its last known content, and delays the rest only
+for a bounded time; one that was never listed is left out and named (:meth:`Cache.not_followed`).
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from .store import KindStore
 
 log = get_logger("crd_watch")
 
-#: As many as one underlay has neighbours: each costs a connection.
+#: As many as one underlay can have neighbours: each needs a connection.
 MOST_SECRETS: Final = 128
 _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class Cache:
-    """What is known; another server, or another name or index of the node, gets a new one.
+    """The known objects; another server, or another name or index of the node, gets a new cache.
 
     ``changes`` is set whenever the publisher may have something to do; ``key`` signs what this node writes.
     """
@@ -113,7 +113,7 @@ class Cache:
         self.ignored_secrets = 0
 
     def all_reflectors(self) -> Iterator[Reflector]:
-        """Yield the reflectors of the moment."""
+        """Yield the present reflectors."""
         yield from self.reflectors
         yield from self.secrets.values()
 
@@ -195,7 +195,7 @@ class Cache:
         self.node.list_again()
 
     def changed(self, reflector: Reflector) -> None:
-        """Follow up a changed content."""
+        """React to a changed store."""
         self.edits += 1
         if reflector is self.node:
             self._select()
@@ -203,7 +203,7 @@ class Cache:
         self.wake()
 
     def listed(self, reflector: Reflector, version: str) -> None:
-        """Follow up a list, which also shows how far the server is.
+        """React to a list, which also shows the age of the server's data.
 
         A server with older data than was seen (etcd was restored from a backup) answers watches from our versions not
         with an error, but with silence: then everything is listed again.
@@ -241,9 +241,9 @@ class Cache:
         return mirrored.count(False), mirrored.count(True)
 
     def _select(self) -> None:
-        """Select by the node's labels; those of a Node that was deleted stay in force, over a restart too.
+        """Select by the node's labels; those of a deleted Node stay in force, also across a restart.
 
-        A machine whose Node was deleted by mistake has to keep the network over which it can come back.
+        A machine whose Node was deleted by mistake needs the network to register again.
         """
         if self._node.value is not None:
             self._saved_labels.save(self._node.value.labels)

@@ -1,11 +1,11 @@
-"""When a change is published: soon after it when it is alone, in few steps when it is one of many.
+"""When changes are published: a single one soon, many of them in few steps.
 
     Cache.edits ──> Debounce.saw ──> Debounce.due ──> Cache.snapshot ──> channel
 
 ``kubectl apply`` creates ten to fifty objects a second, one after the other, and the router needs seconds for each
 snapshot: a hundred objects should be two or three snapshots, and one object should not wait for a second. So a lone
 change waits for a quarter of a second, one of several for half a second of quiet, longer than the gap between two
-objects on a slow machine. A burst without such a gap is published after five seconds, and then at growing distances.
+objects on a slow machine. A burst without such a gap is published after five seconds, and then at growing intervals.
 
 The publisher also marks the last snapshot as not live once watches have been down for longer than a server's restart.
 """
@@ -36,7 +36,7 @@ QUIET_SECONDS: Final = 0.5
 FIRST_CEILING_SECONDS: Final = 5.0
 MOST_ROUNDS: Final = 2
 LONGEST_CEILING_SECONDS: Final = FIRST_CEILING_SECONDS * 2**MOST_ROUNDS
-#: For so long after a loss the other watches' changes wait for what the lost one has missed, seconds.
+#: How long after a loss other watches' changes wait for those that the lost watch has missed, seconds.
 RESUMING_SECONDS: Final = 5.0
 
 
@@ -51,7 +51,7 @@ class Debounce:
     rounds: int = 0
 
     def saw(self, now: float, changes: int) -> None:
-        """Count so many changes, possibly none."""
+        """Count changes, possibly none."""
         if changes:
             self.first = min(self.first, now)
             self.last = now
@@ -60,13 +60,13 @@ class Debounce:
     def due(self, *, calm: bool) -> float:
         """Return when to publish, infinity when there is nothing.
 
-        While watches are being opened again (not ``calm``) more is bound to come, so only the ceiling counts.
+        While watches are being opened again (not ``calm``) more changes will follow, so only the ceiling counts.
         """
         quiet = LONE_SECONDS if self.count == 1 else QUIET_SECONDS
         return min(self.last + quiet if calm and self.count else math.inf, self._ceiling())
 
     def published(self, now: float) -> None:
-        """Begin again: everything so far was published."""
+        """Start over: everything so far was published."""
         in_time = now < self._ceiling()
         self.rounds = 0 if in_time else min(self.rounds + 1, MOST_ROUNDS)
         self.first, self.last, self.count = math.inf, -math.inf, 0
@@ -127,7 +127,7 @@ class Publisher:
         return min((moment for moment in (due, lost_at) if moment > now), default=math.inf)
 
     def _due(self, now: float, *, calm: bool) -> float:
-        """Return when to publish what has changed."""
+        """Return when to publish the changes."""
         if self._cache is None:
             return math.inf
         not_followed = self._cache.not_followed()
@@ -187,7 +187,7 @@ def _state(cache: Cache, waiting_for: str) -> str:
 
 
 def _failing(cache: Cache, failure: WatchFailure) -> str | None:
-    """Return what fails so, with the verb that a role would have to allow; None for nothing."""
+    """Return what fails, with the verb that a role would have to allow; None for nothing."""
     found = {
         one.resource if failure is WatchFailure.MISSING else f"{one.verb} {one.resource}"
         for one in cache.all_reflectors()

@@ -1,7 +1,7 @@
 """The labels that this node's Node object had last, kept in a file of their own.
 
-A Node that was deleted is created again by the kubelet, over a connection that may need the very networks that the
-Node's labels selected. So they keep selecting while there is no Node, over a restart too.
+The kubelet recreates a deleted Node, over a connection that may need the networks that the Node's labels selected. So
+the last labels keep selecting while there is no Node, also across a restart.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SavedLabels:
         return self._saved
 
     def save(self, labels: Mapping[str, str]) -> None:
-        """Write the labels unless they are in the file. A disk that refuses costs only the file."""
+        """Write the labels unless they are in the file. A write error is only reported."""
         if labels == self._own():
             return
         try:

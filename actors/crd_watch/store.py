@@ -17,7 +17,7 @@ from config.api import ApiObject
 from config.models.selector import selector_in, selects
 from config.problems import Kind
 
-#: Most label keys that are kept of one collection's selectors; with more, any label may matter.
+#: Maximum number of label keys of one collection's selectors; with more, any label may matter.
 MOST_KEYS: Final = 1000
 
 
@@ -63,7 +63,7 @@ class KindStore(Store[Selected]):
         return type(self)(self.kind, self._key, self._own, self.wanted)
 
     def replace(self, other: Self) -> bool:
-        """Take over a list. It was selected by ``other``'s labels, which may already be out of date."""
+        """Replace the content by a list, which was selected by ``other``'s labels; they may already be out of date."""
         changed = super().replace(other)
         self.labels, self.keys = other.labels, other.keys
         if not self.stale:
@@ -71,7 +71,7 @@ class KindStore(Store[Selected]):
         return changed
 
     def put(self, raw: Any) -> bool:
-        """Store an object as it is now. A write to its status, which is no user's, is no change of it.
+        """Store an object's newest version. A write to its status, which is not a user's, does not count as a change.
 
         Of the node's own mirrors each version counts: a deletion has to name the newest.
         """

@@ -3,9 +3,10 @@
     RouterAddresses of a state, routers of other nodes -> those to wait for, problems to report
 
 Addresses follow from a node's index, so a second node with the same index has the same router ID and tunnel endpoint:
-the fabric then sends the packets of both to either. Nodes find one another by their status objects. A router that is up
-stays up. A router that is not waits for those that are, and for those that wait as well and whose status object
-is older, or has the first name among equally old ones. Only an address that is new to the router is waited for.
+the fabric then sends either node's packets to any of the two. Nodes find one another by their status objects. A router
+that is up stays up. One that is not up waits for routers with its addresses that are, and for those that also wait and
+whose status object is older, or equally old with a name that sorts first. It waits only for addresses that it does not
+have yet.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from config.api import ApiSnapshot, OtherRouter
 from config.desired import DesiredState, RouterAddresses
 from config.problems import RUNNING_KEPT, Problem, Reason, Severity
 
-#: Sorts after each time of a server: of an object that is not there yet.
+#: Sorts after any timestamp: for a status object that does not exist yet.
 _NEVER: Final = "~"
-#: Most nodes that one message names.
+#: Maximum number of nodes in a message.
 _MOST_NAMED: Final = 3
 _NOT_UP: Final = "no underlay is in force meanwhile"
 
@@ -30,19 +31,19 @@ def routers_to_wait_for(wanted: DesiredState, in_force: DesiredState, api: ApiSn
 
 
 def is_unknown(wanted: DesiredState, in_force: DesiredState, api: ApiSnapshot) -> bool:
-    """Whether a server that answers has not said yet which routers have the new addresses."""
+    """Whether the API server answers, but the routers with the new addresses are not known yet."""
     asked = api.others_of is not None
     return asked and api.live and api.others_of != wanted.node_index and bool(_new(wanted, in_force))
 
 
 def waiting(wanted: DesiredState, in_force: DesiredState, others: Iterable[OtherRouter]) -> tuple[Problem, ...]:
-    """Return the error of an underlay whose addresses others have."""
+    """Return the error of an underlay whose addresses other routers have."""
     kept = RUNNING_KEPT if in_force.underlay else _NOT_UP
     return _problems(wanted, others, Severity.ERROR, kept)
 
 
 def shared(state: DesiredState, api: ApiSnapshot | None) -> tuple[Problem, ...]:
-    """Return the warning about a router in force whose addresses others have, or wait for."""
+    """Return the warning about a router in force whose addresses others have or wait for."""
     mine = _named(state.addresses)
     others = [one for one in api.others if mine & one.addresses.named()] if api else []
     return _problems(state, others, Severity.WARNING, "this router stays as it is")
@@ -57,7 +58,7 @@ def _named(addresses: RouterAddresses | None) -> frozenset[str]:
 
 
 def _is_first(other: OtherRouter, api: ApiSnapshot) -> bool:
-    """Whether another router precedes this node's, which is not up."""
+    """Whether another router takes precedence over this node's, which is not up."""
     meta: Mapping[str, Any] = (api.node_status or {}).get("metadata", {})
     own = (str(meta.get("creationTimestamp") or _NEVER), str(meta.get("name") or (api.node.name if api.node else "")))
     return other.in_force or (other.created or _NEVER, other.node) < own

@@ -1,8 +1,8 @@
 """What the running FRR cannot do for a desired state. Pure.
 
-FRR's version and a state come in; out come the resources that this FRR cannot carry out, each with the version that it
-needs, and the state without them, which is applied. FRR itself refuses none of it: it takes the configuration, and the
-network does not work.
+Inputs are FRR's version and a state; outputs are the resources that this FRR does not support, each with the version
+that it needs, and the state without them, which is applied. FRR itself accepts the configuration, but the network does
+not work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def vnis_over_ipv6(desired: DesiredState) -> tuple[VNI, ...]:
 
 
 def has_ipv6_tunnels(version: str) -> bool:
-    """Return whether an FRR of this version can use them; a version that is not understood is taken for a new one."""
+    """Return whether an FRR of this version can use them; an unknown version counts as a new one."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is None or (int(found[1]), int(found[2])) >= IPV6_TUNNELS
 

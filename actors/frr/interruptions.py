@@ -1,8 +1,8 @@
 """Which BGP sessions and segments a change of FRR's configuration interrupts, for ``openperouter plan``. Pure.
 
-The running configuration and its difference to the intended one come in; an :class:`Interruption` for each session goes
-out. bgpd resets a session when something changes that both ends agree on while it opens (``peer_flag_action_list`` and
-``peer_notify_config_change`` in bgpd/bgpd.c): these are :data:`RESETS`. Filters, limits and timers do not.
+Inputs are the running configuration and its difference to the intended one; output is an :class:`Interruption` for each
+session. bgpd resets a session when something changes that both ends negotiate when it opens (``peer_flag_action_list``
+and ``peer_notify_config_change`` in bgpd/bgpd.c): these are :data:`RESETS`. Filters, limits and timers do not.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RESETS: Final = {
     "local-as": "local AS",
     "passive": "passive",
 }
-#: Lines of a segment, and what another value of one does.
+#: Lines of a segment, and the effect of changing one.
 SEGMENT_ROUTES: Final = {
     "rd ": "its routes are announced again (other route distinguisher)",
     "route-target export ": "its routes are announced again (other route targets)",
-    "route-target import ": "its routes of other nodes are taken again (other route targets)",
+    "route-target import ": "it imports other nodes' routes again (other route targets)",
 }
 _INSTANCE: Final = re.compile(r"router bgp (\d+)(?: vrf (\S+))?$")
 _NEIGHBOR: Final = re.compile(r"neighbor (\S+) (?:interface )?(\S+)")
@@ -45,7 +45,7 @@ Session = tuple[str, str]
 
 
 def interrupted_sessions(running: Iterable[Entry], difference: Difference) -> Iterator[Interruption]:
-    """Yield each session that FRR runs and that would not stay as it is."""
+    """Yield each session of FRR that would be reset or removed."""
     before, removed = dict(_sessions(running)), dict(_sessions(difference.extra))
     added = dict(_sessions(difference.missing))
     renamed = set(_instances(difference.extra))
@@ -64,7 +64,7 @@ def interrupted_sessions(running: Iterable[Entry], difference: Difference) -> It
 
 
 def interrupted_segments(difference: Difference, live: Collection[int]) -> Iterator[Interruption]:
-    """Yield each segment, of those that are ``live`` and stay, whose routes bgpd withdraws or takes again."""
+    """Yield each segment, of those that are ``live`` and stay, whose routes bgpd withdraws or imports again."""
     changes: dict[int, set[str]] = {}
     for path, text in (*difference.missing, *difference.extra):
         if _is_segment(path):
@@ -92,7 +92,7 @@ def _sessions(entries: Iterable[Entry]) -> Iterator[tuple[Session, str]]:
 
 
 def _reasons(difference: Difference) -> dict[Session, set[str]]:
-    """Return what changes that resets a session; the peer of what concerns a whole instance is empty."""
+    """Return the changes that reset sessions; the peer is empty for a whole instance."""
     found: dict[Session, set[str]] = {}
     for path, text in (*difference.missing, *difference.extra):
         instance = _INSTANCE.match(path[0] if path else "")

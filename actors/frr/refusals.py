@@ -1,4 +1,4 @@
-"""What FRR does not take, and which resource each such line belongs to.
+"""The lines that FRR refuses, and the resource that each of them belongs to.
 
 Every line of a rendered configuration comes from a section with a source (:class:`.render.render.Section`). What
 vtysh's dry run refuses is cut out before anything is sent. Lines that an attempt has left different are held: they fail
@@ -26,10 +26,10 @@ from config.syntax.frr_grammar import scan
 from .diff.difference import Difference, Entry, Intent, parse, show, subject
 from .render.render import RenderedConfig, Section, Source
 
-#: Pauses between the attempts at what FRR does not take, in seconds.
+#: Pauses between the attempts at refused lines, in seconds.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
-#: Attempts after which a snippet is left out of FRR's boot file too: few passing faults last that long.
+#: Attempts after which a snippet is left out of FRR's boot file too: few transient faults last that long.
 CERTAIN_ATTEMPTS: Final = 3
 
 #: Longest quotation of FRR in a message, in characters.
@@ -81,7 +81,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Why something is held. ``due`` is the time of the next attempt; infinite if only another FRR would differ.
+    """Why something is held. ``due`` is the time of the next attempt; infinite if only another FRR may help.
 
     ``counterparts`` are the missing line in FRR's own words, or the lines that these words stand for.
     """
@@ -93,13 +93,13 @@ class _Held:
 
 
 class Refusals:
-    """Remembers what one FRR does not take."""
+    """The lines that one FRR refuses."""
 
     def __init__(self) -> None:
         self._lines: dict[Entry, _Held] = {}
         #: Raw snippets that are left out, by their text.
         self._snippets: dict[str, _Held] = {}
-        #: What is left of generated sections, and why, by their whole text.
+        #: The remaining lines of generated sections, and why, by their whole text.
         self._cuts: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._now = 0.0
 
@@ -111,7 +111,7 @@ class Refusals:
         self._snippets = {text: held for text, held in self._snippets.items() if text in texts}
 
     def forget(self) -> None:
-        """Give everything a new attempt: FRR was restarted and may be another version, or an operator asks for it."""
+        """Retry everything: FRR was restarted and may be another version, or an operator requests it."""
         for known in (self._lines, self._snippets, self._cuts):
             known.clear()
 
@@ -150,12 +150,12 @@ class Refusals:
         return False
 
     def pending(self, found: Difference) -> Difference:
-        """Return the part of a difference that is to be worked on now."""
+        """Return the part of a difference to apply now."""
         waiting = {entry for entry, held in self._lines.items() if held.due > self._now}
         return Difference(*(tuple(one for one in side if one not in waiting) for side in (found.missing, found.extra)))
 
     def review(self, seen: Seen, *, verified: bool) -> None:
-        """Forget what a pass's first reading no longer shows as different.
+        """Drop held lines that a pass's first reading no longer shows as different.
 
         Once an earlier process has ``verified`` the same text, hold snippets' lines that FRR shows in other words.
         """
@@ -212,7 +212,7 @@ class Refusals:
         return max(0.0, min(dues, default=math.inf) - trio.current_time())
 
     def failures(self, rendered: RenderedConfig, seen: Seen) -> tuple[ResourceFailure, ...]:
-        """Return what fails which resource, all of one resource together."""
+        """Return the failures of resources, one for each resource."""
         messages: dict[Source, list[str]] = {}
         for source, message in self._messages(rendered, seen):
             if source is not None:
@@ -223,7 +223,7 @@ class Refusals:
         )
 
     def unattributed(self, rendered: RenderedConfig, seen: Seen) -> str:
-        """Return what fails no resource."""
+        """Return the lines that belong to no resource."""
         return "; ".join(message for source, message in self._messages(rendered, seen) if source is None)
 
     def _messages(self, rendered: RenderedConfig, seen: Seen) -> Iterator[tuple[Source | None, str]]:

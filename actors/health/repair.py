@@ -1,11 +1,11 @@
-"""What is done about a VNI that does not work although FRR and the kernel are configured as desired.
+"""Repairs a VNI that does not work although FRR and the kernel are configured as desired.
 
-:class:`Repairs` follows the faults from poll to poll. One that changing routes cause for a moment counts only once it
-has lasted, so that a fabric that converges raises no alarm. An L3VNI whose fault lies in FRR is bounced: FRR removes
-that VNI and adds it again, while its devices, its host session and every other VNI stay as they are. This is tried a
-few times with growing pauses, for some VNIs at once, and then no more until the configuration changes, FRR restarts,
-or the VNI has worked for an hour. What the kernel lacks is the netlink actor's to repair; FRR may need a bounce
-afterwards, since FRR 10.3 can miss that a device of the VNI went and came back.
+:class:`Repairs` follows the faults from poll to poll. A fault that changing routes can cause counts only after it has
+lasted for a while, so that a converging fabric raises no alarm. An L3VNI whose fault lies in FRR is bounced: FRR
+removes that VNI and adds it again, while its devices, its host session and every other VNI stay as they are. This is
+tried a few times with growing pauses, for a few VNIs at a time, and then not again until the configuration changes, FRR
+restarts, or the VNI has worked for an hour. The netlink actor repairs the kernel; FRR may need a bounce afterwards,
+since FRR 10.3 can miss that a device of the VNI was removed and created again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from config.problems import ResourceId
 
 from .routes import Fault
 
-#: A fault that has lasted so many seconds is no passing one: zebra takes in some 10 000 routes in that time.
+#: A fault that has lasted this many seconds is not transient: zebra takes in some 10 000 routes in that time.
 LASTING_SECONDS: Final = 10.0
 #: Pauses after each bounce, in seconds; their number is that of the attempts.
 PAUSES: Final = (30.0, 120.0, 600.0)
-#: A VNI that has worked for so many seconds starts at its first attempt again.
+#: After this many seconds without a fault, a VNI's attempts start from the first again.
 FORGET_SECONDS: Final = 3600.0
 #: How many VNIs are bounced at the same time: FRR needs seconds to remove and add hundreds.
 AT_ONCE: Final = 50
-#: What a message ends in once nothing more is tried.
+#: The end of a message after the last attempt.
 GIVEN_UP: Final = f" ({len(PAUSES)} times removed from FRR and added again, which did not help)"
 
 
@@ -57,7 +57,7 @@ class Repairs:
         self._cases = {}
 
     def lasting(self, state: DesiredState, faults: Mapping[ResourceId, Fault], now: float) -> dict[ResourceId, Fault]:
-        """Take in the faults of one poll; return those that count, with what they lead to in their text."""
+        """Update from one poll's faults; return those that count, with the state of their repair in their text."""
         if state.generation != self._generation:
             self._generation = state.generation
             self.forget()

@@ -1,4 +1,4 @@
-"""Whether the routes of each VNI are exchanged in both directions, as far as this node sees.
+"""Whether the routes of each VNI are exchanged in both directions, as seen from this node.
 
 * Ours: bgpd has our type-3 route of an L2VNI, and a type-5 route for each prefix that an L3VNI announces by
   configuration, with our tunnel endpoint and router MAC.
@@ -7,8 +7,8 @@
   notices, FRR 10.3 keeps a route that the kernel has dropped: it shows the route as installed, but not its next hop.
 * No route of the VRF is in the default VRF's table.
 
-Nothing is judged that the fabric may have reasons for: that there is no peer, or no route from it; a prefix that we
-announce as well; a route without a router MAC. With raw snippets, which may filter or leak, no route is judged.
+What the fabric may intend is not a fault: no peer, no route from it, a prefix that we announce as well, a route without
+a router MAC. With raw snippets, which may filter or leak, no route is checked.
 """
 
 from __future__ import annotations
@@ -116,5 +116,5 @@ def _tunnelled(hop: NextHop, known: Vni) -> bool:
 
 
 def _some(names: list[str]) -> str:
-    """Return the first of several; not how many, so that the message stays the same while their number changes."""
+    """Return the first of several, without their number, so that the message stays the same while it changes."""
     return names[0] if len(names) == 1 else f"{names[0]} and others"

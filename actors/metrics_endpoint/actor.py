@@ -1,10 +1,10 @@
-"""Serve the metrics over HTTP on a unix socket, a loopback address, or with TLS; only where ``metrics.listen`` says so.
+"""Serve the metrics over HTTP on a unix socket, a loopback address, or with TLS; only if ``metrics.listen`` is set.
 
     newest status, counters -> text, made at most once a second -> GET /metrics
 
 Nothing else is served, and nothing can be changed. A client that stalls, floods or sends garbage costs a bounded amount
 of memory and time. Certificate, key and authority are read again when their files change; while the new ones cannot be
-used, the old ones are. An endpoint that cannot be opened fails this actor, which is tried again with back-off; the
+used, the old ones are. If the endpoint cannot be opened, this actor fails and is restarted with back-off; the
 router does not need it.
 """
 
@@ -33,7 +33,7 @@ log = get_logger("metrics_endpoint")
 
 #: Read and write for the owner and the group (unix(7): connecting needs write permission).
 SOCKET_MODE: Final = 0o660
-#: The text is made at most so often, seconds: no client can keep the daemon busy.
+#: Minimum age of the text before it is rendered again, seconds: no client can keep the daemon busy.
 FRESH_SECONDS: Final = 1.0
 
 
@@ -92,7 +92,7 @@ class Text:
 
 
 class Certificates:
-    """The TLS context of the files, as they were when they last could be used."""
+    """The TLS context of the last usable files."""
 
     def __init__(self, settings: MetricsSettings) -> None:
         """Raise :class:`DependencyFault` when they cannot be used."""

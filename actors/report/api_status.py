@@ -67,9 +67,9 @@ def api_remarks(status: ApiStatus, now: float) -> Iterator[str]:
     since = timestamp(status.since)
     if status.reach not in {"", ApiReach.REACHABLE}:
         why = f" ({status.detail})" if status.detail else ""
-        yield f"the API server is unreachable since {since}{why}: changes there do not reach this node"
+        yield f"the API server has been unreachable since {since}{why}: changes there do not reach this node"
     elif status.reach:
-        yield f"the API server answers since {since}, but its objects cannot be followed: see the actor crd_watch"
+        yield f"the API server has answered since {since}, but its objects cannot be watched: see the actor crd_watch"
 
 
 def mirror_remarks(api: ApiSnapshot | None, files: StaticSnapshot | None) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Holds back changes of files until a reload, with the setting ``autoApply: false``.
 
-Before each reading the content of the files is compared with what was taken in last: by this process, else by the one
-before it, whose texts in force are on disk. If they differ and no reload was requested, what is in force is
-published again, with a warning that names the changes. A trial takes effect without a reload, and so does its
-confirmation: both were asked for.
+Before each reading the files' content is compared with the last accepted one: that of this process, else that of the
+previous process, whose texts in force are on disk. If they differ and no reload was requested, what is in force is
+published again, with a warning that names the changes. A trial and its confirmation take effect without a reload: both
+were requested.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MESSAGE: Final = "changes wait for a reload (autoApply is false): "
 
 @dataclass
 class Gate:
-    """What was taken in last, and which confirmed trial was among it."""
+    """The last accepted content, and the confirmed trial in it."""
 
     settings: Settings
     _applied: Contents | None = None
     _trial: str = ""
 
     def waiting(self, memory: StateStore) -> tuple[str, ...]:
-        """Return the names of the files whose changes wait; none when they are to be taken in."""
+        """Return the names of the files whose changes wait; none if they are accepted."""
         if self.settings.auto_apply:
             return ()
         now = contents(self.settings)
@@ -63,7 +63,7 @@ class Gate:
         return {path: text.encode() for path, text in memory.in_force.texts.items()}
 
     def _confirmed(self, memory: StateStore) -> bool:
-        """Whether a trial was confirmed since the files were taken in."""
+        """Whether a trial was confirmed since the files were accepted."""
         ending = memory.journal.last()
         if ending is None or not ending.confirmed or ending.id == self._trial:
             return False
@@ -77,9 +77,9 @@ def hold(
     node: NodeIdentity | None,
     previous: StaticSnapshot | None,
 ) -> StaticSnapshot | None:
-    """Return what is in force with a warning about the files that wait; None when it is not known.
+    """Return what is in force with a warning about the files that wait; None if it is not known.
 
-    ``previous`` is what was published last. What was on trial is not in force any more.
+    ``previous`` is what was published last. A trial in it is no longer in force.
     """
     warning = Problem(
         f"{_MESSAGE}{', '.join(names)}; openperouter plan shows them, openperouter reload applies them",

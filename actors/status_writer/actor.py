@@ -1,15 +1,15 @@
 """Reports this node's status to the cluster.
 
-In: the configuration, what FRR, the kernel and the health checks made of it, and what the API server has. Out, to the
-API server: a status object, Events about the Node, and the node's index. A node writes these and nothing else: an
-object's state on all nodes is summed up by the controller (actors.controller), where there is one.
+Input: the configuration, its outcome in FRR, the kernel and the health checks, and the API server's objects. Output to
+the API server: a status object, Events about the Node, and the node's index. A node writes nothing else: the controller
+(actors.controller), where there is one, aggregates an object's state over all nodes.
 
 :class:`_Reporter` joins the inputs into a :class:`NodeState` and hands each new one to the writers. A writer compares
-it with what is there and returns when it has something to send, so a quiet node sends nothing. Writers fail alone: what
-RBAC forbids one of them does not stop another. Nothing is sent unless the API's state is known to be current and this
-node has a Node object.
+it with the server's content and returns when it has something to send, so a quiet node sends nothing. Writers fail
+independently: what RBAC forbids one of them does not stop another. Nothing is sent unless the API's state is known to
+be current and this node has a Node object.
 
-What it needs of the API server, for RBAC:
+Requests to the API server, for RBAC:
 
     routernodeconfigurationstatuses (network.openperouter.io/v1alpha1, in the program's namespace)
         patch   PATCH .../NODE            server-side apply: makes the object and its owner,
@@ -67,7 +67,7 @@ class Writer(Protocol):
     name: str
 
     def update(self, state: NodeState, now: float) -> None:
-        """Take in the state of the node; called for every change, and when something is due."""
+        """Store the state of the node; called for every change, and when something is due."""
 
     def due(self, now: float) -> float:
         """Return when to call :meth:`update` and, if it is due then as well, :meth:`write`; infinity is never."""
@@ -132,7 +132,7 @@ class _Reporter:
         self._server = Retry("the API server", self.chance, self._limiter)
 
     async def work(self) -> float:
-        """Send what is due; return after how many seconds something more will be.
+        """Send what is due; return the seconds until something else is.
 
         A connection lasts as long as something is due: thousands of idle ones would be a load of their own.
         """
@@ -164,7 +164,7 @@ class _Reporter:
             turn = self._next_turn()
 
     def _next_turn(self) -> _Turn | None:
-        """Take in what is new; return the next turn, None while something is missing."""
+        """Read the newest values; return the next turn, None while something is missing."""
         self._take_values()
         state = self._state
         if isinstance(state, str):
@@ -236,7 +236,7 @@ class _Writers:
 
 @dataclass(slots=True)
 class _SizePoll:
-    """Learns how many nodes there are, which is how long the others wait for their turn."""
+    """Counts the nodes, which determines how long the other writers wait for their turn."""
 
     size: ClusterSize
     namespace: str

@@ -1,8 +1,8 @@
-"""Writes the node's Events, each thing once: what is repeated is counted in the same Event, at bounded intervals.
+"""Writes the node's Events, each once: repetitions are counted in the same Event, at bounded intervals.
 
-Failures come in with each new state of the node, and a replaced index as it happens. A failure is reported once it has
+Failures come with each new state of the node, and a replaced index when it happens. A failure is reported once it has
 lasted for ten seconds, again before the server forgets its Event (after an hour by default), and once more when it is
-over. Names are made of what is reported, so that a restarted daemon finds its Events and does not repeat them.
+over. Names are derived from the content, so that a restarted daemon finds its Events and does not repeat them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
+from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
 from config.api import ApiNode
 from supervisor.logs import message_ids
@@ -36,7 +36,7 @@ STEADY_SECONDS: Final = 10.0
 #: Repetitions are counted after so many seconds at the earliest, and what lasts after so many.
 AGAIN_SECONDS: Final = 300.0
 REFRESH_SECONDS: Final = 1800.0
-#: Most Events that are remembered or wait to be sent; more are dropped.
+#: Maximum number of Events that are kept or wait to be sent; others are dropped.
 MAX_WAITING: Final = 100
 
 
@@ -87,7 +87,7 @@ class EventWriter:
         self.dropped = 0
 
     def report(self, event: NodeEvent) -> None:
-        """Note that something happened."""
+        """Record an occurrence."""
         if event.identity not in self._series and len(self._series) >= MAX_WAITING:
             settled = [known for known, series in self._series.items() if not series.waiting]
             if not settled:
@@ -97,7 +97,7 @@ class EventWriter:
         self._series.setdefault(event.identity, _Series(event)).waiting += 1
 
     def update(self, state: NodeState, now: float) -> None:
-        """Compare what fails with what was reported."""
+        """Compare the failures with those that were reported."""
         self._node = state.node
         present = {one.key: one for one in lasting_failures(state)}
         for key, failure in present.items():
@@ -133,7 +133,7 @@ class EventWriter:
         series.waiting = 0
 
     def _report_lasting(self, now: float) -> None:
-        """Report what has lasted, and end what is over."""
+        """Report lasting failures, and the end of those that are over."""
         for key, lasting in list(self._lasting.items()):
             if lasting.due(self._size) > now:
                 continue
@@ -158,7 +158,7 @@ class EventWriter:
     async def _repeat(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
         """Raise the Event's count; one that the server has forgotten begins again."""
         count = series.count + series.waiting
-        change = {"series": {"count": count, "lastObservedTime": self._moment()}}
+        change = {"series": {"count": count, "lastObservedTime": micro_time(self._wall())}}
         try:
             await client.merge_patch(f"{PATH}/{series.event.name(node)}", change, manager=MANAGER)
         except NotFoundError:
@@ -167,11 +167,8 @@ class EventWriter:
             series.count = count
 
     async def _create(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
-        await client.create(PATH, series.event.body(node, self._moment()), {"fieldManager": MANAGER})
+        await client.create(PATH, series.event.body(node, micro_time(self._wall())), {"fieldManager": MANAGER})
         series.count = 1
-
-    def _moment(self) -> str:
-        return datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _count(event: Json) -> int:
@@ -181,8 +178,4 @@ def _count(event: Json) -> int:
 
 def _last_seen(event: Json) -> float:
     """Return when the Event was last counted, in Unix seconds; long ago when it has no time."""
-    text = str((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime") or "")
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0
+    return unix_time((event.get("series") or {}).get("lastObservedTime") or event.get("eventTime"))

@@ -1,6 +1,6 @@
 """What this node reports as Events, all of them about its own Node: ``kubectl describe node`` shows them.
 
-In: the state of the node. Out: the failures that last, each with the Event that begins it and the Event that ends it.
+Input: the state of the node. Output: its failures, each with the Event at its beginning and the Event at its end.
 
 An Event about an object that thousands of nodes share would come from each of them. So the API objects that fail on
 this node are one Event about the Node together; the node's status lists them one by one.
@@ -19,7 +19,7 @@ from config.problems import Reason
 
 from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 
-#: Most Events about what comes from files; the rest is in the node's status.
+#: Maximum number of Events about files' resources; the others are in the node's status.
 MAX_FROM_FILES: Final = 20
 INDEX_REPLACED: Final = "NodeIndexReplaced"
 #: Where Events about objects without a namespace belong, and where ``kubectl describe`` looks for them.
@@ -30,7 +30,7 @@ MAX_NOTE: Final = 1024
 _MAX_REASON: Final = 128
 _MAX_INSTANCE: Final = 128
 _ELLIPSIS: Final = "…"
-#: An Event's name is the Node's, cut, and a digest: a DNS subdomain has 253 characters.
+#: An Event's name is the Node's, truncated, and a digest: a DNS subdomain has at most 253 characters.
 _MAX_NAME: Final = 200
 _DIGEST: Final = 16
 

@@ -74,7 +74,7 @@ class ChannelValues:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One resource that is not, or not wholly, in force. ``resource`` None: a file as a whole, ``origin.path``."""
+    """One resource that is not, or not wholly, in force. ``resource`` None: a whole file, ``origin.path``."""
 
     resource: ResourceId | None
     reason: Reason
@@ -94,9 +94,9 @@ def resource_failures(state: NodeState) -> tuple[Failure, ...]:
 
 
 def router_failures(state: NodeState) -> Iterator[tuple[Reason, str]]:
-    """Yield what is wrong with no single resource: FRR or the kernel refuses the configuration, a daemon is gone.
+    """Yield failures of the whole router: FRR or the kernel refuses the configuration, or a daemon does not run.
 
-    Of the stages only the first that fails is named: the kernel's turn comes after FRR's.
+    Only the first failing stage is named: the kernel follows FRR.
     """
     if state.frr is not None and not state.frr.applied:
         yield Reason.FRR_CONFIGURATION_FAILED, _prefixed("FRR", state.frr.error)

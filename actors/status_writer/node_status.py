@@ -1,10 +1,10 @@
 """Writes this node's RouterNodeConfigurationStatus when it differs from what it should be, and only then.
 
-In: each new state of the node, with the object as the watch shows it. News is collected for a moment, and a
-configuration that is on its way is given one to arrive, so that most changes cost one write. Out: a server-side apply
-of the object, where it or its owner is missing, and of its status. What another client changed is written again. What
-the server makes of a write, where its schema is another version's, is taken as it is: otherwise two versions would
-correct each other indefinitely.
+Input: each new state of the node, with the object as the watch shows it. Changes are collected for a moment, and a
+configuration that is being applied gets some time, so that most changes cost one write. Output: a server-side apply of
+the object, if it or its owner is missing, and of its status. Other clients' changes are reverted. The server's result
+of a write is accepted even if its schema is another version's: otherwise two versions would correct each other
+indefinitely.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NodeStatusWriter:
         self.writes = 0
 
     def update(self, state: NodeState, now: float) -> None:
-        """Compare what there is to report with what the server has, when it is time to."""
+        """Compare the status with the server's, if that is due."""
         if state is not self._state:
             self._state, self._objects = state, self._tracker.update(state)
             self._first_news, self._last_news = min(self._first_news, now), now
@@ -117,7 +117,7 @@ class NodeStatusWriter:
             self._differs_at, self._place = now, self._size.chance()
 
     async def _apply_object(self, client: KubeClient, state: NodeState) -> set[str]:
-        """Make the object as it should be but for its status; return its versions."""
+        """Apply the object without its status; return its versions."""
         try:
             return {_version(await _apply_object(client, state, {} if self._unlabelled else self._labels()))}
         except ForbiddenError:

@@ -1,4 +1,4 @@
-"""Which generation of each API object this node has dealt with, and whether that generation is in force.
+"""Which generation of each API object this node has processed, and whether that generation is in force.
 
 An object's generation is in force once FRR and the kernel are verified to have it, and stays so until something fails
 that concerns that very object. A restart of FRR is a failure of the router, which the node's status reports as such;
@@ -19,7 +19,7 @@ from .node_state import NodeState, resource_failures
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """``generation`` is the newest one of the object that this node has dealt with."""
+    """``generation`` is the newest one of the object that this node has processed."""
 
     generation: int
     in_force: bool
@@ -45,13 +45,13 @@ class _Resources:
 
 
 class ObjectTracker:
-    """Remembers which generations were in force."""
+    """Tracks which generations were in force."""
 
     def __init__(self) -> None:
         self._verified: set[_Key] = set()
 
     def update(self, state: NodeState) -> dict[ResourceId, ObjectStatus]:
-        """Return the status of each object that this node has dealt with, mirrors of files included."""
+        """Return the status of each object that this node has processed, mirrors of files included."""
         resources = _resources(state)
         self._verified &= {_key(one) for one in (*state.api.objects, *state.api.mirrored)}
         found = {one.id: self._status(one, resources, mirror=False) for one in state.api.objects}

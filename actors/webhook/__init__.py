@@ -1,1 +1,1 @@
-"""The validating admission webhook: what the API server asks before it stores one of our objects."""
+"""The validating admission webhook, which the API server calls before it stores one of our objects."""

@@ -1,4 +1,4 @@
-"""AdmissionReview (admission.k8s.io/v1) in and out, as the API server sends and expects it."""
+"""AdmissionReview (admission.k8s.io/v1): reading the API server's requests and writing the responses."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from config.api import GROUP, PLURALS
 from config.problems import Kind
 
 _API_VERSION: Final = "admission.k8s.io/v1"
-#: What is changed by these is admitted; a deletion is never refused.
+#: The operations that are reviewed; a deletion is never refused.
 _REVIEWED: Final = ("CREATE", "UPDATE")
 
 
 class NotAReviewError(Exception):
-    """The body is no AdmissionReview; the text says why."""
+    """The body is not an AdmissionReview; the text says why."""
 
 
 def read_review(body: bytes) -> tuple[str, Request]:
-    """Return the request's identity and what is asked. Raises :class:`NotAReviewError`.
+    """Return the request's uid and content. Raises :class:`NotAReviewError`.
 
-    What is no resource of ours, and what is being deleted, becomes a request that is always allowed.
+    Objects of other kinds, and those that are being deleted, become a request that is always allowed.
     """
     try:
         review = json.loads(body)
@@ -45,7 +45,7 @@ def read_review(body: bytes) -> tuple[str, Request]:
 
 
 def write_review(uid: str, answer: Answer) -> bytes:
-    """Return the answer as the API server takes it."""
+    """Return the response that the API server expects."""
     response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
     if answer.warnings:
         response["warnings"] = list(answer.warnings)
@@ -55,6 +55,6 @@ def write_review(uid: str, answer: Answer) -> bytes:
 
 
 def _object(kind: str, raw: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
-    # A name that the server makes (generateName) and the namespace are in the request, if not in the object.
+    # The namespace, and a name that the server generates (generateName), may be in the request only.
     named = {"name": asked.get("name") or "", "namespace": asked.get("namespace") or ""}
     return api_object(Kind(kind), {**raw, "metadata": {**named, **raw["metadata"]}})

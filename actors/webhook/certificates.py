@@ -1,10 +1,10 @@
-"""The webhook's own authority and serving certificate, and when they are renewed; pure but for the random keys.
+"""The webhook's own authority and serving certificate, and when they are renewed; pure apart from the random keys.
 
-    what is stored, what the API server trusts, time ──> next_step ──> what to store
+    stored certificates, trusted bundle, time ──> next_step ──> certificates to store
 
-Replicas share one Secret. A new authority is trusted before anything is signed by it: first it joins the old one in the
-bundle, and once the API server has the bundle the serving certificate is issued by it. So no request ever meets a
-certificate that the API server cannot verify.
+Replicas share one Secret. A new authority is trusted before it signs anything: first it is added to the bundle, and
+once the API server has that bundle the new authority issues the serving certificate. So the API server can always
+verify the certificate that is served.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFE: Final = timedelta(days=1825)
 SERVING_LIFE: Final = timedelta(days=60)
-#: Clocks differ: what is issued now is valid from a while ago.
+#: How long before its issue a certificate is valid: clocks differ.
 _EARLIER: Final = timedelta(hours=1)
-#: A certificate is renewed when this share of its life is over.
+#: A certificate is renewed after this share of its lifetime.
 _RENEWED_AFTER: Final = 2 / 3
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The Secret's content, PEM: the bundle of authorities, the newest first, with the newest one's key; and ours."""
+    """The Secret's content, PEM: authorities, newest first, the newest one's key, serving certificate and key."""
 
     bundle: str
     authority_key: str
@@ -58,7 +58,7 @@ class Stored:
 
 
 def stored_in(data: Mapping[str, object] | None) -> Stored | None:
-    """Return what a Secret's data hold; None where they are incomplete or unusable."""
+    """Return the content of a Secret's data; None if it is incomplete or unusable."""
     try:
         found = Stored(*(base64.b64decode(str((data or {})[key]), validate=True).decode() for key in _KEYS))
         _Issuer.of(found)
@@ -70,9 +70,9 @@ def stored_in(data: Mapping[str, object] | None) -> Stored | None:
 
 
 def next_step(stored: Stored | None, trusted: str, names: Sequence[str], now: datetime) -> Stored | None:
-    """Return what to store instead of ``stored``, None where it stays.
+    """Return what to store instead of ``stored``, None to keep it.
 
-    ``trusted`` is the bundle that the API server has at the moment, ``names`` what the certificate is for.
+    ``trusted`` is the bundle that the API server has now, ``names`` are the names in the certificate.
     """
     if stored is None:
         issuer = _Issuer.make(now)

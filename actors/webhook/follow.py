@@ -1,10 +1,10 @@
 """Follow all custom resources and all Nodes of the cluster, for the webhook's decisions.
 
-    list in pages ──> Known.replace ──> watch ──> Known.put / remove; broken or too old: list again
+    list in pages ──> ClusterObjects.replace ──> watch ──> ClusterObjects.put / remove; broken or too old: list again
 
-What is known stays while the server cannot be reached: a decision by what was there a moment ago is better than none.
-Until each kind was listed once there is nothing to decide by, and the webhook is not ready. A kind whose definition is
-not installed has no objects.
+While the server is unreachable the last known objects are kept: a decision from slightly old objects is better than
+none. Until every kind was listed once the webhook is not ready. A kind whose definition is not installed has no
+objects.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ log = get_logger("webhook")
 Connect = Callable[[ApiCredentials], KubeClient]
 NODES: Final = "nodes"
 _RETRY: Final = Backoff(first=0.5, longest=30.0, jitter=0.5)
-#: A watch that ends sooner did not work.
+#: A watch that ends sooner counts as failed.
 _LIVELY_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class Known:
-    """What the webhook knows about the cluster. It changes in place; its reader decides without waiting in between.
+class ClusterObjects:
+    """The cluster's objects. Changed in place; a reader must not await while it makes a decision.
 
-    ``listed`` are the collections that were read as a whole.
+    ``listed`` are the collections that were listed completely.
     """
 
     namespace: str
@@ -54,11 +54,11 @@ class Known:
 
     @property
     def complete(self) -> bool:
-        """Whether everything was read once."""
+        """Whether every collection was listed once."""
         return len(self.listed) == len(PLURALS) + 1
 
     def replace(self, resource: str, found: list[Any]) -> None:
-        """Take over a whole list."""
+        """Replace a collection by a complete list."""
         if resource == NODES:
             self.nodes.replace(api_node(raw) for raw in found)
         else:
@@ -71,7 +71,7 @@ class Known:
         self.listed.add(resource)
 
     def apply(self, resource: str, what: str, raw: Any) -> None:
-        """Take over an event."""
+        """Apply a watch event."""
         if resource == NODES:
             self.nodes.remove(metadata(raw)["name"]) if what == "DELETED" else self.nodes.put(api_node(raw))
         elif what == "DELETED":
@@ -89,11 +89,11 @@ async def run(
     *,
     namespace: str,
     credentials: LatestReader[ApiCredentials],
-    out: Latest[Known],
+    out: Latest[ClusterObjects],
     connect: Connect = KubeClient,
 ) -> None:
-    """Follow indefinitely; other credentials continue with what is known."""
-    known = out.peek() or Known(namespace)
+    """Follow indefinitely; new credentials continue with the known objects."""
+    known = out.peek() or ClusterObjects(namespace)
     out.set(known)
     ctx.started()
     with ctx.idle():
@@ -105,7 +105,7 @@ async def run(
                 nursery.cancel_scope.cancel()
 
 
-async def _follow_all(known: Known, credentials: ApiCredentials, connect: Connect) -> None:
+async def _follow_all(known: ClusterObjects, credentials: ApiCredentials, connect: Connect) -> None:
     async with _connected(credentials, connect) as client, trio.open_nursery() as nursery:
         nursery.start_soon(_follow, known, client, NODES, "/api/v1/nodes")
         for plural in PLURALS.values():
@@ -118,7 +118,7 @@ async def _connected(credentials: ApiCredentials, connect: Connect) -> AsyncIter
         async with connect(credentials) as client:
             yield client
     except ApiError as error:
-        # Only others can help, and they cancel this.
+        # Only new credentials help; they cancel this task.
         log.warning(
             "the API server's credentials are not usable",
             message_id=message_ids.API_CREDENTIALS_UNUSABLE,
@@ -127,7 +127,7 @@ async def _connected(credentials: ApiCredentials, connect: Connect) -> AsyncIter
         await trio.sleep_forever()
 
 
-async def _follow(known: Known, client: KubeClient, resource: str, path: str) -> None:
+async def _follow(known: ClusterObjects, client: KubeClient, resource: str, path: str) -> None:
     failures = 0
     while True:
         began = trio.current_time()
@@ -143,7 +143,7 @@ async def _follow(known: Known, client: KubeClient, resource: str, path: str) ->
                 known.replace(resource, [])
             elif failures == 1:
                 log.warning(
-                    "the API server's objects cannot be followed; the last known ones count",
+                    "cannot follow the API server's objects; decisions use the last known ones",
                     message_id=message_ids.WEBHOOK_BLIND,
                     resource=resource,
                     error=summarize(error),
@@ -151,7 +151,7 @@ async def _follow(known: Known, client: KubeClient, resource: str, path: str) ->
         await trio.sleep(_RETRY.delay(failures, random.random()))  # noqa: S311 - jitter
 
 
-async def _list(known: Known, client: KubeClient, resource: str, path: str) -> str:
+async def _list(known: ClusterObjects, client: KubeClient, resource: str, path: str) -> str:
     found: list[Any] = []
     version = ""
     async with aclosing(client.pages(path)) as pages:
@@ -162,7 +162,7 @@ async def _list(known: Known, client: KubeClient, resource: str, path: str) -> s
     return version
 
 
-async def _watch(known: Known, client: KubeClient, resource: str, path: str, version: str) -> str:
+async def _watch(known: ClusterObjects, client: KubeClient, resource: str, path: str, version: str) -> str:
     """Apply the events of one watch; return the version to continue from."""
     began = trio.current_time()
     async with client.watch(path, {"resourceVersion": version, "allowWatchBookmarks": "true"}) as events:
@@ -174,7 +174,7 @@ async def _watch(known: Known, client: KubeClient, resource: str, path: str, ver
             if what != "BOOKMARK":
                 known.apply(resource, what, raw)
     if trio.current_time() - began < _LIVELY_SECONDS:
-        raise GoneError(f"{path}: the watch ended as soon as it had begun")
+        raise GoneError(f"{path}: the watch ended as soon as it began")
     return version
 
 

@@ -1,10 +1,9 @@
-"""Keep the webhook's certificates: in the Secret that all replicas share, and in the API server's configuration.
+"""Renew the webhook's certificates in the Secret that all replicas share, and write the authority to the API server.
 
     Secret, caBundle of the ValidatingWebhookConfiguration ──> next_step ──> Secret, caBundle; certificate ──> server
 
-Each replica does all of it, at intervals: writes carry the version that was read, so of several one succeeds and the
-others read again. What is served is what the Secret holds. While the API server cannot be reached the last certificate
-is served.
+Each replica does all of this, at intervals: a write carries the version that was read, so one of several succeeds and
+the others read again. The Secret's certificate is served, and the last one while the API server is unreachable.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from .certificates import Stored, expiry, next_step, stored_in, utc_now
 
 log = get_logger("webhook")
 
-#: Seconds between two looks; after a step the next one follows soon.
+#: Poll interval; shorter after a step.
 POLL_SECONDS: Final = 60.0
 SOON_SECONDS: Final = 2.0
 _PASS_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the certificates are: the Secret and the configuration in the API, and the names that are served."""
+class Storage:
+    """Where the certificates are stored: the Secret and the webhook configuration; and the names in the certificate."""
 
     namespace: str
     secret: str = "openperouter-webhook"  # noqa: S105 - its name
@@ -62,14 +61,14 @@ class Place:
 async def run(
     ctx: ActorContext,
     *,
-    place: Place,
+    storage: Storage,
     credentials: LatestReader[ApiCredentials],
     out: Latest[Stored],
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
     clock: Callable[[], datetime] = utc_now,
     poll_seconds: float = POLL_SECONDS,
 ) -> None:
-    """Keep them indefinitely; ``out`` has what is to be served."""
+    """Renew them indefinitely; ``out`` gets those to serve."""
     ctx.started()
     problem = ""
     with ctx.idle():
@@ -78,15 +77,15 @@ async def run(
         current = credentials.take() or credentials.peek()
         before, problem, settled = problem, "", False
         if current is not None:
-            with ctx.working("looking after the certificates", _PASS_SECONDS):
+            with ctx.working("renewing the certificates", _PASS_SECONDS):
                 try:
                     async with connect(current) as client:
-                        settled = await look_after(client, place, out, clock())
+                        settled = await look_after(client, storage, out, clock())
                 except ApiError as error:
                     problem = summarize(error)
         if problem and problem != before:
             log.warning(
-                "the webhook's certificates cannot be kept; the last ones are served",
+                "cannot renew or store the webhook's certificates; the last ones stay in use",
                 message_id=message_ids.WEBHOOK_CERTIFICATES,
                 error=problem,
             )
@@ -95,15 +94,15 @@ async def run(
             await wait_any(credentials)
 
 
-async def look_after(client: KubeClient, place: Place, out: Latest[Stored], now: datetime) -> bool:
+async def look_after(client: KubeClient, storage: Storage, out: Latest[Stored], now: datetime) -> bool:
     """Take one step; return whether there was nothing to do. Raises :class:`ApiError`."""
-    secret = await client.get(place.secret_path)
-    configuration = await client.get(place.configuration_path)
+    secret = await client.get(storage.secret_path)
+    configuration = await client.get(storage.configuration_path)
     stored = stored_in(secret.get("data"))
-    newer = next_step(stored, _trusted(configuration), place.names, now)
+    newer = next_step(stored, _trusted(configuration), storage.names, now)
     if newer is not None:
         try:
-            await client.replace(place.secret_path, {**secret, "data": newer.as_data()})
+            await client.replace(storage.secret_path, {**secret, "data": newer.as_data()})
         except ConflictError:
             # Another replica was first; what it wrote is read next.
             return False
@@ -116,7 +115,7 @@ async def look_after(client: KubeClient, place: Place, out: Latest[Stored], now:
         return newer is None
     # What was served before is trusted by the new bundle too.
     try:
-        await client.replace(place.configuration_path, _trusting(configuration, stored.bundle))
+        await client.replace(storage.configuration_path, _trusting(configuration, stored.bundle))
     except ConflictError:
         return False
     _serve(out, stored)

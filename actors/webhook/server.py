@@ -27,7 +27,7 @@ from supervisor.runtime.faults import DependencyFault
 
 from .admission import NotAReviewError, read_review, write_review
 from .certificates import Stored
-from .follow import Known
+from .follow import ClusterObjects
 
 log = get_logger("webhook")
 
@@ -53,7 +53,7 @@ async def run(
     host: str,
     port: int,
     grants: Grants,
-    known: LatestReader[Known],
+    known: LatestReader[ClusterObjects],
     certificates: LatestReader[Stored],
     opened: Callable[[int], None] = lambda _: None,
 ) -> None:
@@ -78,7 +78,7 @@ async def run(
 class Server:
     """The connections of one run."""
 
-    def __init__(self, grants: Grants, known: LatestReader[Known], certificates: LatestReader[Stored]) -> None:
+    def __init__(self, grants: Grants, known: LatestReader[ClusterObjects], certificates: LatestReader[Stored]) -> None:
         self._grants, self._known, self._certificates = grants, known, certificates
         self._context: tuple[Stored, ssl.SSLContext] | None = None
         self._connections = 0
@@ -172,7 +172,7 @@ class Server:
         except NotAReviewError as error:
             return 400, f"{error}\n".encode(), _PLAIN
 
-    def _answer(self, known: Known, uid: str, asked: Request) -> tuple[int, bytes, str]:
+    def _answer(self, known: ClusterObjects, uid: str, asked: Request) -> tuple[int, bytes, str]:
         try:
             answer = review(known.objects, known.nodes, asked, self._grants)
         except Exception as error:  # noqa: BLE001 - a bug with one object must not end the service for all others

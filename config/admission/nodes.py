@@ -1,7 +1,7 @@
-"""The cluster's nodes, and which of them a resource is for.
+"""The cluster's nodes, and which of them a resource selects.
 
-Nodes on which the same resources are involved decide alike, except for what follows from their index: a pool of
-addresses is too small from some index on. So the nodes of such a group are in the order of their index.
+Nodes with the same relevant resources decide alike, except where their index matters: from some index on a pool of
+addresses is too small. So the nodes of such a group are in the order of their index.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from config.problems import Kind
 
 from .objects import Entry
 
-#: Most selectors whose nodes are remembered.
+#: Maximum number of cached selectors.
 _MOST_SELECTIONS: Final = 20_000
-#: An index of more digits is none: the annotation may hold anything.
+#: Maximum number of digits of an index: the annotation may have any content.
 _INDEX_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that decide alike, by index, and what they all have; ``had_old``: the object was for them before."""
+    """Nodes that decide alike, by index, and their common resources; ``had_old``: the old object selected them."""
 
     nodes: tuple[NodeIdentity, ...]
     entries: tuple[Entry, ...]
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(slots=True)
 class Nodes:
-    """All nodes by name. What a selector selects is remembered until a node changes."""
+    """All nodes by name. The nodes of a selector are cached until a node changes."""
 
     _nodes: dict[str, ApiNode] = field(default_factory=dict)
     _selected: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -45,24 +45,24 @@ class Nodes:
         return len(self._nodes)
 
     def put(self, node: ApiNode) -> None:
-        """Add a node, in place of the one of that name."""
+        """Add or replace a node."""
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         if before is None or before.labels != node.labels:
             self._selected.clear()
 
     def remove(self, name: str) -> None:
-        """Remove a node, if it is there."""
+        """Remove a node, if it exists."""
         if self._nodes.pop(name, None) is not None:
             self._selected.clear()
 
     def replace(self, nodes: Iterable[ApiNode]) -> None:
-        """Take over a whole list."""
+        """Replace all nodes."""
         self._nodes = {node.name: node for node in nodes}
         self._selected.clear()
 
     def selected(self, entry: Entry) -> frozenset[str]:
-        """Return the names of the nodes that an entry is for."""
+        """Return the names of the nodes that an entry selects."""
         if entry.mirror_of:
             return frozenset({entry.mirror_of} & self._nodes.keys())
         key = entry.selection
@@ -109,7 +109,7 @@ class Nodes:
         return Group(nodes, (*underlays[first], *entries), first in before)
 
     def index(self, name: str) -> int:
-        """Return a node's index. One that is not known yet counts as the first, for which the most pools are enough."""
+        """Return a node's index. An unknown one counts as 0, for which every pool is large enough."""
         text = self._nodes[name].annotations.get(INDEX_ANNOTATION, "")
         return int(text) if text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS else 0
 

@@ -1,10 +1,10 @@
 """The cluster's custom resources, and which of them an object can conflict with.
 
-    ApiObject -> Entry (the resource that nodes make of it, and what it occupies) -> Objects.involved
+    ApiObject -> Entry (its resource, and what that occupies) -> Objects.involved
 
-Whether a node takes a resource depends on a few others only: those that want the same VNI, VRF or bridge, whose address
-ranges overlap, the routing domain of a segment, the underlays, and what those in turn depend on. An index of each finds
-them without looking at the rest, so that a review costs the same in a small and in a large cluster.
+Whether a node accepts a resource depends on a few others only: those that want the same VNI, VRF or bridge, whose
+address ranges overlap, the routing domain of a segment, the underlays, and what those in turn depend on. An index of
+each finds them without reading the rest, so that a review costs the same in a small and in a large cluster.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Objects:
         return len(self._entries)
 
     def put(self, entry: Entry) -> None:
-        """Add an object, in place of the one of that identity."""
+        """Add or replace an object."""
         self.remove(entry.id)
         self._entries[entry.id] = entry
         for claim in entry.claims:
@@ -135,7 +135,7 @@ class Objects:
             self._pools.add(pool, entry.id)
 
     def remove(self, identity: ResourceId) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object, if it exists."""
         entry = self._entries.pop(identity, None)
         if entry is None:
             return
@@ -173,7 +173,7 @@ class Objects:
         return self._claimed.get(claim, {}).values()
 
     def _beside(self, entry: Entry) -> Iterator[Entry]:
-        """Yield what an entry competes with, or refers to."""
+        """Yield the entries that one conflicts with or refers to."""
         for claim in entry.seeks:
             yield from self._claiming(claim)
         yield from (self._entries[one] for one in self._pools.overlapping(entry.pools))

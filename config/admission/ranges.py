@@ -1,7 +1,7 @@
 """Which of many address ranges overlap with given ones.
 
-Networks in CIDR notation are nested or disjoint. So those that overlap one of them begin inside it, or contain its
-first address; the latter are found by their sizes, of which there are few.
+Networks in CIDR notation are nested or disjoint. So those that overlap a network begin inside it, or contain its first
+address; the latter are found by their sizes, of which there are few.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Range:
 
 
 class Ranges(Generic[K]):
-    """Ranges, each with those who have it."""
+    """Ranges, each with its owners."""
 
     def __init__(self) -> None:
         self._owners: defaultdict[Range, set[K]] = defaultdict(set)
@@ -40,14 +40,14 @@ class Ranges(Generic[K]):
         self._sizes: Counter[tuple[int, int]] = Counter()
 
     def add(self, found: Range, owner: K) -> None:
-        """Add a range of an owner, who does not have it yet."""
+        """Add a range of an owner that does not have it yet."""
         if found not in self._owners:
             insort(self._sorted, found)
             self._sizes[found.version, found.size] += 1
         self._owners[found].add(owner)
 
     def remove(self, found: Range, owner: K) -> None:
-        """Remove a range of an owner, if it is there."""
+        """Remove a range of an owner, if it exists."""
         owners = self._owners.get(found)
         if owners is None:
             return

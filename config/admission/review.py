@@ -3,9 +3,9 @@
     object ──> read as nodes read it ──> resolve on each group of nodes that it selects ──> Answer
 
 An object is denied if it cannot be in force: it breaks a rule by itself, or every node that it selects would refuse it
-because of the objects that are there. What a node decides by precedence is a warning: some of the nodes refuse the
-object, or others lose by it. What is not there yet is one as well: a segment may be created before its routing domain.
-What only a node can know (files that it does not mirror, whether a Secret exists, settings of its own) is left to it.
+because of the existing objects. There is a warning if only some of the nodes refuse it, if another object loses by
+precedence, or if a reference is missing: a segment may be created before its routing domain. What only a node can know
+(files that it does not mirror, whether a Secret exists, its own settings) is left to it.
 
 Both outcomes come from :func:`config.resolve.resolution.resolve`, with what is in force without the object as standing.
 """
@@ -27,7 +27,8 @@ from config.resources import Resource
 from .nodes import Group, Nodes
 from .objects import Entry, Objects, entry_of
 
-#: Most warnings of an answer, and characters of each (Kubernetes: at most 4096 for all, and 256 for one are advised).
+#: Maximum number of warnings in an answer, and of characters in each (Kubernetes advises at most 256 for one, 4096
+#: for all).
 MOST_WARNINGS: Final = 12
 MOST_CHARACTERS: Final = 300
 _DENIALS: Final = 8
@@ -55,7 +56,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What the nodes say, and how many of them each time; ``asked`` counts them, ``unasked`` those that are left out.
+    """The nodes' refusals and reports, each with the number of nodes; ``asked`` counts them, ``unasked`` those left out.
 
     ``resolved`` counts the resources that were resolved.
     """
@@ -88,7 +89,7 @@ class _Verdicts:
 def review(objects: Objects, nodes: Nodes, request: Request, grants: Grants) -> Answer:
     """Return the answer. ``objects`` may lag behind, and have another version of the object; ``grants`` are the nodes'.
 
-    Raises nothing for anything that users can write.
+    Never raises because of the object's content.
     """
     if request.new is None or (request.old is not None and request.old.spec == request.new.spec):
         return Answer()
@@ -174,7 +175,7 @@ def _granting(resource: Resource, grants: Grants) -> Grants:
 
 
 def _left_to_nodes(resource: Resource, grants: Grants) -> Iterator[str]:
-    """Yield what depends on more than the objects."""
+    """Yield warnings about what depends on more than the objects."""
     if resource.kind is Kind.RAW_FRR_CONFIG:
         yield f"{resource.id}: whether FRR takes the lines is seen when a node applies them"
     if grants.is_own(resource):
@@ -202,7 +203,7 @@ def _sentence(texts: Iterable[str]) -> str:
 
 
 def _fitting(remarks: list[str]) -> Iterator[str]:
-    """Yield as many warnings as an answer may have, each as long as it may be."""
+    """Yield warnings within the limits of an answer."""
     kept = list(dict.fromkeys(remarks))
     for text in kept[:MOST_WARNINGS]:
         yield text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -101,11 +101,6 @@ def scan(text: str | Iterable[str]) -> Iterator[Line]:
     return (line for _, line in walk(text) if line is not None)
 
 
-def open_depth(text: str | Iterable[str]) -> int:
-    """Return how many contexts are still open at the end."""
-    return [0, *(depth for depth, _ in walk(text))][-1]
-
-
 def walk(text: str | Iterable[str]) -> Iterator[tuple[int, Line | None]]:
     """Yield for each line how many contexts are open after it, and the line unless it only closes one."""
     path: list[str] = []

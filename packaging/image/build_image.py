@@ -4,8 +4,8 @@
     a tree with Debian 13 ──the files of some packages──┐
     this checkout ──packaging/install.sh────────────────┴─> rootfs, bill of materials ──buildah──> OCI archive
 
-The files are those of the packages in :data:`PACKAGES` and of all that they depend on: what a package brings for its
-installation alone stays out. The result is put into ``build/image``, after its program was run in it.
+The files are those of the packages in :data:`PACKAGES` and of all that they depend on: files that a package needs
+for its installation only are left out. The result is moved to ``build/image`` after its program was run in it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def copy_packages(tree: Path, target: Path, names: Iterable[str]) -> None:
 
 
 def bill_of_materials(packages: Mapping[str, Package], names: Iterable[str], distribution: str) -> dict[str, Any]:
-    """Return CycloneDX 1.5: the program and the packages that it needs, the same for the same versions."""
+    """Return CycloneDX 1.5: the program and the packages that it needs; identical for identical versions."""
     components = [
         {
             "type": "library",
@@ -183,7 +183,7 @@ def make_rootfs(tree: Path, rootfs: Path) -> Path:
 
 
 def run(command: Iterable[str | Path]) -> str:
-    """Run a program; return what it prints. Raises :class:`GuestError` with what it complains of."""
+    """Run a program; return what it prints. Raises :class:`GuestError` with its error output."""
     words = list(map(str, command))
     done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode != 0:

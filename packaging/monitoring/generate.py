@@ -1,4 +1,4 @@
-"""Write what is made of the alert rules and the metrics: ``prometheus-rule.yaml`` and ``dashboard.json``.
+"""Generate ``prometheus-rule.yaml`` and ``dashboard.json`` from the alert rules and the metrics.
 
 ``python3 packaging/monitoring/generate.py`` writes both; a test compares them with what it would write.
 """

@@ -25,7 +25,7 @@ Turns this node into an EVPN provider edge, configured by files in /etc/openpero
 starts; the other commands check and show the configuration, the daemon, FRR and the kernel.
 """
 
-#: In the order in which a new user meets them.
+#: In the order in which a new user needs them.
 VERBS: Final = (
     init,
     explain,

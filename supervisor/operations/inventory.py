@@ -1,4 +1,4 @@
-"""The files of all nodes, made of one inventory: what differs between nodes is written once, and checked across them.
+"""The files of all nodes, generated from one inventory, and checked across all nodes.
 
     inventory.yaml (nodes: name, index, values) ─┐
     router files with ${value}                  ─┴─> NAME/node-config.yaml, NAME/configs/openpe_*.yaml, NAME/conf.d/...
@@ -37,11 +37,11 @@ from .node_configuration import Configuration, problems_of_files, resolve_with
 
 NODE_CONFIG: Final = "node-config.yaml"
 CONFIGS: Final = "configs"
-#: The settings that the inventory has, beside those that a node has of its own.
+#: The file of the inventory's settings, beside a node's own.
 SETTINGS: Final = "conf.d/50-inventory.yaml"
 CLOUD_CONFIG: Final = "#cloud-config\n"
 INSTALLED: Final = PurePosixPath("/etc/openperouter")
-#: Says that a directory is ours: what is in it and no longer in the inventory is removed.
+#: Marks a directory as ours: files that are no longer in the inventory are removed from it.
 MARKER: Final = ".openperouter-nodes"
 #: Values that every node has.
 _GIVEN: Final = ("name", "index")
@@ -255,7 +255,7 @@ def tree(nodes: Iterable[NodeFiles], *, cloud_init: bool = False) -> dict[str, s
 
 
 def differences(wanted: Mapping[str, str], directory: Path, present: Iterable[str]) -> list[str]:
-    """Return a line for each file that is not as wanted; ``present`` are those of the directory that are ours."""
+    """Return a line for each file that differs; ``present`` are our files in the directory."""
     lines = [f"missing: {directory / name}" for name in wanted if not (directory / name).exists()]
     lines += (f"differs: {directory / name}" for name in wanted if _other_text(directory / name, wanted[name]))
     lines += (f"not of the inventory: {directory / name}" for name in present if name not in wanted)
@@ -283,9 +283,9 @@ def installed_files(directory: Path) -> list[str]:
 
 
 def write(wanted: Mapping[str, str], directory: Path) -> list[str]:
-    """Make a directory of its own hold just these files; return a line for each change.
+    """Make a directory contain exactly these files; return a line for each change.
 
-    Raises :class:`CommandError` for a directory with something else in it.
+    Raises :class:`CommandError` for a directory with other content.
     """
     marker = directory / MARKER
     if directory.exists() and not marker.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -314,7 +314,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def of_node(nodes: Iterable[NodeFiles], name: str) -> Mapping[str, str]:
-    """Return one node's files by their paths. Raises :class:`CommandError` for a node that is not there."""
+    """Return one node's files by their paths. Raises :class:`CommandError` for an unknown node."""
     known = {node.name: node.texts for node in nodes}
     if name not in known:
         raise CommandError(f"the inventory has no node {name}", CONFIG)

@@ -1,9 +1,9 @@
-"""Which switch is at the other end of each NIC, by LLDP (IEEE 802.1AB): what lldpd knows, if it runs.
+"""The switch at the other end of each NIC, by LLDP (IEEE 802.1AB), from lldpd if it runs.
 
     lldpcli -f json0 show neighbors -> Neighbor for each NIC
 
 ``json0`` is lldpd's form in which every member is a list, however many there are (lldpcli(8)), so that one neighbour
-looks as two do. Names and ports are what the other end says of itself.
+has the same form as two. Names and ports are those that the other end announces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """The other end of a NIC: its system's name, its port, and its addresses but link-local ones; empty: not said."""
+    """The other end of a NIC: system name, port, and addresses except link-local ones; empty if not announced."""
 
     interface: str
     system: str = ""
@@ -36,7 +36,7 @@ class Neighbor:
 
 
 def neighbors() -> list[Neighbor]:
-    """Return what lldpd knows; nothing where it is not installed, does not run, or answers something else."""
+    """Return lldpd's neighbours; none where it is not installed, does not run, or gives an unknown answer."""
     try:
         done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SECONDS, check=False)
         return parse(done.stdout) if done.returncode == 0 else []
@@ -45,7 +45,7 @@ def neighbors() -> list[Neighbor]:
 
 
 def parse(text: str) -> list[Neighbor]:
-    """Return the neighbours in lldpcli's answer, the first for each NIC; nothing if it is none."""
+    """Return the neighbours in lldpcli's answer, the first for each NIC; none for an unknown answer."""
     try:
         document = json.loads(text)
     except ValueError:

@@ -1,8 +1,8 @@
 """Rewrites a router file's text from the spellings of earlier versions of upstream to today's.
 
-Only the keys in question and their values are replaced, so that everything else, comments too, stays as it was written.
-Comments inside a replaced value move above it. The new text is parsed and compared with what was meant; a text in which
-that does not come out the same (through aliases or merge keys) is left alone.
+Only the affected keys and their values are replaced; everything else, comments too, stays as it was written. Comments
+inside a replaced value move above it. The new text is parsed and compared with the intended content; if it differs
+(because of aliases or merge keys), the text is left unchanged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def migrated(content: bytes, path: str) -> str:
 
 
 def _data(text: str) -> Any:
-    """Return a text's content, None where it cannot be read any more."""
+    """Return a text's content, None if it can no longer be read."""
     try:
         return parse_yaml(text.encode(), "").data()
     except InvalidYamlError:

@@ -1,4 +1,4 @@
-"""What the host's BGP speaker needs for its session with the router, as configuration of the usual ones. Pure.
+"""Configuration of the host's BGP speaker (FRR, BIRD, MetalLB) for its session with the router. Pure.
 
 Addresses and AS numbers are this node's. A password is never shown: a comment says where it is configured.
 """
@@ -17,7 +17,7 @@ from .exit_codes import USAGE, CommandError
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """One session as the host sees it. ``host_as`` is a number, or words where the host may choose one."""
+    """One session as the host sees it. ``host_as`` is a number, or a phrase if the host may choose one."""
 
     name: str
     host_as: int | str
@@ -36,7 +36,7 @@ class _Peer:
 def peer_config(desired: DesiredState, name: str) -> str:
     """Return the configuration for the host's sessions with an L3VNI (its VNI, VRF or name) or ``passthrough``.
 
-    Raises :class:`CommandError` where there is none.
+    Raises :class:`CommandError` if there is none.
     """
     owner = _owner(desired, name)
     session = owner.session

@@ -1,6 +1,6 @@
-"""Whether FRR's shell knows the lines of raw snippets: a dry run of it, which needs no daemon and executes nothing.
+"""Checks raw snippets by a dry run of FRR's shell, which needs no daemon and executes nothing.
 
-It has the grammar of all daemons and none of their own checks: a line that it accepts may still be refused in force.
+The shell has the grammar of all daemons but not their own checks: a line that it accepts may still be refused later.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from config.syntax.frr_snippets import SnippetError, canonical
 
 from .node_configuration import Configuration
 
-#: For one snippet, seconds; vtysh needs milliseconds a line.
+#: Deadline of one snippet, seconds; vtysh needs milliseconds per line.
 SECONDS: Final = 20.0
-#: What vtysh says of a line that it does not take: ``line 3: % Unknown command[28]:  neighbour 192.0.2.1``.
+#: vtysh's message about a line that it refuses: ``line 3: % Unknown command[28]:  neighbour 192.0.2.1``.
 _COMPLAINT: Final = re.compile(r"^line \d+: % (?P<what>[^:\[]+)(?:\[\d+\])?: *(?P<line>.*)$", re.MULTILINE)
 
 
@@ -45,7 +45,7 @@ def _problems(snippet: Resource, vtysh: Path) -> Iterator[Problem]:
     try:
         text = canonical(snippet.spec.raw_config)
     except SnippetError as error:
-        # Without an underlay nothing else has looked at it.
+        # Without an underlay nothing else has checked it.
         yield Problem(str(error), snippet.place_of("rawConfig"), "rawConfig", resource=snippet.id)
         return
     place = snippet.place_of("rawConfig")

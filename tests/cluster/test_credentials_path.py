@@ -17,9 +17,10 @@ from actors.lib.kube.credentials import load
 from actors.lib.kube.errors import NotFoundError
 from config.api import ApiCredentials
 from config.desired import Secret
-from supervisor.operations.cluster.hostbridge import Address, Hostbridge
+from supervisor.operations.cluster.hostbridge import Hostbridge
 from supervisor.operations.cluster.join import examine, from_kubeconfig, from_token
 from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
+from supervisor.operations.cluster.pod import ServerAddress
 from tests.cluster.harness import MANAGER, ROOT, ClusterServer, both_versions, kube, of_node, service_account
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, documents, path_of
 from tests.cluster.test_node_isolation import Pair, all_writes, pair, refusal
@@ -67,7 +68,7 @@ async def bridged(server: ClusterServer, directory: Path, token: str) -> Hostbri
     account.mkdir()
     (account / "token").write_text(token)
     (account / "ca.crt").write_text(server.ca)
-    bridge = Hostbridge(account, directory / "host" / "kubeconfig", Address(server.url), OWNER)
+    bridge = Hostbridge(account, directory / "host" / "kubeconfig", ServerAddress(server.url), OWNER)
     assert bridge.step() == ""
     return bridge
 

@@ -21,7 +21,7 @@ import yaml
 from actors.lib.kube.client import KubeClient, ssl_context
 from actors.lib.kube.errors import InvalidError, NotFoundError
 from actors.webhook.certificates import next_step, stored_in, utc_now
-from actors.webhook.rotation import Place
+from actors.webhook.rotation import Storage
 from config.api import API_VERSION, PLURALS, ApiCredentials
 from config.problems import Kind
 from config.resolve.grants import Grants
@@ -114,7 +114,7 @@ async def serving(client: KubeClient, account: ApiCredentials) -> AsyncIterator[
     """Run the webhook with a port of its own, configured in the API server."""
     opened: trio.MemorySendChannel[int]
     opened, ports = trio.open_memory_channel(1)
-    place = Place(NAMESPACE, names=NAMES)
+    place = Storage(NAMESPACE, names=NAMES)
     options = Options(0, place, Grants(NAMESPACE), host="127.0.0.1", poll_seconds=3.0)
     webhook = Webhook(options, lambda: account, opened.send_nowait)
     async with trio.open_nursery() as nursery:
@@ -227,7 +227,7 @@ async def test_a_new_authority_takes_over_while_every_request_is_answered(
     assert due is not None
     assert due.bundle == old.bundle
     async with prepared(server) as (client, account):
-        place = Place(NAMESPACE)
+        place = Storage(NAMESPACE)
         secret = await client.get(place.secret_path)
         await client.replace(place.secret_path, {**secret, "data": due.as_data()})
         async with serving(client, account) as webhook:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -317,7 +317,3 @@ async def in_parallel(work: Callable[[int], Awaitable[object]], count: int, *, a
     async with trio.open_nursery() as nursery:
         for _ in range(at_once):
             nursery.start_soon(worker)
-
-
-#: What a label selector of a spec may be.
-Selector = Mapping[str, Any]

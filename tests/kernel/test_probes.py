@@ -12,7 +12,7 @@ import pytest
 from actors.netlink.planning.sysctls import ROUTER_SYSCTLS
 from actors.netlink.probes import pinger
 from actors.netlink.probes.pinger import RouterPinger
-from actors.netlink.probes.schedule import Answer, Target
+from actors.netlink.probes.schedule import PingResult, Target
 from actors.netlink.wire.namespace import NAMESPACES, NamespaceMissing
 from config.problems import Kind, ResourceId
 from tests.kernel.node import ip
@@ -79,7 +79,7 @@ async def test_hosts_of_both_families_answer_in_their_vrf_and_nowhere_else(route
     for found in (v4, v6):
         assert found.rtt is not None
         assert 0 < found.rtt < 10
-    assert elsewhere == Answer(problem="Network is unreachable")
+    assert elsewhere == PingResult(problem="Network is unreachable")
 
 
 async def test_what_does_not_answer_differs_from_what_cannot_be_reached(
@@ -90,17 +90,17 @@ async def test_what_does_not_answer_differs_from_what_cannot_be_reached(
     silent, nowhere, no_vrf = await router.ping(
         [target("192.0.2.9"), target("198.51.100.1"), target("192.0.2.2", vrf="green")]
     )
-    assert silent == Answer()
+    assert silent == PingResult()
     assert nowhere.rtt is None
     assert nowhere.problem in {"No route to host", "Network is unreachable"}
-    assert no_vrf == Answer(problem="No such device")
+    assert no_vrf == PingResult(problem="No such device")
 
 
 async def test_no_capability_is_needed_for_the_socket(router: RouterPinger) -> None:
     """And without the sysctl it cannot be opened, so that it is what counts."""
     ip("netns", "exec", ROUTER, "sysctl", "-qw", f"{PING_RANGE}=1 0")
     [refused] = await router.ping([target("192.0.2.2")])
-    assert refused == Answer(problem="Permission denied")
+    assert refused == PingResult(problem="Permission denied")
     ip("netns", "exec", ROUTER, "sysctl", "-qw", f"{PING_RANGE}=0\t0")
     found = without_net_raw()
     assert found.stdout == "True\n", found.stderr

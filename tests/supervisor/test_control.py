@@ -26,8 +26,6 @@ from supervisor.runtime.channel import Latest
 
 RED = ResourceId(Kind.L3VNI, "ns", "red")
 GREEN = ResourceId(Kind.L2VNI, "tenants", "green")
-BLUE_ORIGIN = Origin(namespace="tenants", name="blue", resource_version="17")
-GREEN_ORIGIN = Origin(namespace="tenants", name="green")
 
 
 @dataclass

@@ -1,10 +1,10 @@
-"""Asks one of FRR's daemons directly, as vtysh does: commands that show something, to all daemons but mgmtd.
+"""Sends show commands directly to one of FRR's daemons, as vtysh does; to all daemons except mgmtd.
 
 A vtysh process first builds the commands of all daemons, which takes longer than most answers. Each daemon listens on
 a socket of its own for vtysh: a command ends with a null byte, and its answer with three of them and a status
 (``lib/vty.c``, ``vtysh_read``). Only root and FRR's group can connect.
 
-A socket's commands are one session, with one deadline. What goes wrong raises the faults of :mod:`.vtysh`.
+A socket's commands are one session, with one deadline. Errors are the faults of :mod:`.vtysh`.
 """
 
 from __future__ import annotations

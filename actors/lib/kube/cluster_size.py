@@ -1,7 +1,8 @@
-"""How many nodes the cluster has, roughly, and when each of them sends what all of them have to send.
+"""How many nodes the cluster has, roughly, and how their simultaneous requests are spread over time.
 
-What all nodes have to send at the same moment they send in a row: each waits for a random place in it, and the row is
-as long as keeps all of them together below a rate. In a small cluster the row is too short to notice.
+Requests that all nodes have to send at the same moment are spread over a period, the *row*: each node waits for a
+random place in it. The row is so long that all of them together stay below a rate; in a small cluster it is too short
+to notice.
 
 The size comes from the API server: a list of the nodes' status objects that is limited to one item has in
 ``remainingItemCount`` how many more there are. It is polled soon after the start, after a minute (nodes may all start
@@ -28,7 +29,7 @@ from .errors import SERVER_ERRORS, ApiError
 
 log = get_logger("api")
 
-#: What the design is made for, and what a writer assumes until it knows better.
+#: The size for which the design is made, and which a writer assumes until the first count.
 LARGE: Final = 5000
 #: Requests per second of all nodes together, when each of them has one to send. The nodes' leases alone are five times
 #: as many in a cluster of 5 000.
@@ -37,7 +38,7 @@ RATE: Final = 100.0
 #: node's own objects, which are of kinds that all watch. With 5 000 nodes that is 20 writes a second, or 150 MB/s where
 #: an object has 1.5 kB; up to 1 000 nodes the rate above is the lower one.
 MESSAGES: Final = 100_000.0
-#: By how much a new size must differ to be taken in, in its natural logarithm.
+#: By how much a new size must differ to be recorded, in its natural logarithm.
 _OTHER_SIZE: Final = 0.5
 #: The first poll comes within this many seconds: not from all nodes at once when a server comes back.
 FIRST_POLL_SECONDS: Final = 2.0
@@ -61,7 +62,7 @@ class ClusterSize:
         self.place = self.chance()
 
     def learn(self, nodes: int) -> None:
-        """Take in a count; one of about the same size changes nothing."""
+        """Record a count; one of about the same size changes nothing."""
         nodes = max(1, nodes)
         if abs(math.log(nodes / self.nodes)) >= _OTHER_SIZE:
             self.nodes = nodes

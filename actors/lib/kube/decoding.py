@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -144,3 +145,16 @@ def _ours(value: Any) -> dict[str, str]:
 
 def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
+
+
+def micro_time(seconds: float) -> str:
+    """Return Unix seconds in the form of metav1.MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def unix_time(text: Any) -> float:
+    """Return a time of the API in Unix seconds; 0 if it is missing or cannot be read."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0

@@ -48,11 +48,11 @@ from .store import Store
 
 log = get_logger("api")
 
-#: A watch that ends sooner, without an event, did not work.
+#: A watch that ends sooner, without an event, counts as failed.
 LIVELY_SECONDS: Final = 5.0
-#: A watch that continues within so many seconds was never lost: a server restarts in less.
+#: A watch that continues within this many seconds does not count as lost: a server restarts in less.
 GRACE_SECONDS: Final = 10.0
-#: After so many seconds of failing the failure counts as lasting.
+#: After this many seconds a failure counts as lasting.
 FAILING_SECONDS: Final = GRACE_SECONDS
 #: After so many seconds of failing the rest continues without a kind that was never listed: no start of a server, with
 #: its conversion webhooks and its aggregated API servers, is known to take as long.
@@ -62,7 +62,7 @@ RELIST_AFTER: Final = 3
 
 #: For what only an operator can fix: the first attempts are quick because a starting server may refuse for a moment.
 SLOW: Final = Backoff(first=2, longest=60, jitter=0.5)
-#: For what passes by itself.
+#: For transient errors.
 USUAL: Final = Backoff(first=1, longest=30, jitter=0.5)
 #: Most seconds before a list is read again: a restarted server must not get all nodes' lists at the same moment.
 RELIST_SECONDS: Final = 3.0
@@ -84,7 +84,7 @@ _MESSAGE_IDS: Final[Mapping[WatchFailure, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What to do after an error: seconds to wait, whether to list again, whether to probe the server.
+    """The reaction to an error: seconds to wait, whether to list again, whether to probe the server.
 
     ``failure`` is why a server that answers does not serve the collection, None for any other error.
     """
@@ -142,10 +142,10 @@ class Owner(Protocol):
         """Have the publisher check what to do."""
 
     def changed(self, reflector: Reflector, /) -> None:
-        """Follow up a changed content."""
+        """React to a changed store."""
 
     def listed(self, reflector: Reflector, version: str, /) -> None:
-        """Follow up a list."""
+        """React to a list."""
 
     def select_without_node(self) -> None:
         """Select by the saved labels where the Node may not be read."""

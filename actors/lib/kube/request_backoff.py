@@ -1,7 +1,6 @@
-"""How long to leave the API server, or one kind of request, alone after failures in a row.
+"""Back-off of the API server, or of one kind of request, after consecutive failures.
 
-Five thousand nodes that each send once too often are a storm, and the server that they would hit is the one that
-everything else on them needs.
+If five thousand nodes retry too early, they overload the server that everything else on them needs.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class RequestBackoff:
     until: float = -math.inf
 
     def failed(self, error: ApiError, now: float) -> None:
-        """Count one more failure in a row. A ``Retry-After`` of the server is respected."""
+        """Count one more consecutive failure. The server's ``Retry-After`` is respected."""
         refused = not error.retry or isinstance(error, ForbiddenError | NotFoundError)
         self.failures += 1
         delay = (self.refused if refused else PASSING).delay(self.failures, self.chance())
         self.until = now + max(delay, error.retry_after or 0.0)
 
     def reset(self) -> None:
-        """Start over: it works, or there is a reason to try at once."""
+        """Start over: a request succeeded, or there is a reason to retry at once."""
         self.failures, self.until = 0, -math.inf

@@ -20,7 +20,7 @@ Name = tuple[str, str]
 class Store(Generic[T]):
     """Objects by namespace and name. What ``decode`` returns None for is not kept; ``only`` is the one name to keep.
 
-    ``known``: whether a whole list was read.
+    ``known``: whether a complete list was read.
     """
 
     def __init__(self, decode: Callable[[Any], T | None], only: str = "") -> None:
@@ -43,7 +43,7 @@ class Store(Generic[T]):
         return type(self)(self._decode, self._only)
 
     def put(self, raw: Any) -> bool:
-        """Store an object as it is now."""
+        """Store an object's newest version."""
         name = name_of(raw)
         value = self._decode(raw) if self._only in ("", name[1]) else None
         before = self.items.pop(name, None)
@@ -56,7 +56,7 @@ class Store(Generic[T]):
         return self.items.pop(name_of(raw), None) is not None
 
     def replace(self, other: Self) -> bool:
-        """Take over what a whole list gave."""
+        """Replace the content by that of a complete list."""
         changed = (other.items, True) != (self.items, self.known)
         self.items, self.known = other.items, True
         return changed

@@ -1,6 +1,6 @@
-"""What the actors count while the daemon runs, since that is in no status: writes, errors, durations.
+"""What the actors count while the daemon runs and no status has: writes, errors, durations.
 
-One set for the process, as Prometheus' own libraries have it: an actor that is restarted continues where it was. A
+One set for the process, as in Prometheus' own libraries, so a restarted actor continues its counters. A
 counter may be used from any thread. Its labels' values come from code, never from a user or a server, so their number
 is bounded; beyond the description's ``most`` nothing is added.
 """

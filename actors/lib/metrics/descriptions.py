@@ -165,7 +165,7 @@ API: Final = (
     _gauge("api_reachable", "Whether the API server answers."),
     _gauge("api_followed", "Whether the API's objects are current."),
     _gauge("api_objects", "Objects of the API that select this node."),
-    _gauge("api_not_followed", "Kinds of objects that cannot be followed although the API server answers."),
+    _gauge("api_not_followed", "Kinds of objects that cannot be watched although the API server answers."),
     _gauge(
         "api_snapshot_timestamp_seconds", "Unix time at which the API's objects were last current; absent without any."
     ),

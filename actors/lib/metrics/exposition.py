@@ -57,7 +57,7 @@ def metrics_text(status: Status) -> str:
 
 
 class _Collected(Collector):
-    """The library's interface to metrics that exist already."""
+    """The library's interface to existing metrics."""
 
     def __init__(self, families: tuple[Metric, ...]) -> None:
         self._families = families

@@ -1,1 +1,1 @@
-"""Pings the hosts' ends of sessions, and configured addresses in their VRFs."""
+"""Pings the host side of sessions, and configured addresses in their VRFs."""

@@ -1,9 +1,9 @@
-"""Pings the hosts' ends of sessions, and further addresses, where a session's ``probe`` says so.
+"""Pings the host side of sessions, and further addresses, where a session has ``probe``.
 
-In comes the kernel's outcome, which has the sessions. Each address is pinged in its VRF at its interval
-(:mod:`.pinger`, :mod:`.schedule`), at most :data:`MOST` at a time: with more than that without an answer, intervals
-become longer and nothing else. Out goes a :class:`ProbeReport` after each round; health makes a failure of the resource
-out of what is down. Nothing is ever changed for it: a host that answers no ping may still have a session and traffic.
+Input is the kernel's outcome, which has the sessions. Each address is pinged in its VRF at its interval
+(:mod:`.pinger`, :mod:`.schedule`), at most :data:`MOST` at a time: if more than that do not answer, intervals only
+become longer. Output is a :class:`ProbeReport` after each round; ``health`` reports an address that is down as a
+failure of the resource. Nothing else depends on it: a host that does not answer pings may still work.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..wire.namespace import NAMESPACES, NamespaceMissing
 from .pinger import ANSWER_SECONDS, Pinger, RouterPinger
 from .schedule import Schedule, targets_of
 
-#: Pings that wait for an answer at the same time.
+#: Maximum number of pings in flight.
 MOST: Final = 64
-#: A round waits for its answers and for a thread.
+#: Deadline of a round: the answers, and a thread.
 ROUND_SECONDS: Final = ANSWER_SECONDS + 30.0
 
 
@@ -46,7 +46,7 @@ async def run(
         with ctx.idle(), trio.move_on_at(schedule.next_due()):
             await kernel.wait_pending()
         outcome = kernel.take()
-        # A state that is not in force may have devices of the one before.
+        # A state that is not in force may still have the devices of the previous one.
         if outcome is not None and outcome.applied:
             schedule.follow(targets_of(outcome), trio.current_time())
         elif due := schedule.take(trio.current_time(), MOST):
@@ -54,7 +54,7 @@ async def run(
                 with ctx.working("pinging", ROUND_SECONDS):
                     answers = await pinger.ping(due)
             except NamespaceMissing:
-                # The router is absent altogether, and others report that.
+                # The router's namespace is missing, which other actors report.
                 continue
             for target, answer in zip(due, answers, strict=True):
                 schedule.record(target, answer)

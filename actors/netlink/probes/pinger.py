@@ -1,8 +1,8 @@
 """Sends ICMP echo requests from the router's namespace, bound to a VRF, and waits for the answers.
 
-The sockets are ICMP datagram sockets (icmp(7)): the kernel gives them their identifier and only the answers to it, and
-opening one needs no capability, only a group within ``net.ipv4.ping_group_range``. They are open for one round: an open
-socket would keep a deleted namespace alive, with the NIC in it.
+The sockets are ICMP datagram sockets (icmp(7)): the kernel assigns the identifier and delivers only matching replies.
+Opening one needs no capability, only a group within ``net.ipv4.ping_group_range``. They are closed after each round:
+an open socket would keep a deleted namespace alive, with the NIC in it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Final, Protocol
 import trio
 
 from ..wire.namespace import enter
-from .schedule import Answer, Target
+from .schedule import PingResult, Target
 
-#: How long an answer is waited for, seconds.
+#: Timeout of a reply, seconds.
 ANSWER_SECONDS: Final = 1.0
-#: Type of the request and of its answer (RFC 792, RFC 4443).
+#: ICMP types of echo request and reply (RFC 792, RFC 4443).
 _TYPES: Final = {4: (8, 0), 6: (128, 129)}
 _FAMILIES: Final = {
     4: (socket.AF_INET, socket.IPPROTO_ICMP),
     6: (socket.AF_INET6, socket.IPPROTO_ICMPV6),
 }
-#: Type, code, checksum and identifier, which are the kernel's, and the sequence number.
+#: Type, code, checksum, identifier and sequence number; the kernel fills in checksum and identifier.
 _HEADER: Final = struct.Struct("!BBHHH")
 _DATA: Final = b"openperouter"
 
 
 class Pinger(Protocol):
-    """What the actor needs."""
+    """Sends one round of pings."""
 
-    async def ping(self, targets: Sequence[Target]) -> list[Answer]:
-        """Ping each target once, all at the same time; NamespaceMissing when there is no router."""
+    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
+        """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
 
 
 class RouterPinger:
@@ -46,10 +46,10 @@ class RouterPinger:
     def __init__(self, namespace: Path) -> None:
         self._namespace = namespace
 
-    async def ping(self, targets: Sequence[Target]) -> list[Answer]:
-        """Ping each target once, all at the same time; NamespaceMissing when there is no router."""
+    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
+        """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
         opened = await trio.to_thread.run_sync(partial(_open, self._namespace, targets))
-        answers = [Answer()] * len(targets)
+        answers = [PingResult()] * len(targets)
 
         async def ask(number: int) -> None:
             answers[number] = await _ask(opened[number], targets[number])
@@ -66,7 +66,7 @@ class RouterPinger:
 
 
 def _open(namespace: Path, targets: Sequence[Target]) -> list[socket.socket | OSError]:
-    """Open a socket for each target in a thread that ends afterwards: it cannot leave the namespace again."""
+    """Open a socket for each target, in a thread of its own: a thread cannot leave the namespace again."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns-probes") as inside:
         inside.submit(enter, namespace).result()
         return inside.submit(lambda: [_socket(target) for target in targets]).result()
@@ -87,9 +87,9 @@ def _socket(target: Target) -> socket.socket | OSError:
     return opened
 
 
-async def _ask(opened: socket.socket | OSError, target: Target) -> Answer:
+async def _ask(opened: socket.socket | OSError, target: Target) -> PingResult:
     if isinstance(opened, OSError):
-        return Answer(problem=opened.strerror or "no socket")
+        return PingResult(problem=opened.strerror or "no socket")
     request, reply = _TYPES[target.address.version]
     packet = _HEADER.pack(request, 0, 0, 0, 1) + _DATA
     asking = trio.socket.from_stdlib_socket(opened)
@@ -100,7 +100,7 @@ async def _ask(opened: socket.socket | OSError, target: Target) -> Answer:
             while True:
                 answer, sender = await asking.recvfrom(512)
                 if answer[:1] == bytes([reply]) and sender[0] == str(target.address):
-                    return Answer(rtt=trio.current_time() - began)
+                    return PingResult(rtt=trio.current_time() - began)
         except OSError as error:
-            return Answer(problem=error.strerror or type(error).__name__)
-    return Answer()
+            return PingResult(problem=error.strerror or type(error).__name__)
+    return PingResult()

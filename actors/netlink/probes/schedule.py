@@ -1,4 +1,4 @@
-"""What is pinged, when, and what came of it. Pure: time and randomness come from outside."""
+"""Which addresses are pinged, when, and their health. Pure: time and randomness come from outside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from config.desired import DesiredSession, IPAddress
 from config.outcomes import PROBE_DOWN, PROBE_UP, KernelOutcome, ProbeHealth
 from config.problems import Origin, ResourceId
 
-#: Part of the interval by which it varies, so that probes and nodes do not all ping at the same time.
+#: Share of the interval by which it varies, so that probes and nodes do not all ping at the same time.
 JITTER = 0.1
 
 
@@ -28,8 +28,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one ping: the round-trip time in seconds, or None and a reason if it is known."""
+class PingResult:
+    """The result of one ping: the round-trip time in seconds, or None with a reason if it is known."""
 
     rtt: float | None = None
     problem: str = ""
@@ -63,7 +63,7 @@ def _of_session(session: DesiredSession, vrf: str, owner: ResourceId, origin: Or
 
 @dataclass
 class _Record:
-    """One target; ``misses`` are its pings without an answer since the last one with an answer."""
+    """One target; ``misses`` counts unanswered pings since the last answer."""
 
     due: float
     health: ProbeHealth
@@ -78,7 +78,7 @@ class Schedule:
         self._records: dict[Target, _Record] = {}
 
     def follow(self, targets: Iterable[Target], now: float) -> None:
-        """Take over what is to be pinged. What stays keeps its numbers; what is new is due within its interval."""
+        """Replace the targets. Known ones keep their counters; a new one is due within its interval."""
         known, self._records = self._records, {}
         for target in targets:
             record = known.get(target) or _Record(now + self._chance() * target.interval, _unknown(target))
@@ -90,7 +90,7 @@ class Schedule:
         return min((record.due for record in self._records.values()), default=math.inf)
 
     def take(self, now: float, most: int) -> list[Target]:
-        """Return at most so many of the targets that are due, the latest first, and set their next times."""
+        """Return up to ``most`` of the targets that are due, the most overdue first, and set their next times."""
         due = sorted((record.due, number) for number, record in enumerate(self._records.values()) if record.due <= now)
         targets = list(self._records)
         taken = [targets[number] for _, number in due[:most]]
@@ -98,8 +98,8 @@ class Schedule:
             self._records[target].due = now + target.interval * (1 + JITTER * (2 * self._chance() - 1))
         return taken
 
-    def record(self, target: Target, answer: Answer) -> None:
-        """Count what came of a ping; a target that is gone meanwhile is ignored."""
+    def record(self, target: Target, answer: PingResult) -> None:
+        """Record the result of a ping; a target that was removed meanwhile is ignored."""
         record = self._records.get(target)
         if record is None:
             return
@@ -124,7 +124,7 @@ def _unknown(target: Target) -> ProbeHealth:
     return ProbeHealth(target.resource, vrf, str(target.address), target.role, origin=target.origin)
 
 
-def _detail(target: Target, answer: Answer) -> str:
-    """Return why a target is down: the same words until it answers again."""
+def _detail(target: Target, answer: PingResult) -> str:
+    """Return why a target is down; the text stays the same until it answers."""
     times = "ping" if target.count == 1 else f"{target.count} pings in a row"
     return f"no answer to {times}{f' ({answer.problem})' if answer.problem else ''}"

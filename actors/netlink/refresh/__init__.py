@@ -1,1 +1,1 @@
-"""Silent hosts: what the router learned of a segment's hosts is confirmed before it ages out."""
+"""Silent hosts: confirms a segment's learned MACs and neighbours before they age out."""

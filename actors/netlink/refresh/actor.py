@@ -1,13 +1,13 @@
-"""Asks silent hosts of stretched segments before the fabric forgets them.
+"""Probes silent hosts of stretched segments before the fabric withdraws them.
 
-In comes the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
-(``silentHostSeconds``) the actor looks at what the router has learned about its hosts (:mod:`.ports`), decides whom to
-ask (:mod:`.hosts`), and sends the questions, never more per second than ``silentHostProbes``. The answers need no
-reading: the bridge and the IP stack take them as any other frame. The looks follow a clock of their own: changes of the
-configuration add looks, and never delay one.
+Input is the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
+(``silentHostSeconds``) the actor reads what the router has learned about its hosts (:mod:`.ports`), decides which ones
+to probe (:mod:`.hosts`), and sends at most ``silentHostProbes`` probes per second. It does not read the answers: the
+bridge and the IP stack process them as any other frame. The polls follow a clock of their own: changes of the
+configuration add polls, and never delay one.
 
-It is apart from what configures the kernel, writes nothing there, and forwarding does not need it: without it, remote
-VTEPs flood to hosts that they no longer know.
+It is separate from what configures the kernel, writes nothing there, and forwarding does not depend on it: without it,
+remote VTEPs flood frames to hosts that they no longer know.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .ports import Ports, RouterPorts
 
 T = TypeVar("T")
 
-#: Looks in the time for which a host may be silent.
+#: Polls in the time for which a host may be silent.
 LOOKS = 2
-#: Part by which the time between looks varies, so that nodes do not all look at the same time.
+#: Share by which the interval varies, so that nodes do not all poll at the same time.
 JITTER = 0.2
-#: Questions are sent in batches at this distance.
+#: Interval between batches of probes.
 BATCH_SECONDS = 0.1
 #: How often the namespace's file is checked: our sockets would keep a deleted namespace alive, with the NIC in it.
 NAMESPACE_SECONDS = 2.0
@@ -70,7 +70,7 @@ async def run(
 
 
 def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, Segment]:
-    """Return the segments to look at after an outcome.
+    """Return the segments to poll after an outcome.
 
     Those of a state that is not in force are only added: until it is, devices and gateways may be those of the state
     before.
@@ -80,7 +80,7 @@ def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, 
 
 
 class _Refresher:
-    """The loop and what it remembers between looks."""
+    """The loop and its state between polls."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Refresher:
         self._sent = 0
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Poll indefinitely."""
         while True:
             changed = await self._wait()
             now = trio.current_time()
@@ -113,7 +113,7 @@ class _Refresher:
                 await self._ask(look, now)
 
     async def _wait(self) -> bool:
-        """Wait for the next look; return early, with True, when there are other segments."""
+        """Wait for the next poll; return early, with True, when the segments have changed."""
         with self._ctx.idle():
             while not self._segments or trio.current_time() < self._next:
                 with trio.move_on_at(self._wake_at()):
@@ -133,7 +133,7 @@ class _Refresher:
         return min(self._next, trio.current_time() + NAMESPACE_SECONDS)
 
     async def _look(self) -> Look | None:
-        """Return what the router has: nothing while it has no namespace or no segment, None if it could not be read."""
+        """Return the router's tables: empty without a namespace or segments, None if they could not be read."""
         if not self._segments:
             await self._in_thread(self._ports.close)
             return Look()

@@ -1,12 +1,13 @@
-"""Which hosts have to be asked, and when. Pure.
+"""Which hosts have to be probed, and when. Pure.
 
 EVPN announces a host for as long as its node's bridge has the host's MAC, and the address for as long as the IP stack
 has the neighbour. Both age out when a host is silent: a MAC after 300 s (802.1D), a neighbour after 60 s if the table
-has more than 128 (gc_thresh1). A host that only ever answers would so be withdrawn. It is asked when it has been silent
-for a while, and every answer counts as a frame of its own. One that has left does not answer, and ages out as before.
+has more than 128 (gc_thresh1). So a host that sends nothing by itself would be withdrawn. It is probed when it has been
+silent for a while, and every answer counts as a frame from it. One that has left does not answer, and ages out as
+before.
 
-In comes a :class:`Look` at the router, out come probes. Addresses are those that hosts use in ARP and neighbour
-discovery, in frames from the host's side: also hosts that never use the gateway have them, and segments without one.
+Input is a :class:`Look` at the router, outputs are probes. Addresses are those that hosts use in ARP and neighbour
+discovery, in frames from the host's side: this covers hosts that never use the gateway, and segments without one.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from typing import Final
 
 from config.desired import IPAddress, IPInterface
 
-#: Remembered per MAC; the one that was not seen for the longest time makes room.
+#: Addresses per MAC; a new one replaces the one that was not seen for longest.
 MOST_ADDRESSES: Final = 8
-#: Hosts per segment that are remembered: one that floods its segment with MACs gets no more of our memory.
+#: Hosts per segment: a host that floods its segment with MACs does not exhaust the memory.
 MOST_HOSTS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretched segment whose host's side is asked."""
+    """A stretched segment whose hosts are probed."""
 
     vni: int
     gateways: tuple[IPInterface, ...] = ()
@@ -48,10 +49,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the router has of its segments' hosts at one moment.
+    """The router's tables about its segments' hosts at one moment.
 
     ``silent`` are the MACs learned on the host's side with the seconds since their last frame; ``neighbors`` are the IP
-    stack's, with whether they are stale; ``seen`` are addresses in frames since the last look, the oldest first.
+    stack's, with whether they are stale; ``seen`` are addresses in frames since the last poll, the oldest first.
     """
 
     silent: Mapping[Host, float] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question to a host: does it have this address? ``sender`` None: ask without an address of ours."""
+    """One request to a host: does it have this address? ``sender`` None: send it without an address of ours."""
 
     host: Host
     address: IPAddress
@@ -69,7 +70,7 @@ class Probe:
 
 
 class Memory:
-    """What was seen of hosts that a bridge still has. ``seconds`` is how long a host may be silent."""
+    """The known addresses of hosts that a bridge still has. ``seconds`` is how long a host may be silent."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -81,7 +82,7 @@ class Memory:
         return len(self._addresses)
 
     def update(self, look: Look) -> None:
-        """Take in a look: new addresses, and what has aged out since the last one."""
+        """Update from a poll: add new addresses, remove what has aged out."""
         kept = {host: known for host, known in self._addresses.items() if host in look.silent}
         counts: defaultdict[int, int] = defaultdict(int)
         for host in kept:
@@ -102,9 +103,9 @@ class Memory:
         self._asked = {key: at for key, at in self._asked.items() if key[1] in kept.get(key[0], ())}
 
     def due(self, look: Look, segments: Mapping[int, Segment], now: float, most: int) -> list[Probe]:
-        """Return whom to ask now, ``most`` at the most, and remember that they were asked.
+        """Return up to ``most`` probes to send now, and record that they are sent.
 
-        Of a segment those come first that have been silent for the longest time; segments take turns, so that one with
+        In a segment the hosts that have been silent for longest come first; segments take turns, so that one with
         thousands of hosts leaves room for the others.
         """
         queues: defaultdict[int, list[Probe]] = defaultdict(list)
@@ -127,7 +128,7 @@ class Memory:
 
 
 def batches(probes: Iterable[Probe], size: int) -> Iterator[list[Probe]]:
-    """Yield probes in order, so many at a time."""
+    """Yield probes in order, in batches."""
     waiting = list(probes)
     for start in range(0, len(waiting), size):
         yield waiting[start : start + size]

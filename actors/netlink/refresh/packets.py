@@ -1,10 +1,10 @@
-"""The frames that hosts are asked with, and what is read from theirs. Pure.
+"""The frames of probes, and the addresses in hosts' frames. Pure.
 
-A question goes to the host's MAC alone, out of the port that leads to it: nothing of it gets into the fabric. Where the
-segment has a gateway in the host's subnet, it is an ordinary question of that gateway, and the answer also confirms the
-IP stack's neighbour. Elsewhere it must not claim an address of the segment: ARP then has the sender 0.0.0.0 (a probe,
-RFC 5227), which enters no cache, and neighbour discovery the link-local address that our MAC gives (RFC 4862 has hosts
-take a question from :: for a duplicate of their own address).
+A probe goes to the host's MAC only, out of the port that leads to it: nothing of it gets into the fabric. Where the
+segment has a gateway in the host's subnet, it is an ordinary request from that gateway, and the answer also confirms
+the IP stack's neighbour. Elsewhere it must not claim an address of the segment: ARP then has the sender 0.0.0.0 (a
+probe, RFC 5227), which enters no cache, and neighbour discovery the link-local address of our MAC (by RFC 4862 hosts
+take a solicitation from :: for a duplicate of their own address).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEIGHBOR_ADVERTISEMENT = 136
 SOURCE_LINK_LAYER_ADDRESS = 1
 #: RFC 4861: a packet of neighbour discovery comes from the same link if and only if it has this hop limit.
 HOP_LIMIT = 255
-#: As much of a frame as is read: Ethernet, IPv6, and a neighbour advertisement's target.
+#: Bytes of a frame that are read: Ethernet, IPv6, and a neighbour advertisement's target.
 LONGEST = 78
 
 _ETHERNET: Final = struct.Struct("!6s6sH")
@@ -67,14 +67,14 @@ def question(probe: Probe, own_mac: bytes) -> bytes:
 
 
 def link_local(mac: bytes) -> IPv6Address:
-    """Return the link-local address that a MAC gives (RFC 4291, appendix A)."""
+    """Return the link-local address of a MAC (RFC 4291, appendix A)."""
     return IPv6Address(b"\xfe\x80" + bytes(6) + bytes((mac[0] ^ 2,)) + mac[1:3] + b"\xff\xfe" + mac[3:])
 
 
 def sender_of(vni: int, frame: bytes) -> tuple[Host, IPAddress] | None:
-    """Return the host that sent a frame and the address that it uses; None for a frame that says neither.
+    """Return the host that sent a frame and the address that it uses; None for a frame without them.
 
-    A host that only asks whether an address is free does not have it yet.
+    A host that only checks whether an address is free does not have it yet.
     """
     if len(frame) < _ETHERNET.size:
         return None

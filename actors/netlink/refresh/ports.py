@@ -1,7 +1,7 @@
 """The router's ports towards hosts: packet sockets on them, and what its bridges and IP stack have learned.
 
-A socket is bound to one port (``pe-e-VNI``) and takes only ARP and neighbour discovery that comes in there. What has
-not been read by the next look waits in a small buffer and is dropped beyond it: a storm costs the router nothing.
+A socket is bound to one port (``pe-e-VNI``) and receives only ARP and neighbour discovery on it. Frames wait for the
+next poll in a small buffer and are dropped beyond it: a storm costs the router nothing.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ ETH_P_ALL = 0x0003
 SOL_PACKET = 263
 PACKET_IGNORE_OUTGOING = 23
 SO_ATTACH_FILTER = 26
-#: Bytes of a port's buffer: some hundred frames between two looks.
+#: Bytes of a port's buffer: some hundred frames between two polls.
 BUFFER: Final = 1 << 17
-#: Frames of one port that are read in one look.
+#: Frames of one port that are read in one poll.
 MOST_FRAMES: Final = 512
-#: What a port answers that is gone, or down, or whose queue is full: the next look, or the next question, will do.
+#: Errors of a port that is gone or down, or whose queue is full: the next poll or probe succeeds.
 PASSING: Final = frozenset({errno.ENODEV, errno.ENXIO, errno.ENETDOWN, errno.ENOBUFS, errno.EAGAIN, errno.EMSGSIZE})
 
 
 class Ports(Protocol):
-    """What the refresher sees and does; all of it blocks but :meth:`ask` and :meth:`is_current`."""
+    """What the refresher reads and sends; all methods block, except :meth:`ask` and :meth:`is_current`."""
 
     def look(self, segments: Iterable[Segment]) -> Look:
-        """Follow the segments' ports and return what is known about their hosts. NamespaceMissing without a router."""
+        """Follow the segments' ports and return what is known about their hosts. Raises NamespaceMissing."""
 
     def ask(self, probe: Probe) -> bool:
-        """Send a question; return whether it was sent."""
+        """Send a probe; return whether it was sent."""
 
     def is_current(self) -> bool:
-        """Return whether the open namespace, if any, still is the one of that name."""
+        """Return whether the open namespace, if any, is still the one with that name."""
 
     def close(self) -> None:
-        """Let go of the namespace; the next look opens it again."""
+        """Release the namespace; the next poll opens it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RouterPorts:
         self._routed: frozenset[int] = frozenset()
 
     def is_current(self) -> bool:
-        """Return whether the open namespace, if any, still is the one of that name."""
+        """Return whether the open namespace, if any, is still the one with that name."""
         return self._router is None or self._router.is_current()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class RouterPorts:
         )
 
     def _follow(self, wanted: Iterable[int]) -> None:
-        """Open a socket on each port that is new, and close those of ports that are gone."""
+        """Open a socket on each port that is new, and close those of removed ports."""
         indices = {vni: (_index(router_veth(vni)), _index(router_bridge(vni))) for vni in wanted}
         for vni, port in list(self._ports.items()):
             if indices.get(vni) != (port.index, port.bridge):
@@ -124,7 +124,7 @@ class RouterPorts:
                     self._ports[vni] = _Port(opened, index, bridge, opened.getsockname()[4])
 
     def ask(self, probe: Probe) -> bool:
-        """Send a question out of the host's port; return False if it could not be sent now."""
+        """Send a probe out of the host's port; return False if it could not be sent now."""
         vni = probe.host.vni
         port = self._ports.get(vni)
         if port is None:
@@ -159,7 +159,7 @@ class _Program(ctypes.Structure):
 
 
 def _open(name: str) -> socket.socket | None:
-    """Return a packet socket that takes what :data:`.packets.FILTER` passes; None for a port that is gone."""
+    """Return a packet socket that takes what :data:`.packets.FILTER` passes; None for a port that no longer exists."""
     # Without a protocol it takes nothing until it is bound, when the filter is in place.
     try:
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, 0)
@@ -180,7 +180,7 @@ def _open(name: str) -> socket.socket | None:
 
 
 def _frames(opened: socket.socket) -> Iterator[bytes]:
-    """Yield the beginnings of the frames that have come, ``MOST_FRAMES`` at the most."""
+    """Yield the beginnings of received frames, at most ``MOST_FRAMES``."""
     for _ in range(MOST_FRAMES):
         try:
             yield opened.recv(LONGEST)

@@ -1,1 +1,1 @@
-"""How a node gets its credentials for the API server: from a pod on it, or from an administrator."""
+"""What the cluster's side runs and needs: credentials for nodes, the controller, the webhook, the manifests."""

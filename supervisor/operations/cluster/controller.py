@@ -1,32 +1,27 @@
-"""The controller: a small tree of its own on the daemon's runtime, in a Deployment. Its wiring is here.
+"""The controller: a small actor tree on the daemon's runtime, in a Deployment.
 
-    account ──access──┬─> election ──term─────┐
-                      ├─> watch ────cluster───┼─> writer ──> Nodes, Events, the users' objects
-                      └───────────────────────┘
+    account ──credentials──┬─> election ──term─────┐
+                           ├─> watch ────cluster───┼─> writer ──> Nodes, Events, the users' objects
+                           └───────────────────────┘
 
-Two of them may run: the leader writes, the other one watches and takes over. Nodes do not depend on it: while it is not
-running only what it writes is out of date.
+Several may run: the leader writes, the others watch and take over. Nodes do not depend on it: while none runs, only the
+objects that it writes are out of date.
 """
 
 from __future__ import annotations
 
-import signal
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-import trio
-
-from actors.controller import account, election, watch, writer
+from actors.controller import election, watch, writer
 from actors.controller.cluster_state import ClusterState
 from actors.controller.election import Term
 from actors.lib.kube.client import KubeClient
-from config.api import ApiAccess, ApiCredentials
-from supervisor.logs import message_ids
+from config.api import ApiCredentials
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.channel import Latest
 from supervisor.runtime.child import ChildSpec
@@ -34,11 +29,11 @@ from supervisor.runtime.graph import Graph
 from supervisor.runtime.tree import Ending, Supervisor
 from supervisor.version import VERSION
 
-from .hostbridge import Address, NoCredentialsError, read_account
+from .pod import follow_account, run_until_signal
 
 log = get_logger("supervisor")
 
-#: A write that has begun is finished when the controller is stopped: at most so many seconds.
+#: How long a stop waits for a write that has begun.
 WRITE_SECONDS: Final = 5.0
 
 
@@ -46,13 +41,13 @@ WRITE_SECONDS: Final = 5.0
 class Channels:
     """All channels but the supervisor's own."""
 
-    access: Latest[ApiAccess] = field(default_factory=lambda: Latest("access"))
+    credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
     term: Latest[Term] = field(default_factory=lambda: Latest("term"))
     cluster: Latest[ClusterState] = field(default_factory=lambda: Latest("cluster"))
 
 
 class Controller:
-    """The assembled program. ``read`` returns the credentials (:func:`pod_account`), ``identity`` is unique."""
+    """The assembled program. ``read`` returns the credentials (:func:`.pod.read_account`), ``identity`` is unique."""
 
     def __init__(
         self,
@@ -72,17 +67,17 @@ class Controller:
         self.graph.check()
 
     def children(self) -> list[ChildSpec]:
-        """List the children in start order; they stop in reverse, so the lease is given back after the last write."""
+        """List the children in start order; they stop in reverse, so the Lease is released after the last write."""
         channels, namespace, connect = self.channels, self.namespace, self.connect
         return [
-            # Takes and renews the lease of the leader.
+            # Takes and renews the leader's Lease.
             ChildSpec(
                 "election",
                 lambda ports: partial(
                     election.run,
                     namespace=namespace,
                     identity=self.identity,
-                    access=ports.reads(channels.access),
+                    credentials=ports.reads(channels.credentials),
                     out=ports.writes(channels.term),
                     connect=connect,
                 ),
@@ -94,18 +89,18 @@ class Controller:
                 lambda ports: partial(
                     watch.run,
                     namespace=namespace,
-                    access=ports.reads(channels.access),
+                    credentials=ports.reads(channels.credentials),
                     out=ports.writes(channels.cluster),
                     connect=connect,
                 ),
                 critical=True,
             ),
-            # Writes what differs from what is shown, while this one is the leader.
+            # Writes the differences, while this one is the leader.
             ChildSpec(
                 "writer",
                 lambda ports: partial(
                     writer.run,
-                    access=ports.reads(channels.access),
+                    credentials=ports.reads(channels.credentials),
                     term=ports.reads(channels.term),
                     cluster=ports.reads(channels.cluster),
                     connect=connect,
@@ -116,32 +111,12 @@ class Controller:
             # Reads the pod's credentials, and again when they are renewed.
             ChildSpec(
                 "account",
-                lambda ports: partial(account.run, read=self.read, out=ports.writes(channels.access)),
+                lambda ports: partial(follow_account, read=self.read, out=ports.writes(channels.credentials)),
                 critical=True,
             ),
         ]
 
     async def run(self) -> Ending:
-        """Run until SIGTERM or SIGINT, or until a child cannot live; return why it ended."""
+        """Run until SIGTERM or SIGINT, or until a critical child fails for good; return why it ended."""
         log.info("starting", version=VERSION, identity=self.identity, namespace=self.namespace)
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stop_at, signals)
-                ending = await self.supervisor.run()
-                nursery.cancel_scope.cancel()
-        if ending.exit_code:
-            log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
-        return ending
-
-    async def _stop_at(self, signals: AsyncIterator[int]) -> None:
-        async for number in signals:
-            log.info("stop requested by signal", signal=signal.Signals(number).name)
-            self.supervisor.stop()
-
-
-def pod_account(directory: Path, server: Address) -> ApiCredentials:
-    """Return the credentials of the pod's ServiceAccount. Raises the error of :mod:`actors.controller.account`."""
-    try:
-        return read_account(directory, server)
-    except NoCredentialsError as error:
-        raise account.NoAccountError(str(error)) from None
+        return await run_until_signal(self.supervisor)

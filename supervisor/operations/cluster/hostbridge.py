@@ -2,10 +2,9 @@
 
     token and ca.crt of the pod's ServiceAccount, address ──> kubeconfig in a directory of the host
 
-The kubelet renews the token in the pod, and binds it to the pod and so to the node. Each change becomes a new
-kubeconfig, which replaces the old one as a whole. When the pod ends because the hostbridge is uninstalled, the
-kubeconfig is removed; when the node restarts or the pod is only replaced, it stays: the daemon needs it to reach the
-API server before the next pod runs. The daemon does not need this program: without it, see ``join``.
+The kubelet renews the token in the pod; the token is bound to the pod, and so to the node. Each change is written as a
+complete new kubeconfig. When the hostbridge is uninstalled, the pod removes the kubeconfig; when the node restarts or
+the pod is replaced, the file stays, because the daemon needs it before the next pod runs. ``join`` is the alternative.
 """
 
 from __future__ import annotations
@@ -24,41 +23,25 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import ApiError, CredentialsError, ForbiddenError, NotFoundError
 from actors.lib.kube.expiry import token_node
 from config.api import ApiCredentials
-from config.desired import Secret
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.operations.exit_codes import OK, USAGE, CommandError
 
 from .kubeconfig_file import kubeconfig_text, write_kubeconfig
+from .pod import POLL_SECONDS, NoCredentialsError, ServerAddress, read_account
 
 log = get_logger("hostbridge")
 
-#: Where the kubelet puts a pod's credentials.
-ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-#: Seconds between two looks at them: the kubelet renews a token when a fifth of its time is left, minutes at least.
-POLL_SECONDS: Final = 10.0
-#: How long the API server may take to say whether the hostbridge is being uninstalled.
+#: Deadline of the query whether the hostbridge is being uninstalled.
 ASKING_SECONDS: Final = 5.0
 SERVICE: Final = "service"
 NODE_LOCAL: Final = "node-local"
 NODE_LOCAL_PORT: Final = 6443
-#: A name that each API server's certificate has, which its address on the node's loopback need not be.
+#: A name in every API server's certificate, which need not have the loopback address.
 SERVER_NAME: Final = "kubernetes.default.svc"
 
 
-class NoCredentialsError(Exception):
-    """The pod has no usable credentials yet; the text says what is missing, without quoting it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the host reaches the API server; ``name`` is what its certificate must have, empty for the URL's host."""
-
-    url: str
-    name: str = ""
-
-
-def address(choice: str, environment: Mapping[str, str]) -> Address:
+def address(choice: str, environment: Mapping[str, str]) -> ServerAddress:
     """Return the address of a strategy: ``service``, ``node-local[:PORT]`` or a URL. Raises :class:`CommandError`.
 
     ``service`` is the cluster's own Service, as the kubelet gives it to each container: the host reaches it by
@@ -68,13 +51,13 @@ def address(choice: str, environment: Mapping[str, str]) -> Address:
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not port.isdecimal():
             raise CommandError("--api-server service: this is no pod: KUBERNETES_SERVICE_HOST is not set", USAGE)
-        return Address(f"https://{bracketed(host)}:{port}")
+        return ServerAddress(f"https://{bracketed(host)}:{port}")
     strategy, _, port = choice.partition(":")
     if strategy == NODE_LOCAL:
         if port and not port.isdecimal():
             raise CommandError(f"--api-server {choice}: the port must be a number", USAGE)
-        return Address(f"https://127.0.0.1:{port or NODE_LOCAL_PORT}", SERVER_NAME)
-    return Address(checked_url(choice, "--api-server"))
+        return ServerAddress(f"https://127.0.0.1:{port or NODE_LOCAL_PORT}", SERVER_NAME)
+    return ServerAddress(checked_url(choice, "--api-server"))
 
 
 def checked_url(text: str, option: str) -> str:
@@ -90,27 +73,11 @@ def checked_url(text: str, option: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as a URL has it."""
+    """Return a host in the form that URLs use."""
     try:
         return f"[{host}]" if ip_address(host).version == 6 else host
     except ValueError:
         return host
-
-
-def read_account(directory: Path, server: Address) -> ApiCredentials:
-    """Return the pod's credentials. Raises :class:`NoCredentialsError`.
-
-    Token and authority are read from one directory: the kubelet replaces both at once, by a link to another one.
-    """
-    data = directory / "..data"
-    try:
-        place = data.resolve(strict=True) if data.exists() else directory
-        token, authority = (place / "token").read_text().strip(), (place / "ca.crt").read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoCredentialsError(f"{directory}: {getattr(error, 'strerror', None) or 'not text'}") from None
-    if not token or "BEGIN CERTIFICATE" not in authority:
-        raise NoCredentialsError(f"{directory}: token or ca.crt is empty")
-    return ApiCredentials(server.url, str(directory), authority, Secret(token), server_name=server.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +86,7 @@ class Hostbridge:
 
     account: Path
     output: Path
-    server: Address
+    server: ServerAddress
     owner: str
     open_client: Callable[[ApiCredentials], KubeClient] = KubeClient
 
@@ -135,7 +102,7 @@ class Hostbridge:
         return OK
 
     async def follow(self) -> None:
-        """Write what changes, indefinitely; a fault is logged once, and tried again."""
+        """Write every change, indefinitely; a fault is logged when it begins, and retried."""
         problem = ""
         while True:
             before, problem = problem, await trio.to_thread.run_sync(self.step)
@@ -155,7 +122,7 @@ class Hostbridge:
         except NoCredentialsError as error:
             return f"no credentials to write: {error}"
         except OSError as error:
-            return f"{self.output} cannot be written: {error.strerror}; the last one that was stays"
+            return f"{self.output} cannot be written: {error.strerror}; the last one stays"
         return ""
 
     async def end(self) -> None:
@@ -165,7 +132,7 @@ class Hostbridge:
             log.info("removed the host's credentials: the hostbridge is uninstalled", file=self.output)
 
     async def is_uninstalled(self) -> bool:
-        """Whether the DaemonSet is gone, or the right to look at it, or the account itself; a silence says nothing."""
+        """Whether the DaemonSet, the right to read it, or the account itself is gone; False without an answer."""
         try:
             credentials = read_account(self.account, self.server)
         except NoCredentialsError:

@@ -1,9 +1,9 @@
-"""Joining a cluster without the hostbridge: an administrator brings a token or a kubeconfig.
+"""Joining a cluster without the hostbridge: an administrator provides a token or a kubeconfig.
 
     token, server, authority ──┐
-    kubeconfig ────────────────┴─> ApiCredentials ─> what the server lets them do ─> kubeconfig of the daemon
+    kubeconfig ────────────────┴─> ApiCredentials ─> what the server permits ─> kubeconfig of the daemon
 
-Nothing is stored that does not work, unless that is asked for; what is stored refers to no other file.
+Credentials that do not work are not stored, except on request; the stored kubeconfig refers to no other file.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ASKING_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the server lets credentials do: ``faults`` prevent joining, ``warnings`` limit it, ``notes`` are fine."""
+class Permissions:
+    """What the server permits: ``faults`` prevent joining, ``warnings`` limit it, ``notes`` are in order."""
 
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ def from_token(token: str, server: str, authority: Path) -> ApiCredentials:
 async def from_kubeconfig(path: Path) -> ApiCredentials:
     """Return the credentials of a kubeconfig, with what its files hold. Raises :class:`CommandError`.
 
-    It may name files anywhere: the administrator who names it could read them too. It may not name a program: that
-    gives other credentials tomorrow, and belongs into the setting ``kubeconfig``.
+    It may refer to files anywhere, which the administrator can read anyway. It may not name a program, whose
+    credentials change: that belongs in the setting ``kubeconfig``.
     """
     try:
         loaded = await load(path, trust=Trust(elsewhere=True), programs=False)
@@ -73,8 +73,8 @@ async def examine(
     node: str,
     namespace: str,
     open_client: Callable[[ApiCredentials], KubeClient] = KubeClient,
-) -> Verdict:
-    """Ask the server what the credentials are good for; ``node`` is this node's name."""
+) -> Permissions:
+    """Ask the server what the credentials permit; ``node`` is this node's name."""
     faults: list[str] = []
     notes: list[str] = []
     warnings = _about_token(credentials, node, namespace)
@@ -85,12 +85,12 @@ async def examine(
                     problem = await _problem(client, path)
                     (faults if problem else notes).append(f"{what}: {problem}" if problem else f"can read {what}")
     except CredentialsError:
-        return Verdict((f"{credentials.server} does not accept the credentials: a token may have expired",))
+        return Permissions((f"{credentials.server} does not accept the credentials: a token may have expired",))
     except ApiError as error:
-        return Verdict((str(error),))
+        return Permissions((str(error),))
     except trio.TooSlowError:
-        return Verdict((f"{credentials.server}: no answer within {ASKING_SECONDS:g} s",))
-    return Verdict(tuple(faults), tuple(warnings), tuple(notes))
+        return Permissions((f"{credentials.server}: no answer within {ASKING_SECONDS:g} s",))
+    return Permissions(tuple(faults), tuple(warnings), tuple(notes))
 
 
 def _about_token(credentials: ApiCredentials, node: str, namespace: str) -> list[str]:
@@ -104,14 +104,14 @@ def _about_token(credentials: ApiCredentials, node: str, namespace: str) -> list
 
 
 def _reads(node: str, namespace: str) -> dict[str, str]:
-    """Return what a node reads, by its name for users, with the paths."""
+    """Return the paths that a node reads, by what users call them."""
     kinds = {plural: f"/apis/{API_VERSION}/{plural}" for plural in PLURALS.values()}
     status = f"/apis/{API_VERSION}/namespaces/{namespace}/{NODE_STATUS_PLURAL}"
     return {"this Node": f"/api/v1/nodes?fieldSelector={node}", **kinds, NODE_STATUS_PLURAL: status}
 
 
 async def _problem(client: KubeClient, path: str) -> str:
-    """Return why a collection cannot be read, or nothing."""
+    """Return why a collection cannot be read, "" if it can."""
     path, _, name = path.partition("?fieldSelector=")
     try:
         page = await client.get(path, {"limit": 1, **({"fieldSelector": f"metadata.name={name}"} if name else {})})
@@ -124,7 +124,7 @@ async def _problem(client: KubeClient, path: str) -> str:
     )
 
 
-def refuse(verdict: Verdict) -> None:
+def refuse(permissions: Permissions) -> None:
     """Raise :class:`CommandError` if the credentials cannot be used."""
-    if verdict.faults:
-        raise CommandError("not stored: " + "; ".join(verdict.faults), UNAVAILABLE)
+    if permissions.faults:
+        raise CommandError("not stored: " + "; ".join(permissions.faults), UNAVAILABLE)

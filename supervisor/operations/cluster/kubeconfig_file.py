@@ -1,7 +1,7 @@
-"""The node's kubeconfig as ``hostbridge`` and ``join`` write it: one file that has everything in it.
+"""The node's kubeconfig as ``hostbridge`` and ``join`` write it: one self-contained file.
 
-Server, authority and token are in the same file, which is replaced as a whole. So they always fit one another, whenever
-the writer dies, and no path in it could be one that exists elsewhere only, such as in a pod.
+Server, authority and token are in the same file, which is replaced atomically. So they always match, whenever the
+writer dies, and no path in it can be one that exists only in a pod.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import yaml
 from config.api import ApiCredentials
 from supervisor.process.atomic_file import remove_stale, write_atomic
 
-#: It holds a token or a key: for root alone.
+#: It holds a token or a key: readable by root only.
 MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 _NAME: Final = "openperouter"
 
 
 def kubeconfig_text(credentials: ApiCredentials) -> str:
-    """Return a kubeconfig that refers to no other file. It is a secret."""
+    """Return a self-contained kubeconfig. It is a secret."""
     cluster: dict[str, Any] = {"server": credentials.server}
     if credentials.ca:
         cluster["certificate-authority-data"] = _encoded(credentials.ca)
@@ -50,7 +50,7 @@ def kubeconfig_text(credentials: ApiCredentials) -> str:
 def write_kubeconfig(path: Path, text: str) -> bool:
     """Replace the file unless it has this text already; return whether it was written. Raises ``OSError``.
 
-    A directory that has to be made is root's alone.
+    A missing directory is created, accessible to root only.
     """
     path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     remove_stale(path)

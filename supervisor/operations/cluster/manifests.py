@@ -3,8 +3,8 @@
     crds/  kubernetes/  monitoring/  ──> manifests (one YAML stream)
       + chart/  kustomize/           ──> a directory with all of them, for helm and kustomize
 
-They lie beside the program's packages: in ``/usr/share/openperouter``, in the wheel, and in ``packaging/`` of a
-checkout. The definitions are the exception: they are made of the models wherever it runs.
+They are beside the program's packages: in ``/usr/share/openperouter``, in the wheel, and in ``packaging/`` of a
+checkout. The definitions are the exception: they are generated from the models.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from supervisor.operations.exit_codes import UNAVAILABLE, USAGE, CommandError
 
 from .hostbridge import NODE_LOCAL, SERVICE, address
 
-#: Directories that refer to one another, so they are found, and copied, together.
+#: Directories that refer to one another, so they are looked up and copied together.
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
 NAMESPACE: Final = "openperouter-system"
-#: The parts of :func:`manifests` in the order in which they have to be applied, and what of them needs nothing else.
+#: The parts of :func:`manifests` in the order in which they have to be applied, and those printed by default.
 PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "webhook", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")
 _KUSTOMIZATIONS: Final = {
@@ -46,7 +46,7 @@ def crds() -> str:
 
 
 def helm_values() -> str:
-    """Return the chart's default values, with what they mean."""
+    """Return the chart's default values, with comments."""
     return (_base() / "chart/values.yaml").read_text()
 
 
@@ -84,7 +84,7 @@ def _part(name: str) -> str:
 
 
 def _dashboard(base: Path) -> Mapping[str, object]:
-    """Return what the kustomization of ``monitoring`` makes of the dashboard."""
+    """Return the ConfigMap that the kustomization of ``monitoring`` generates from the dashboard."""
     [generator] = yaml.safe_load((base / "monitoring/Kustomization").read_text())["configMapGenerator"]
     metadata = {
         "name": generator["name"],
@@ -97,12 +97,12 @@ def _dashboard(base: Path) -> Mapping[str, object]:
 
 
 def write(directory: Path) -> None:
-    """Write the chart and the kustomizations, with all that they need, below a directory that is empty or not there."""
+    """Write the chart and the kustomizations, with all that they need, below an empty or new directory."""
     base = _base()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandError(f"{directory} exists and is not an empty directory", USAGE)
     for name in DIRECTORIES:
-        # Links become files: what is written has to work wherever it is copied to.
+        # Links become files: the result has to work wherever it is copied to.
         shutil.copytree(base / name, directory / name, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
 
 

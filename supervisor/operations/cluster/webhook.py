@@ -1,9 +1,9 @@
-"""The admission webhook as a program: its children, their channels, and its life in a pod.
+"""The admission webhook: a small actor tree on the daemon's runtime, in a Deployment.
 
     account ──credentials──> follow ──known──────────┐
                         └──> rotation ──certificates─┴──> server <── API server
 
-A small tree on the daemon's runtime. Nodes do not depend on it: they apply the same rules themselves.
+Nodes do not depend on it: they apply the same rules themselves.
 """
 
 from __future__ import annotations
@@ -19,39 +19,31 @@ import trio
 
 from actors.webhook import follow, rotation, server
 from actors.webhook.certificates import Stored
-from actors.webhook.follow import Known
-from actors.webhook.rotation import Place
+from actors.webhook.follow import ClusterObjects
+from actors.webhook.rotation import Storage
 from config.api import ApiCredentials
 from config.resolve.grants import Grants
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
-from supervisor.process.signals import handle_signals
-from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from supervisor.runtime.child import ChildSpec
-from supervisor.runtime.faults import EXIT_OK
 from supervisor.runtime.graph import Graph
-from supervisor.runtime.tree import Ending, Supervisor
+from supervisor.runtime.tree import Supervisor
 
-from .hostbridge import ACCOUNT, SERVICE, NoCredentialsError, address, read_account
+from .hostbridge import SERVICE, address
+from .pod import ACCOUNT, follow_account, read_account, run_until_signal
 
-log = get_logger("webhook")
-
-#: Seconds between two looks at the pod's token, which the kubelet renews minutes before its end.
-ACCOUNT_SECONDS: Final = 10.0
 #: A stop waits for the requests in hand (:data:`actors.webhook.server.REQUEST_SECONDS`).
 STOP_SECONDS: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says: the port, where the certificates are, the nodes' settings as far as they grant.
+    """The command line's options: port, storage of the certificates, and what the nodes' settings grant.
 
     ``host`` is the address to listen on, empty for all of them.
     """
 
     port: int
-    place: Place
+    storage: Storage
     grants: Grants
     host: str = ""
     poll_seconds: float = rotation.POLL_SECONDS
@@ -62,12 +54,12 @@ class Channels:
     """All channels."""
 
     credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
-    known: Latest[Known] = field(default_factory=lambda: Latest("known"))
+    known: Latest[ClusterObjects] = field(default_factory=lambda: Latest("known"))
     certificates: Latest[Stored] = field(default_factory=lambda: Latest("certificates"))
 
 
 class Webhook:
-    """The assembled program. ``account`` reads the credentials; ``opened`` gets the port that is served."""
+    """The assembled program. ``account`` reads the credentials; ``opened`` is called with the port that is served."""
 
     def __init__(
         self, options: Options, account: Callable[[], ApiCredentials], opened: Callable[[int], None] = lambda _: None
@@ -102,7 +94,7 @@ class Webhook:
                 "rotation",
                 lambda ports: partial(
                     rotation.run,
-                    place=options.place,
+                    storage=options.storage,
                     credentials=ports.reads(channels.credentials),
                     out=ports.writes(channels.certificates),
                     poll_seconds=options.poll_seconds,
@@ -121,49 +113,13 @@ class Webhook:
             # Reads the pod's credentials.
             ChildSpec(
                 "account",
-                lambda ports: partial(read_credentials, account=self.account, out=ports.writes(channels.credentials)),
+                lambda ports: partial(follow_account, read=self.account, out=ports.writes(channels.credentials)),
             ),
         ]
-
-
-async def read_credentials(
-    ctx: ActorContext, *, account: Callable[[], ApiCredentials], out: Latest[ApiCredentials]
-) -> None:
-    """Publish the pod's credentials, and again when they change; indefinitely."""
-    ctx.started()
-    problem = ""
-    while True:
-        before, problem = problem, ""
-        try:
-            credentials = await trio.to_thread.run_sync(account)
-            if credentials != out.peek():
-                out.set(credentials)
-        except NoCredentialsError as error:
-            problem = str(error)
-        if problem and problem != before:
-            log.warning(
-                "the pod's credentials are not usable", message_id=message_ids.API_CREDENTIALS_UNUSABLE, error=problem
-            )
-        with ctx.idle():
-            await trio.sleep(ACCOUNT_SECONDS)
-
-
-async def serve(webhook: Webhook) -> Ending:
-    """Run until SIGTERM or SIGINT, or until the service cannot be given; return why."""
-    async with trio.open_nursery() as nursery:
-        unused: Latest[int] = Latest("reload")
-        await nursery.start(partial(handle_signals, stop=webhook.supervisor.stop, reload=unused))
-        ending = await webhook.supervisor.run()
-        nursery.cancel_scope.cancel()
-    return ending
 
 
 def run_webhook(options: Options, account: Path = ACCOUNT) -> int:
     """Serve in a pod; return the exit code. Raises :class:`CommandError` outside of one."""
     where = address(SERVICE, os.environ)
-    ending = trio.run(serve, Webhook(options, partial(read_account, account, where)))
-    if ending.exit_code == EXIT_OK:
-        log.info("stopped", reason=ending.reason)
-    else:
-        log.error("ending", message_id=message_ids.ENDING, reason=ending.reason, exit_code=ending.exit_code)
-    return ending.exit_code
+    webhook = Webhook(options, partial(read_account, account, where))
+    return trio.run(run_until_signal, webhook.supervisor).exit_code

@@ -206,7 +206,7 @@ def version(frr: Frr) -> Iterator[Finding]:
     if number in STALE_L3VNI:
         known.append("an L3VNI may stay stale after going down and up within a second (fixed in 10.5)")
     if number < TABLES_FIXED:
-        known.append("zebra may crash after a route was added to a VRF as soon as that was made (fixed by 10.7)")
+        known.append("zebra may crash after a route is added to a VRF that was just created (fixed in 10.7)")
     avoided = f" has known bugs, which openperouter avoids: {'; '.join(known)}" if known else ""
     yield ok("frr-version", f"FRR {frr.version}{avoided}")
 
@@ -231,8 +231,8 @@ def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:
         )
         return
     if not frr.guarded:
-        message = f"{path} lacks the function kill: a daemon that is taken over can have other processes ended"
-        yield warning("frr-daemons", message, "take it over from the package's file, which dpkg left beside it")
+        message = f"{path} lacks the function kill: a compromised FRR daemon can end other processes"
+        yield warning("frr-daemons", message, "copy it from the package's file, which dpkg left beside it")
     off = [name for name in SWITCHED if switches.get(name, "no") != "yes"]
     for name in off:
         yield error("frr-daemons", f"{path} does not start {name}", f"set {name}=yes there, then {_restart(settings)}")

@@ -1,4 +1,4 @@
-"""Does the API server keep this node's token away from what is other nodes', and from what no node needs? It is asked.
+"""Does the API server refuse this node's token writes to other nodes' objects, and what no node needs? It is asked.
 
 Dry runs ask about writes that the shipped policies refuse (packaging/kubernetes/node-policy.yaml), with ``dryRun=All``:
 a server admits or refuses it, and stores nothing. Access reviews ask about rights that the shipped roles do not give. A
@@ -23,13 +23,13 @@ from supervisor.operations.node_configuration import node_name
 
 from .findings import Finding, error, ok, warning
 
-#: For all requests together: a server that is unreachable is reported by "openperouter status".
+#: Deadline of all requests together: a server that is unreachable is reported by "openperouter status".
 ASKING_SECONDS: Final = 10.0
-#: No node: what is written for it is another node's.
+#: A name that no node has: objects with it belong to another node.
 OTHER: Final = "openperouter-doctor"
 _DRY_RUN: Final = {"dryRun": "All"}
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-#: What a node's token is not for, the widest first: with it, one node that is taken over is more than that node.
+#: What a node's token must not permit, the widest first: it would let a compromised node act beyond itself.
 _TOO_WIDE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "do everything": {"verb": "*", "group": "*", "resource": "*"},
@@ -87,7 +87,7 @@ async def read_policies(settings: Settings) -> Policies:
 
 
 async def _wide(client: KubeClient, namespace: str) -> AsyncIterator[str]:
-    """Yield what the token may do of what it should not; nothing more after a right that has all others."""
+    """Yield excessive rights of the token; nothing more after one that includes all others."""
     for what, right in _TOO_WIDE.items():
         attributes = {key: value.format(namespace=namespace) for key, value in right.items()}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
@@ -140,19 +140,21 @@ async def _is_refused(request: Callable[[], Awaitable[object]]) -> bool | None:
 
 
 def isolated(policies: Policies) -> Iterator[Finding]:
-    """Is this node's token good for this node only?"""
+    """Does this node's token permit writes for this node only?"""
     accepted = sorted(what for what, refused in policies.refused.items() if not refused)
     if accepted:
-        message = f"the API server accepts from this node's token what is other nodes': {', '.join(accepted)}"
+        message = f"the API server accepts writes to other nodes' objects with this node's token: {', '.join(accepted)}"
         yield error("policies", message, _FIX)
     elif policies.refused:
-        yield ok("policies", f"the API server refuses what is other nodes': {', '.join(sorted(policies.refused))}")
+        yield ok(
+            "policies", f"the API server refuses writes to other nodes' objects: {', '.join(sorted(policies.refused))}"
+        )
 
 
 def narrow(policies: Policies) -> Iterator[Finding]:
-    """Is the token good for a node's work only?"""
+    """Does the token permit only what a node needs?"""
     if policies.wide:
-        message = f"this node's token may do what no node needs: {', '.join(policies.wide)}"
+        message = f"this node's token permits what no node needs: {', '.join(policies.wide)}"
         fix = "use a token of the ServiceAccount controller, with the roles of /usr/share/openperouter/kubernetes only"
         yield warning("policies", message, fix)
 

@@ -1,1 +1,1 @@
-"""Looking at a running node: its status, one session or VNI of it, and the whole as a tree."""
+"""Views of a running node: its status, one session or VNI, and the whole as a tree."""

@@ -1,4 +1,4 @@
-"""The router's status from the daemon, or from the state file when the daemon is dead or does not answer."""
+"""The router's status from the daemon, or from the state file if the daemon does not run or answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..paths import CONTROL_SOCKET, STATE_FILE
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A status. When it is the last one of a daemon that gives none now, ``why`` and ``code`` (an exit code) say so."""
+    """A status. If it is the last one of a daemon that does not answer, ``why`` and ``code`` (an exit code) are set."""
 
     status: Status
     why: str = ""
@@ -23,14 +23,14 @@ class Seen:
 
     @property
     def is_last(self) -> bool:
-        """Whether the daemon gives no status now."""
+        """Whether this is the last known status."""
         return self.code != OK
 
 
 def read_status(directory: Path) -> Seen:
     """Return the daemon's status, or its last one; ``directory`` is its runtime directory.
 
-    Raises :class:`CommandError` when there is neither, and ``PermissionError`` for others than root.
+    Raises :class:`CommandError` if there is neither, and ``PermissionError`` for others than root.
     """
     try:
         status = next(statuses(directory, "status"), None)

@@ -2,7 +2,7 @@
 
     status, desired state, NAME -> the sessions or VNIs of that name -> text by the command line, or JSON
 
-The status says what is; the desired state, which may be newer or missing, only adds addresses to what fits it.
+The status has the facts; the desired state, which may be newer or missing, only adds addresses where it matches.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from config.status import Status
 
 from ..exit_codes import USAGE, CommandError
 
-#: What FRR calls the VRF of the underlay's instance.
+#: FRR's name for the VRF of the underlay's instance.
 DEFAULT_VRF: Final = "default"
 PASSTHROUGH: Final = "passthrough"
-#: Names that an error lists when none is like the one that was given.
+#: Number of names that an error lists when none resembles the given one.
 _MOST_NAMES: Final = 8
 _VNI_KINDS: Final = frozenset({Kind.L3VNI, Kind.L2VNI})
 
@@ -72,7 +72,7 @@ class VniDetails:
 def sessions_named(status: Status, desired: DesiredState | None, name: str) -> list[SessionDetails]:
     """Return the sessions with a peer, or those of an L3VNI (its VNI, VRF or name) or ``passthrough`` with the host.
 
-    Raises :class:`CommandError` where there is none.
+    Raises :class:`CommandError` if there is none.
     """
     owners = {vni.vrf: vni for vni in status.vnis if vni.type == "L3"}
     known: dict[str, None] = {}
@@ -90,7 +90,7 @@ def sessions_named(status: Status, desired: DesiredState | None, name: str) -> l
 def vnis_named(status: Status, desired: DesiredState | None, name: str) -> list[VniDetails]:
     """Return the VNIs with a number or name; those of several kinds or namespaces may share a name.
 
-    Raises :class:`CommandError` where there is none.
+    Raises :class:`CommandError` if there is none.
     """
     known: dict[str, None] = {}
     found = []
@@ -141,7 +141,7 @@ def session_document(details: SessionDetails, status: Status) -> dict[str, Any]:
 
 
 def vni_document(details: VniDetails, status: Status) -> dict[str, Any]:
-    """Return a VNI as in the status's JSON, of which one that is not in force has nothing, with what else is known."""
+    """Return a VNI as in the status's JSON, if it is in force, with everything else that is known."""
     stored = {} if details.vni is None else json.loads(status.to_json())["vnis"][status.vnis.index(details.vni)]
     return {
         "kind": str(details.resource.kind),
@@ -249,7 +249,7 @@ def _configured_session(session: SessionHealth, desired: DesiredState | None) ->
 
 
 def _configured_vni(vni: VniHealth, desired: DesiredState | None) -> DesiredL3VNI | DesiredL2VNI | None:
-    """Return what the files and objects have of a VNI. Number and kind must fit: the name may be another's by now."""
+    """Return the configured VNI of a status's VNI. Number and kind must match: another one may have the name now."""
     if desired is None:
         return None
     configured: tuple[DesiredL3VNI | DesiredL2VNI, ...] = (*desired.l3vnis, *desired.l2vnis)

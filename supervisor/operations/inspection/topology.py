@@ -1,9 +1,9 @@
-"""The node as a tree: NICs, fabric sessions, VRFs, VNIs, and what each VNI meets: the host and remote VTEPs. Pure.
+"""The node as a tree: NICs, fabric sessions, VRFs, VNIs, and each VNI's host and remote VTEPs. Pure.
 
     status, desired state -> Place (the root) -> lines of text, a Graphviz document, or JSON
 
-A fabric session is below its NIC where that is known: an unnumbered neighbour, or a node with one NIC. What is down is
-marked in the text itself, so that it is found without colour.
+A fabric session is below its NIC where that is known: an unnumbered neighbour, or a node with one NIC. The text
+marks what is down, so that it is found without colour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOWN: Final = "DOWN"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One node of the tree. ``down``: it is configured and does not work; ``state`` says more, or what it is doing."""
+    """One node of the tree. ``down``: it is configured and does not work; ``state`` has the details."""
 
     name: str
     state: str = ""
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What the tree is made of, with its sessions sorted."""
+    """The content of the tree, with its sessions grouped."""
 
     status: Status
     desired: DesiredState | None
@@ -105,7 +105,7 @@ def _quoted(text: str) -> str:
 
 
 def _fabric(node: _Node) -> Iterator[Place]:
-    """Yield the NICs with their sessions, then the sessions of which the NIC is not known."""
+    """Yield the NICs with their sessions, then the sessions whose NIC is not known."""
     interfaces = node.status.underlay.interfaces if node.status.underlay else ()
     names = {interface.name for interface in interfaces}
     below = defaultdict[str, list[Place]](list)
@@ -114,7 +114,7 @@ def _fabric(node: _Node) -> Iterator[Place]:
         below[session.peer if session.peer in names else sole].append(_session(session, f"fabric {session.peer}"))
     for one in interfaces:
         mtu = f", MTU {one.mtu}" if one.mtu else ""
-        # The detail of one that is up says nothing of interest.
+        # The detail of one that is up is of no interest.
         state = "" if one.up else one.detail or ("" if one.present else "missing")
         yield Place(f"NIC {one.name}{mtu}", state, not one.up, tuple(below[one.name]))
     yield from below[""]

@@ -1,1 +1,1 @@
-"""Getting into the router, and what is asked there."""
+"""Running commands and probes inside the router's network namespace and VRFs."""

@@ -1,7 +1,7 @@
-"""How a command gets into the router: into its network namespace, and into one of its VRFs by the name its user gave.
+"""Runs a command inside the router: in its network namespace, and in one of its VRFs, which users name as they like.
 
-iproute2 does the entering (``ip netns exec``, ``ip vrf exec``): a VRF binds all sockets that a command opens, those of
-its children too, which no single socket option does.
+iproute2 enters them (``ip netns exec``, ``ip vrf exec``): that binds all sockets of a command and its children to the
+VRF, which no single socket option does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 #: Where iproute2 and systemd keep named namespaces.
 NAMESPACES: Final = Path("/run/netns")
-#: Names that an error lists when none is like the one that was given.
+#: Number of names that an error lists when none resembles the given one.
 _MOST_NAMES: Final = 8
 
 
 def router_namespace(settings: Settings) -> Path:
     """Return the router's namespace; raise :class:`CommandError` without one, ``PermissionError`` for others than root.
 
-    It is there without a running daemon: forwarding does not need that.
+    It exists without a running daemon, which forwarding does not need.
     """
     path = NAMESPACES / settings.netns
     if not path.exists():
@@ -42,9 +42,9 @@ def router_namespace(settings: Settings) -> Path:
 
 
 def vrf_option(settings_file: Path, name: str | None) -> str:
-    """Return the VRF that ``--vrf`` means, empty for none; raise :class:`CommandError` when it is not known.
+    """Return the VRF that ``--vrf`` selects, empty for none; raise :class:`CommandError` for an unknown one.
 
-    Asks the daemon, or its last status: a number or an L3VNI's or L2VNI's name says nothing by itself.
+    Asks the daemon, or its last status, to resolve the number or name of an L3VNI or L2VNI.
     """
     from ..inspection.current_status import read_status
 
@@ -86,7 +86,7 @@ def argv_inside(namespace: Path, vrf: str, command: Sequence[str]) -> list[str]:
 
 
 def become(argv: Sequence[str]) -> int:
-    """Replace this process by a program; it never returns. Raises :class:`CommandError` when there is none."""
+    """Replace this process by a program; never returns. Raises :class:`CommandError` if the program does not exist."""
     try:
         os.execvp(argv[0], list(argv))  # noqa: S606 - the program of an operator's own command
     except FileNotFoundError:

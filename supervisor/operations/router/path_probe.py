@@ -1,4 +1,4 @@
-"""The way to an address, hop by hop: UDP packets with a growing hop limit, and the ICMP errors that they meet.
+"""The path to an address, hop by hop: UDP packets with a growing hop limit, and the ICMP errors that they cause.
 
     packet with hop limit n -> "time exceeded" of the router n hops away, or "port unreachable" of the target
 
@@ -24,7 +24,7 @@ PROBES: Final = 3
 #: How long to wait for one answer, seconds; a silent hop costs three times this.
 ANSWER_SECONDS: Final = 1.0
 FIRST_PORT: Final = 33434
-#: Numbers that Python does not name (linux/in.h, linux/in6.h, linux/errqueue.h).
+#: Constants that Python does not define (linux/in.h, linux/in6.h, linux/errqueue.h).
 IP_RECVERR: Final = 11
 IPV6_RECVERR: Final = 25
 _ORIGINS_ICMP: Final = frozenset({2, 3})
@@ -32,13 +32,13 @@ _ORIGINS_ICMP: Final = frozenset({2, 3})
 _EXTENDED: Final = struct.Struct("=IBBBBII")
 #: ICMP and ICMPv6 "time exceeded", by family.
 _TIME_EXCEEDED: Final = {socket.AF_INET: 11, socket.AF_INET6: 3}
-#: What a send returns for an error that an earlier packet met, or that the routes have at once.
+#: Errors of a send: pending from an earlier packet, or because there is no route.
 _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ECONNREFUSED, errno.EACCES})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One ICMP error: who sent it, after how many seconds; ``final`` when the packet went no further there."""
+class IcmpAnswer:
+    """One ICMP error: who sent it, after how many seconds; ``final``: no larger hop limit gets further."""
 
     sender: str
     seconds: float
@@ -51,7 +51,7 @@ class Hop:
     """The answers for one hop limit; None for a packet without an answer."""
 
     number: int
-    answers: tuple[Answer | None, ...]
+    answers: tuple[IcmpAnswer | None, ...]
 
     @property
     def reached(self) -> bool:
@@ -89,7 +89,7 @@ def hops(target: IPv4Address | IPv6Address, vrf: str, most: int) -> Iterator[Hop
             return
 
 
-def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -> Answer | None:
+def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -> IcmpAnswer | None:
     family = socket.AF_INET if target.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         if vrf:
@@ -114,7 +114,7 @@ def _probe(target: IPv4Address | IPv6Address, vrf: str, limit: int, port: int) -
 
 def _answer(
     probe: socket.socket, family: socket.AddressFamily, began: float, target: IPv4Address | IPv6Address
-) -> Answer | None:
+) -> IcmpAnswer | None:
     waiting = select.poll()
     waiting.register(probe, select.POLLIN)
     if not waiting.poll(ANSWER_SECONDS * 1000):
@@ -124,7 +124,7 @@ def _answer(
         _, control, _, _ = probe.recvmsg(512, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
     except BlockingIOError:
         # No error but an answer: the target has a service on that port.
-        return Answer(str(target), seconds, final=True, reached=True)
+        return IcmpAnswer(str(target), seconds, final=True, reached=True)
     for _level, _kind, data in control:
         answer = parse_error(data, family, seconds)
         if answer is not None:
@@ -132,7 +132,7 @@ def _answer(
     return None
 
 
-def parse_error(data: bytes, family: int, seconds: float) -> Answer | None:
+def parse_error(data: bytes, family: int, seconds: float) -> IcmpAnswer | None:
     """Return the answer in a control message; None for what is not ICMP's: the kernel's own errors have no sender."""
     if len(data) < _EXTENDED.size + 8:
         return None
@@ -142,4 +142,4 @@ def parse_error(data: bytes, family: int, seconds: float) -> Answer | None:
     address = data[_EXTENDED.size :]
     packed = address[4:8] if family == socket.AF_INET else address[8:24]
     exceeded = kind == _TIME_EXCEEDED[socket.AddressFamily(family)]
-    return Answer(str(ip_address(packed)), seconds, final=not exceeded, reached=number == errno.ECONNREFUSED)
+    return IcmpAnswer(str(ip_address(packed)), seconds, final=not exceeded, reached=number == errno.ECONNREFUSED)

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.lib.kube.errors import ApiError, error_for
-from config.api import NODE_STATUS_PLURAL, ApiAccess, ApiReach
+from config.api import NODE_STATUS_PLURAL
 from supervisor.operations.cluster.controller import Controller
 from tests.actors.controller.bench import LEASE, SYSTEM, Bench, running
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble, path_of, place_of
@@ -208,7 +208,7 @@ async def test_a_leader_whose_token_is_renewed_stays_the_leader(autojump_clock: 
         controller = bench.controllers["one"]
         renewed = bench.server.credentials("renewed")
         controller.read = lambda: renewed
-        controller.channels.access.set(ApiAccess(ApiReach.REACHABLE, renewed))
+        controller.channels.credentials.set(renewed)
         await trio.sleep(60)
         holders = {one.raw["spec"]["holderIdentity"] for one in bench.server.history if one.path == LEASE}
         assert (holders, bench.server.objects[LEASE]["spec"]["leaseTransitions"]) == ({"one"}, 1)

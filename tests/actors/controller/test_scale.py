@@ -19,7 +19,7 @@ from actors.controller.cluster_state import (
     Observed,
 )
 from actors.controller.election import Term
-from config.api import ApiAccess, ApiReach
+from config.api import ApiCredentials
 from config.problems import Kind
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
@@ -38,7 +38,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.server = FakeApiServer()
-        self.access: Latest[ApiAccess] = Latest("access")
+        self.credentials: Latest[ApiCredentials] = Latest("credentials")
         self.term: Latest[Term] = Latest("term")
         self.cluster: Latest[ClusterState] = Latest("cluster")
         self.decoder = Decoder()
@@ -68,11 +68,11 @@ class Cluster:
         self.cluster.set(ClusterState(self.nodes, dict(self.reports), dict(self.objects), live=True))
 
     async def run(self) -> None:
-        self.access.set(ApiAccess(ApiReach.REACHABLE, self.server.credentials()))
+        self.credentials.set(self.server.credentials())
         self.term.set(Term(1e12, 1))
         await writer.run(
             ActorContext("writer"),
-            access=self.access.reader(),
+            credentials=self.credentials.reader(),
             term=self.term.reader(),
             cluster=self.cluster.reader(),
             connect=self.server.connect,

@@ -6,8 +6,6 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import trio
@@ -17,23 +15,11 @@ from trio.testing import MockClock
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import NODE_STATUS_PLURAL
 from config.problems import Kind
-from tests.actors.crd_watch.bench import SYSTEM, Bench, every_kind, failing, followed, running
+from tests.actors.crd_watch.bench import SYSTEM, Bench, every_kind, failing, followed
 from tests.actors.message_catalog import explained
 from tests.fakes.api_server import path_of
 
 BROKEN = UnreachableError("the watch broke: connection reset")
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    """Yield an actor that follows a server with three objects."""
-    async with running(tmp_path) as bench:
-        bench.server.put_node()
-        for name in ("red", "green", "blue"):
-            bench.server.put_kind(Kind.L3VNI, name)
-        yield bench
-        # Whatever happened: what was there all the time was never missing.
-        assert all({one.name for one in snapshot.objects} >= {"red", "green"} for snapshot in bench.published)
 
 
 # Lost connections

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import trio
@@ -15,23 +13,11 @@ from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import ApiSnapshot, WatchFailure
 from config.desired import Secret
 from config.problems import Kind
-from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed, running
+from tests.actors.crd_watch.bench import SYSTEM, Bench, failing, followed
 from tests.actors.message_catalog import explained
 from tests.fakes.api_server import forbidden, not_found, path_of
 
 BROKEN = UnreachableError("the watch broke: connection reset")
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    """Yield an actor that follows a server with three objects."""
-    async with running(tmp_path) as bench:
-        bench.server.put_node()
-        for name in ("red", "green", "blue"):
-            bench.server.put_kind(Kind.L3VNI, name)
-        yield bench
-        # Whatever happened: what was there all the time was never missing.
-        assert all({one.name for one in snapshot.objects} >= {"red", "green"} for snapshot in bench.published)
 
 
 async def test_kinds_that_are_not_installed_are_empty_and_logged(

@@ -477,11 +477,11 @@ async def test_the_memory_grows_old_by_minutes_only_while_the_server_is_followed
     await bench.remembers_moment(lambda moment: moment >= 5000.0 + 3 * REFRESH_SECONDS)
     assert bench.out.version == 1
     # Later than the virtual clock can be: it runs on while a thread writes, by hours on a busy machine.
-    far_off = 1e9
-    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=far_off, live=False))
-    await bench.remembers_moment(lambda moment: moment == far_off)
+    final_moment = 1e9
+    bench.api.set(cluster(api_l3vni("blue", 2), synced_at=final_moment, live=False))
+    await bench.remembers_moment(lambda moment: moment == final_moment)
     await trio.sleep(5 * REFRESH_SECONDS)
-    assert bench.moment() == far_off
+    assert bench.moment() == final_moment
 
 
 @pytest.mark.parametrize("meaning", [1, 2], ids=["nothing", "something"])

@@ -70,7 +70,7 @@ def test_another_router_id_resets_each_session_of_its_instance() -> None:
 
 AUTOMATIC = l2vni(210, None, ())
 NAMED = replace(AUTOMATIC, rd="10.0.0.1:210", import_rts=("64514:1",), export_rts=("64514:2",))
-TAKEN = "VNI 210: its routes of other nodes are taken again (other route targets)"
+TAKEN = "VNI 210: it imports other nodes' routes again (other route targets)"
 ANNOUNCED = "VNI 210: its routes are announced again (other route targets)"
 RENAMED = "its routes are announced again (other route distinguisher)"
 

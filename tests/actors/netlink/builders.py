@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from ipaddress import IPv4Address, ip_address, ip_interface
 
+from actors.netlink.converge import converge
+from actors.netlink.planning.observed import Link, Namespace
+from actors.netlink.planning.plan import plan
 from config.desired import (
     DesiredL2VNI,
     DesiredL3VNI,
@@ -16,6 +19,7 @@ from config.desired import (
     SessionAddresses,
 )
 from config.problems import Kind, Origin, ResourceId
+from tests.fakes.kernel import FakeKernel
 
 NAMESPACE = "openperouter-system"
 
@@ -118,3 +122,22 @@ def demo(generation: int = 1) -> DesiredState:
 
 def without_underlay(desired: DesiredState) -> DesiredState:
     return replace(desired, underlay=None, l3vnis=(), l2vnis=(), passthrough=None)
+
+
+def node() -> FakeKernel:
+    """A machine whose host has the underlay's NIC."""
+    kernel = FakeKernel()
+    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
+    return kernel
+
+
+def lines(desired: DesiredState, kernel: FakeKernel) -> list[str]:
+    """The steps of a plan as text."""
+    return [str(step) for step in plan(desired, kernel.observe(desired)).steps]
+
+
+def settle(desired: DesiredState, kernel: FakeKernel) -> int:
+    """Converge, which has to succeed, and return the number of writes."""
+    result = converge(desired, kernel)
+    assert result.clean, (result.errors, result.failures)
+    return result.writes

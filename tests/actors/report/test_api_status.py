@@ -69,7 +69,8 @@ def test_a_server_that_is_unreachable_for_long_is_a_remark_and_degrades_nothing(
     before, after = (build_status(away, NOW + seconds) for seconds in (LONG_SECONDS - 1, LONG_SECONDS))
     assert before.remarks == ()
     assert after.remarks == (
-        "the API server is unreachable since 1970-01-01T00:33:20Z (no route): changes there do not reach this node",
+        "the API server has been unreachable since 1970-01-01T00:33:20Z (no route): "
+        "changes there do not reach this node",
     )
     assert (after.phase, after.ready, after.notes) == ("running", True, ())
     assert build_status(away, NOW + 10 * LONG_SECONDS).remarks == after.remarks

@@ -20,8 +20,8 @@ from actors.lib.kube.client import Json, KubeClient, Params
 from actors.lib.kube.errors import ConflictError, NotFoundError, error_for
 from actors.webhook import follow, server
 from actors.webhook.certificates import Stored, next_step, stored_in
-from actors.webhook.follow import Known
-from actors.webhook.rotation import Place, look_after
+from actors.webhook.follow import ClusterObjects
+from actors.webhook.rotation import Storage, look_after
 from config.api import ApiCredentials
 from config.problems import Kind
 from config.resolve.grants import Grants
@@ -83,7 +83,7 @@ class Service:
     """A running server, its channels, and connections to it."""
 
     def __init__(self) -> None:
-        self.known: Latest[Known] = Latest("known")
+        self.known: Latest[ClusterObjects] = Latest("known")
         self.certificates: Latest[Stored] = Latest("certificates")
         self.port = 0
         self.opened = trio.Event()
@@ -123,9 +123,9 @@ async def service() -> AsyncIterator[Service]:
         nursery.cancel_scope.cancel()
 
 
-def whole(fake: FakeApiServer) -> Known:
+def whole(fake: FakeApiServer) -> ClusterObjects:
     """Return the picture of a cluster with a node, an underlay and a network."""
-    known = Known(OWN)
+    known = ClusterObjects(OWN)
     known.replace("nodes", [fake.put_node("node-a")])
     known.replace("underlays", [fake.put_kind(Kind.UNDERLAY, "fabric", UNDERLAY, namespace=OWN)])
     known.replace("l3vnis", [fake.put_kind(Kind.L3VNI, "blue", {"vrf": "blue", "vni": 1}, namespace="tenant")])
@@ -259,17 +259,17 @@ async def test_a_port_that_is_taken_is_a_fault() -> None:
                 host="127.0.0.1",
                 port=taken.getsockname()[1],
                 grants=Grants(OWN),
-                known=Latest[Known]("known").reader(),
+                known=Latest[ClusterObjects]("known").reader(),
                 certificates=Latest[Stored]("certificates").reader(),
             )
 
 
 @asynccontextmanager
-async def followed(fake: FakeApiServer) -> AsyncIterator[Known]:
+async def followed(fake: FakeApiServer) -> AsyncIterator[ClusterObjects]:
     """Yield the picture of a server's objects, which follows them."""
     credentials: Latest[ApiCredentials] = Latest("credentials")
     credentials.set(fake.credentials())
-    out: Latest[Known] = Latest("known")
+    out: Latest[ClusterObjects] = Latest("known")
     async with trio.open_nursery() as nursery:
         actor = follow.run
         nursery.start_soon(
@@ -292,7 +292,7 @@ async def reached(check: Callable[[], bool]) -> None:
             await trio.sleep(0.5)
 
 
-def names(known: Known) -> set[str]:
+def names(known: ClusterObjects) -> set[str]:
     return {one.id.name for one in known.objects}
 
 
@@ -340,7 +340,7 @@ class Store(KubeClient):
 
     def __init__(self) -> None:
         super().__init__(ApiCredentials("https://192.0.2.1"))
-        self.place = Place(OWN, names=("127.0.0.1",))
+        self.place = Storage(OWN, names=("127.0.0.1",))
         self.writes: list[str] = []
         self.objects: dict[str, Json] = {
             self.place.secret_path: {"metadata": {"resourceVersion": "1"}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.syntax.frr_grammar import open_depth, scan
+from config.syntax.frr_grammar import scan, walk
 
 
 def contexts(text: str) -> list[tuple[tuple[str, ...], str]]:
@@ -56,12 +56,17 @@ def test_comments_blank_lines_and_closers_are_no_lines_and_spaces_do_not_count()
     assert contexts("! x\n\n#y\nlog   syslog\terrors \nend\n") == [((), "log syslog errors")]
 
 
+def depth(text: str) -> int:
+    """Return how many contexts are open at the end."""
+    return [depth for depth, _ in walk(text)][-1]
+
+
 def test_lines_that_only_begin_like_an_opener_open_nothing() -> None:
     for text in ("route-map optimization", "segment-routing-x", "router-id 1.1.1.1", "bfdd x", "vrfs"):
-        assert open_depth(text) == 0, text
+        assert depth(text) == 0, text
 
 
 def test_open_contexts_are_counted() -> None:
-    assert open_depth("router bgp 1\n address-family ipv4 unicast\n") == 2
-    assert open_depth("router bgp 1\n address-family ipv4 unicast\n exit-address-family\n") == 1
-    assert open_depth("router bgp 1\nexit\nexit\n") == 0
+    assert depth("router bgp 1\n address-family ipv4 unicast\n") == 2
+    assert depth("router bgp 1\n address-family ipv4 unicast\n exit-address-family\n") == 1
+    assert depth("router bgp 1\nexit\nexit\n") == 0

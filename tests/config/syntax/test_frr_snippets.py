@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.syntax.frr_grammar import open_depth, scan
+from config.syntax.frr_grammar import scan, walk
 from config.syntax.frr_snippets import MAX_LINE_BYTES, SnippetError, canonical
 
 #: Contexts in which each command is tried.
@@ -153,4 +153,4 @@ def test_the_canonical_form_means_the_same_and_returns_to_the_top_level(text: st
         return
     assert canonical(written) == written
     assert list(scan(written)) == list(scan(text))
-    assert open_depth(written) == 0
+    assert [0, *(depth for depth, _ in walk(written))][-1] == 0

@@ -16,16 +16,17 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "controller",
         run,
-        summary="in a pod: sum up the nodes' statuses on each object, and assign indices to Nodes",
+        summary="in a pod: write conditions over all nodes to each object, and assign indices to Nodes",
         description="Run in a pod of a Deployment (packaging/kubernetes/controller): write the conditions Ready and "
         "Degraded of each object from what all its nodes report, give Nodes without an index of their own the lowest "
-        "free one, and report indices that several nodes claim. One of several controllers writes, the one that holds "
-        "the Lease openperouter-controller. Nodes do not need it. Until SIGTERM, at which the lease is given back.",
+        "free one, and report indices that several nodes claim. Of several controllers only the leader "
+        "writes, which holds the Lease openperouter-controller. Nodes do not need it. Runs until SIGTERM, and then "
+        "releases the Lease.",
     )
     parser.add_argument(
         "--namespace",
         metavar="NAME",
-        help="the program's namespace (default: the pod's, else openperouter-system)",
+        help="openperouter's namespace (default: the pod's, else openperouter-system)",
     )
     parser.add_argument(
         "--account",
@@ -53,14 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     import trio
 
-    from actors.controller.account import pod_namespace
     from supervisor.logs.logger import configure
-    from supervisor.operations.cluster.controller import Controller, pod_account
-    from supervisor.operations.cluster.hostbridge import ACCOUNT, address
+    from supervisor.operations.cluster.controller import Controller
+    from supervisor.operations.cluster.hostbridge import address
+    from supervisor.operations.cluster.pod import ACCOUNT, pod_namespace, read_account
 
     configure(arguments.log_level)
     account = arguments.account or ACCOUNT
     server = address(arguments.api_server, os.environ)
     namespace = arguments.namespace or pod_namespace(account) or "openperouter-system"
-    controller = Controller(partial(pod_account, account, server), namespace)
+    controller = Controller(partial(read_account, account, server), namespace)
     return trio.run(controller.run).exit_code

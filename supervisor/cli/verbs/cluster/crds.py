@@ -19,7 +19,7 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="print the custom resource definitions",
         description="Print the custom resource definitions of this version, for kubectl apply --server-side -f -. "
-        "Works on any machine; asks no server.",
+        "Works on any machine, without a server.",
     )
 
 

@@ -18,8 +18,8 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="in a pod: write the node's credentials for the host's daemon",
         description="Run in a pod of a DaemonSet (packaging/kubernetes/hostbridge): write a kubeconfig with the pod's "
-        "token, which is bound to the node, to a directory of the host, and again whenever the token is renewed. Until "
-        "SIGTERM; the kubeconfig is removed when the DaemonSet is.",
+        "token, which is bound to the node, to a directory of the host, and again whenever the token is renewed. Runs "
+        "until SIGTERM; removes the kubeconfig if the DaemonSet was deleted.",
     )
     parser.add_argument(
         "--output",
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     import trio
 
     from supervisor.logs.logger import configure
-    from supervisor.operations.cluster.hostbridge import ACCOUNT, Hostbridge, address
+    from supervisor.operations.cluster.hostbridge import Hostbridge, address
+    from supervisor.operations.cluster.pod import ACCOUNT
     from supervisor.operations.exit_codes import USAGE, CommandError
 
     namespace, _, name = arguments.daemonset.partition("/")

@@ -23,7 +23,7 @@ def add_parser(verbs: Any) -> None:
         summary="give the daemon credentials for the API server",
         description="Store credentials for the API server where the daemon looks for them, for root alone: a "
         "kubeconfig, or a token (on standard input, or in a file) with the server's address and authority. First the "
-        "server is asked what they are good for; what does not work is not stored. The daemon takes them at once.",
+        "server is asked what they permit; credentials that do not work are not stored. The daemon uses them at once.",
     )
     parser.add_argument("kubeconfig", nargs="?", type=Path, action=StoreFile, metavar="KUBECONFIG", help="a kubeconfig")
     parser.add_argument("--server", metavar="URL", help="with a token: the API server, https://HOST:PORT")
@@ -37,7 +37,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--token-file", type=Path, action=StoreFile, metavar="FILE", help="with --server: read the token from a file"
     )
-    parser.add_argument("--force", action="store_true", help="store them although they do not work, or not yet")
+    parser.add_argument("--force", action="store_true", help="store them even if they do not work, or not yet")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,9 +24,9 @@ def add_parser(verbs: Any) -> None:
         summary="print what the cluster needs, or write a helm chart and kustomizations",
         description="Print the manifests of the cluster's side: crds (custom resource definitions), nodes (namespace, "
         "permissions, admission policies) and hostbridge (the pod that gives a node its credentials). Only if they are "
-        "named: controller (it sums up what the nodes report), webhook (it refuses what no node could use), network (a "
+        "named: controller (aggregates what the nodes report), webhook (refuses what no node could use), network (a "
         "NetworkPolicy for the controller) and monitoring (alert rules for Prometheus' operator, the dashboard for "
-        "Grafana's sidecar). Works on any machine; asks no server.",
+        "Grafana's sidecar). Works on any machine, without a server.",
     )
     parser.add_argument(
         "part", nargs="?", choices=PARTS, metavar="PART", help="only this one (default: crds, nodes and hostbridge)"

@@ -18,9 +18,9 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="in a pod: refuse objects that no node could use",
         description="Run in a pod of a Deployment (packaging/kubernetes/webhook): answer the API server's admission "
-        "reviews by the rules that nodes apply. An object that no node could use is denied, what only some of them "
-        "refuse is a warning. It keeps its own certificates. The settings are those of the nodes, as far as they are "
-        "about namespaces. Until SIGTERM.",
+        "reviews by the rules that nodes apply. An object that no node could use is denied; one that only "
+        "some nodes refuse is admitted with a warning. It issues and renews its own certificates. Of the nodes' "
+        "settings it needs those about namespaces. Runs until SIGTERM.",
     )
     parser.add_argument("--port", type=int, default=9443, metavar="PORT", help="the port to serve (default: 9443)")
     parser.add_argument(
@@ -36,14 +36,14 @@ def add_parser(verbs: Any) -> None:
         help="the ValidatingWebhookConfiguration that names the Service (default: openperouter)",
     )
     parser.add_argument(
-        "--namespace", metavar="NAMESPACE", help="the program's namespace (default: that of the settings)"
+        "--namespace", metavar="NAMESPACE", help="openperouter's namespace (default: that of the settings)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal."""
     require_readable_settings(arguments.settings)
-    from actors.webhook.rotation import Place
+    from actors.webhook.rotation import Storage
     from config.problems import errors
     from config.resolve.grants import Grants
     from config.settings import load_settings
@@ -59,5 +59,5 @@ def run(arguments: argparse.Namespace) -> int:
         settings = settings.model_copy(update={"namespace": arguments.namespace})
     grants = Grants.of(settings)
     host = f"{arguments.service}.{grants.namespace}.svc"
-    place = Place(grants.namespace, arguments.service, arguments.configuration, (host, f"{host}.cluster.local"))
-    return run_webhook(Options(arguments.port, place, grants))
+    storage = Storage(grants.namespace, arguments.service, arguments.configuration, (host, f"{host}.cluster.local"))
+    return run_webhook(Options(arguments.port, storage, grants))

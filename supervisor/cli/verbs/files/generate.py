@@ -25,7 +25,7 @@ def add_parser(verbs: Any) -> None:
         "stands for a value of the node, and settings, with the layout of /etc/openperouter below DIRECTORY/NODE, for "
         "Ansible or any other tool that copies files; or user data for cloud-init. Each node's files are checked as "
         "the daemon would check them; names and indices must be unique. Nothing is written if there is an error: "
-        "exits with 78. The directory is this command's own: what is no longer in the inventory is removed from it.",
+        "exits with 78. The directory belongs to this command: what is no longer in the inventory is removed.",
     )
     parser.add_argument("what", choices=("nodes",), metavar="WHAT", help="nodes")
     parser.add_argument("inventory", type=Path, action=StoreFile, metavar="INVENTORY", help="the inventory, YAML")

@@ -29,10 +29,10 @@ ROUTES: Final = Path("/proc/net/route")
 OURS: Final = re.compile(r"lo|host-e-\d+|br-hs-\d+|pt-host")
 
 DESCRIPTION: Final = (
-    "Write a first configuration: an underlay with EVPN, and a tenant's network if one is named. What no option gives "
-    "is asked for on a terminal, where the switches that lldpd knows are shown, if it runs. The router files go "
-    "into DIRECTORY, not the watched one, and the daemon does not read "
-    "them before they are tried or copied. node-config.yaml is written to its place unless it is there: alone "
+    "Write a first configuration: an underlay with EVPN, and a tenant's network if one is named. On a terminal "
+    "it asks for what no option gives, and shows the switches that lldpd reports, if it runs. The router files go "
+    "into DIRECTORY, which the daemon does not read: try them or copy them. "
+    "node-config.yaml is written where the daemon reads it, unless it exists: alone "
     "it configures nothing. Then the files are checked and their plan is shown; --try applies them until they are "
     "confirmed. Refuses where the router is configured already. Exits with 0 when the files are written and valid, "
     "with 64 when an answer is missing or not usable, with 78 when the configuration has errors, with 69 when it could "

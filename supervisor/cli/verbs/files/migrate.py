@@ -23,7 +23,7 @@ def add_parser(verbs: Any) -> None:
         run,
         summary="rewrite files from the spellings of earlier versions of OpenPERouter",
         description="Rewrite router files in place from the spellings of OpenPERouter 0.1 and 0.2.0, which are read "
-        "with a warning, to today's. Everything else in a file stays as it is, comments too, and so do its mode and "
+        "with a warning, to today's. Everything else in a file stays as it is, with its comments, mode and "
         "owner. A file that cannot be rewritten safely is left alone. Prints what it changes. Exits with 0 when all "
         "files are in today's spellings now, and with 78 when one could not be rewritten.",
     )

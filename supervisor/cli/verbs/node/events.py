@@ -25,9 +25,9 @@ RETRY_SECONDS: Final = 0.5
 
 DESCRIPTION: Final = (
     "Show what has changed since the daemon started, oldest first: files read, configurations applied and verified, "
-    "reloads, BGP sessions, VNIs, interfaces, problems. The daemon keeps the newest 2000 events of its own life; the "
-    "journal (openperouter logs) has more. With --follow it continues with each change, and a daemon that ends has a "
-    "minute to come back. Exits with 3 when the daemon is not running and with 4 when it does not answer."
+    "reloads, BGP sessions, VNIs, interfaces, problems. The daemon keeps the newest 2000 events since its start; the "
+    "journal (openperouter logs) has more. With --follow it continues with each change, and waits up to a minute for a "
+    "daemon that restarts. Exits with 3 when the daemon is not running and with 4 when it does not answer."
 )
 
 

@@ -25,10 +25,10 @@ _AGO: Final = re.compile(r"\d+ ?(s|m|min|h|d|w)")
 PRIORITIES: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 DESCRIPTION: Final = (
-    "Show the journal of openperouter.service, of the unit that makes its network namespace, and of the router's FRR. "
-    "With NAME only what the daemon says of one resource: an L3VNI's or another resource's name, a VNI's number, a "
-    "VRF, a peer or an interface. Selects by the journal's fields (RESOURCE, VNI, VRF, PEER, INTERFACE, NAME), which "
-    "FRR's own lines do not have. The rest is journalctl's."
+    "Show the journal of openperouter.service, of the unit that creates the network namespace, and of FRR. "
+    "With NAME, only the daemon's lines about one resource: the name of an L3VNI or another resource, a VNI's number, "
+    "a VRF, a peer or an interface. Selects by the journal's fields (RESOURCE, VNI, VRF, PEER, INTERFACE, NAME), which "
+    "FRR's own lines do not have. journalctl prints them."
 )
 
 
@@ -41,11 +41,11 @@ def add_parser(verbs: Any) -> None:
         "-n", "--lines", type=int, metavar="N", help=f"the newest N only (default: {DEFAULT_LINES}, with --since all)"
     )
     parser.add_argument(
-        "-S", "--since", metavar="TIME", help="from a time on, such as 1h (an hour ago), today or '2026-01-31 12:00'"
+        "-S", "--since", metavar="TIME", help="from this time on: 1h (an hour ago), today or '2026-01-31 12:00'"
     )
-    parser.add_argument("-p", "--priority", choices=PRIORITIES, metavar="LEVEL", help="this level and worse ones")
-    parser.add_argument("-x", "--explain", action="store_true", help="with what each event means and what to do")
-    parser.add_argument("--actor", metavar="NAME", help="lines of one part of the daemon, such as health or frr")
+    parser.add_argument("-p", "--priority", choices=PRIORITIES, metavar="LEVEL", help="this level and more severe ones")
+    parser.add_argument("-x", "--explain", action="store_true", help="explain each event, and what to do about it")
+    parser.add_argument("--actor", metavar="NAME", help="lines of one actor of the daemon, such as health or frr")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a resource, VNI, VRF, peer or interface")
 
 

@@ -37,7 +37,7 @@ def add_parser(verbs: Any) -> None:
         description="Show problems, the underlay, BGP sessions and VNIs with their state and where each is "
         "configured; of long lists what is down comes first, and the rest is counted. Exits with 0 when the router is "
         "ready, 1 when it is degraded, 2 when it is not ready yet, 3 when the daemon is not running (its last status "
-        "is shown then) and 4 when it does not answer. With --watch a daemon that ends has a minute to come back.",
+        "is shown then) and 4 when it does not answer. With --watch, waits up to a minute for a daemon that restarts.",
     )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print the status as one JSON document (schema_version 1)")

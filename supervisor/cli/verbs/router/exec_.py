@@ -14,8 +14,8 @@ from ...options import add_verb, add_vrf
 
 DESCRIPTION: Final = (
     "Run a command in the router's network namespace, such as 'ip route', 'ss' or 'tcpdump'; with --vrf all its "
-    "sockets are the VRF's. Options of openperouter come before the command, everything after its first word is its "
-    "own. The exit code is the command's. What it changes there, the daemon repairs."
+    "sockets are the VRF's. Options of openperouter precede the command; everything after its first word is passed to "
+    "it. The exit code is the command's. The daemon reverts changes of what it manages."
 )
 
 
@@ -28,7 +28,7 @@ def add_parser(verbs: Any) -> None:
         "command",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="the program and its arguments, after -- if you like",
+        help="the program and its arguments, optionally after --",
     )
 
 

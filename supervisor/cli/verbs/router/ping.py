@@ -17,8 +17,8 @@ DEFAULT_COUNT: Final = 4
 MOST_PINGS: Final = 100_000
 
 DESCRIPTION: Final = (
-    "Ping TARGET from the router's network namespace, where the fabric is, or with --vrf from a tenant's VRF. The host "
-    "itself is elsewhere: from there use ping. Exits as ping does: with 0 when an answer came, 1 when none did, 2 for "
+    "Ping TARGET from the router's network namespace, where the fabric is, or with --vrf from a tenant's VRF. To ping "
+    "from the host itself, run ping. Exits as ping does: with 0 when there was an answer, 1 when there was none, 2 for "
     "other errors."
 )
 

@@ -1,4 +1,4 @@
-"""``openperouter trace``: the routers on the way to an address, from the router or from one of its VRFs."""
+"""``openperouter trace``: the routers on the path to an address, from the router or from one of its VRFs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ...options import add_verb, add_vrf
 DEFAULT_HOPS: Final = 30
 
 DESCRIPTION: Final = (
-    "Show the routers on the way to TARGET, as traceroute does: UDP packets with a growing hop limit, three a hop. "
-    "Needs no further program. Exits with 0 when the target answered, with 1 when it did not."
+    "Show the routers on the path to TARGET, as traceroute does: UDP packets with a growing hop limit, three per hop. "
+    "Needs no other program. Exits with 0 when the target answered, with 1 when it did not."
 )
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "show the way to an address from the router or one of its VRFs"
+    summary = "show the path to an address from the router or one of its VRFs"
     parser = add_verb(verbs, "trace", run, summary=summary, description=DESCRIPTION)
     add_vrf(parser)
     parser.add_argument(
-        "-m", "--hops", type=int, default=DEFAULT_HOPS, metavar="N", help=f"most hops (default: {DEFAULT_HOPS})"
+        "-m", "--hops", type=int, default=DEFAULT_HOPS, metavar="N", help=f"most hops to try (default: {DEFAULT_HOPS})"
     )
     parser.add_argument("target", metavar="TARGET", help="an IPv4 or IPv6 address")
 

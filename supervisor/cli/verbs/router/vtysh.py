@@ -30,10 +30,10 @@ DAEMONS: Final = ("zebra", "bgpd", "bfdd", "staticd", "isisd", "mgmtd", "watchfr
 _LEAVE: Final = frozenset({"exit", "quit", "end", "logout"})
 
 DESCRIPTION: Final = (
-    "Run 'show' commands in the shell of the router's FRR: those of -c, else those of the input, with a prompt on a "
-    "terminal. Each waits until the daemon does not change FRR, up to a minute, and the daemon waits for it: a session "
-    "that ends during a change would break that. Passwords are hidden. Nothing else is passed on: what is typed "
-    "into FRR is undone by the daemon. Exits with 69 when FRR or the daemon of a command does not answer."
+    "Run 'show' commands in the shell of the router's FRR: those of -c, else those on standard input, with a prompt on "
+    "a terminal. Each waits, up to a minute, while the daemon changes FRR, and the daemon waits for it: a session that "
+    "ends during a change would break the change. Passwords are hidden. Other commands are refused, because the daemon "
+    "reverts manual changes of FRR. Exits with 69 when FRR or the daemon of a command does not answer."
 )
 
 
@@ -42,7 +42,9 @@ def add_parser(verbs: Any) -> None:
     summary = "run show commands in FRR's shell"
     parser = add_verb(verbs, "vtysh", run, summary=summary, description=DESCRIPTION)
     parser.add_argument("-c", "--command", action="append", metavar="COMMAND", help="a show command; may be repeated")
-    parser.add_argument("-d", "--daemon", choices=DAEMONS, metavar="DAEMON", help=f"ask one only: {', '.join(DAEMONS)}")
+    parser.add_argument(
+        "-d", "--daemon", choices=DAEMONS, metavar="DAEMON", help=f"query one only: {', '.join(DAEMONS)}"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from actors.netlink.converge import converge
 from actors.netlink.planning.observed import Link, LinkKind, Namespace
 from actors.netlink.planning.plan_links import LONGEST_ALIAS
 from config.desired import DesiredL2VNI, DesiredState, HostMasterKind
 from config.problems import ResourceId
-from tests.actors.netlink.builders import DUAL, l2vni, l3vni, passthrough, state
+from tests.actors.netlink.builders import DUAL, l2vni, l3vni, node, passthrough, settle, state
 from tests.fakes.kernel import FakeKernel
 
 MANAGED = l2vni(vrf=None, gateways=())
@@ -22,13 +21,6 @@ END = "host-e-110"
 
 def segment(vni: DesiredL2VNI) -> DesiredState:
     return state(l2vnis=(vni,))
-
-
-def settle(desired: DesiredState, kernel: FakeKernel) -> int:
-    """Converge, which has to succeed, and return the number of writes."""
-    result = converge(desired, kernel)
-    assert result.clean, (result.errors, result.failures)
-    return result.writes
 
 
 def master_of(kernel: FakeKernel, name: str = END) -> str:
@@ -44,8 +36,7 @@ def attach(kernel: FakeKernel, name: str, master: str) -> None:
 @pytest.fixture
 def kernel() -> FakeKernel:
     """A host with two bridges and a VRF of the user."""
-    kernel = FakeKernel()
-    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
+    kernel = node()
     for name, kind in (("br0", LinkKind.BRIDGE), ("br1", LinkKind.BRIDGE), ("tenant", LinkKind.VRF)):
         kernel.add(Namespace.HOST, Link(0, name, kind=kind, up=True))
     return kernel

@@ -10,8 +10,8 @@ from actors.netlink.converge import converge
 from actors.netlink.planning.observed import Link, LinkKind, Namespace, NamespaceView, Observed
 from actors.netlink.planning.steps import AddUnreachable, AwaitZebra, ChangeLink, CreateLink
 from actors.netlink.planning.vrf_tables import assign_host_tables, candidate_host_tables
-from config.desired import DesiredState, Family
-from tests.actors.netlink.builders import l3vni, passthrough, state
+from config.desired import Family
+from tests.actors.netlink.builders import l3vni, node, passthrough, settle, state
 from tests.fakes.kernel import FakeKernel
 
 HOST = Namespace.HOST
@@ -23,15 +23,7 @@ TABLES = {"host-v-100": 10_000_100, "pt-vrf": 10_000_000}
 
 @pytest.fixture
 def kernel() -> FakeKernel:
-    kernel = FakeKernel()
-    kernel.add(HOST, Link(0, "toswitch1", up=True))
-    return kernel
-
-
-def settle(desired: DesiredState, kernel: FakeKernel) -> int:
-    result = converge(desired, kernel)
-    assert result.clean, (result.errors, result.failures)
-    return result.writes
+    return node()
 
 
 def masters(kernel: FakeKernel) -> dict[str, str]:
@@ -76,8 +68,7 @@ def test_a_vrf_that_cannot_be_closed_gets_no_device(kernel: FakeKernel) -> None:
 
 
 def test_switching_it_on_and_off_keeps_the_addresses(kernel: FakeKernel) -> None:
-    fresh = FakeKernel()
-    fresh.add(HOST, Link(0, "toswitch1", up=True))
+    fresh = node()
     settle(JOINED, fresh)
     settle(JOINED, kernel)
     for _ in range(2):

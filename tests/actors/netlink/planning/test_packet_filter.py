@@ -8,22 +8,9 @@ from typing import Any
 
 from actors.netlink.actor import outcome_of
 from actors.netlink.converge import converge
-from actors.netlink.planning.observed import Link, Namespace
+from actors.netlink.planning.observed import Namespace
 from actors.netlink.planning.packet_filter import canonical, filter_objects
-from actors.netlink.planning.plan import plan
-from config.desired import DesiredState
-from tests.actors.netlink.builders import demo, l2vni, l3vni, passthrough, state, without_underlay
-from tests.fakes.kernel import FakeKernel
-
-
-def node() -> FakeKernel:
-    kernel = FakeKernel()
-    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
-    return kernel
-
-
-def lines(desired: DesiredState, kernel: FakeKernel) -> list[str]:
-    return [str(step) for step in plan(desired, kernel.observe(desired)).steps]
+from tests.actors.netlink.builders import demo, l2vni, l3vni, lines, node, passthrough, state, without_underlay
 
 
 def test_the_filter_is_there_before_the_passthrough() -> None:

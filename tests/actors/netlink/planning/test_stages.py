@@ -10,7 +10,7 @@ import pytest
 
 from actors.netlink.actor import outcome_of
 from actors.netlink.converge import converge
-from actors.netlink.planning.observed import Link, LinkKind, Namespace
+from actors.netlink.planning.observed import LinkKind, Namespace
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -23,16 +23,10 @@ from actors.netlink.planning.steps import (
     Step,
 )
 from config.desired import DesiredL3VNI, DesiredState, Family
-from tests.actors.netlink.builders import demo, l2vni, l3vni, state, underlay
+from tests.actors.netlink.builders import demo, l2vni, l3vni, node, state, underlay
 from tests.fakes.kernel import FakeKernel
 
 ROUTER = Namespace.ROUTER
-
-
-def node() -> FakeKernel:
-    kernel = FakeKernel()
-    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
-    return kernel
 
 
 def settled(desired: DesiredState) -> FakeKernel:

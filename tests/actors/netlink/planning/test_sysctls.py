@@ -5,24 +5,11 @@ from __future__ import annotations
 import pytest
 
 from actors.netlink.converge import converge
-from actors.netlink.planning.observed import Link, Namespace
-from actors.netlink.planning.plan import plan
+from actors.netlink.planning.observed import Namespace
 from actors.netlink.planning.sysctls import GATEWAY, LAYER_2_ONLY, device_writes, sysctl_key
 from actors.netlink.planning.wanted import kernel_model
-from config.desired import DesiredState, HostMasterKind
-from tests.actors.netlink.builders import l2vni, l3vni, state
-from tests.fakes.kernel import FakeKernel
-
-
-def node() -> FakeKernel:
-    kernel = FakeKernel()
-    kernel.add(Namespace.HOST, Link(0, "toswitch1", up=True))
-    return kernel
-
-
-def lines(desired: DesiredState, kernel: FakeKernel) -> list[str]:
-    return [str(step) for step in plan(desired, kernel.observe(desired)).steps]
-
+from config.desired import HostMasterKind
+from tests.actors.netlink.builders import l2vni, l3vni, lines, node, state
 
 LOOSE = state(l2vnis=(l2vni(vrf=None, gateways=()),))
 

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.netlink.probes import actor
-from actors.netlink.probes.schedule import Answer, Target, targets_of
+from actors.netlink.probes.schedule import PingResult, Target, targets_of
 from actors.netlink.wire.namespace import NamespaceMissing
 from config.desired import DesiredL3VNI, DesiredProbe, DesiredState, ResourceFailure
 from config.outcomes import KernelOutcome, ProbeHealth, ProbeReport
@@ -36,14 +36,14 @@ class Hosts:
     most: int = 0
     present: bool = True
 
-    async def ping(self, targets: Sequence[Target]) -> list[Answer]:
+    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
         if not self.present:
             raise NamespaceMissing("netns perouter missing")
         self.most = max(self.most, len(targets))
         self.pings += ((trio.current_time(), one.vrf, str(one.address)) for one in targets)
         up = [str(one.address) in self.answering for one in targets]
         await trio.sleep(0.1 if all(up) else 1.0)
-        return [Answer(0.1) if answers else Answer() for answers in up]
+        return [PingResult(0.1) if answers else PingResult() for answers in up]
 
 
 @dataclass

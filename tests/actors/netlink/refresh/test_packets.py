@@ -12,7 +12,6 @@ from actors.netlink.refresh.packets import FILTER, LONGEST, link_local, question
 
 MAC, OWN = bytes.fromhex("020000000009"), bytes.fromhex("00f30000006f")
 HOST = Host(110, MAC)
-TYPE_OF = slice(12, 14)
 
 
 def arp(sender: str, *, mac: bytes = MAC, inside: bytes = MAC, operation: int = 2) -> bytes:

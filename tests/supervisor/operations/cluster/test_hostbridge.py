@@ -30,17 +30,15 @@ from config.desired import Secret
 from kubeserver.pki import Authority
 from supervisor.operations.cluster.hostbridge import (
     ASKING_SECONDS,
-    Address,
     Hostbridge,
-    NoCredentialsError,
     address,
-    read_account,
 )
 from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
+from supervisor.operations.cluster.pod import NoCredentialsError, ServerAddress, read_account
 from supervisor.operations.exit_codes import CommandError
 
 SERVICE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-SERVER = Address("https://10.96.0.1:443")
+SERVER = ServerAddress("https://10.96.0.1:443")
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2VjcmV0"
 OTHER_TOKEN = "eyJhbGciOiJub25lIn0.e30.b3RoZXI"
 
@@ -78,15 +76,19 @@ def bridge(tmp_path: Path, account: Path) -> Hostbridge:
 @pytest.mark.parametrize(
     ("choice", "environment", "expected"),
     [
-        ("service", SERVICE, Address("https://10.96.0.1:443")),
-        ("service", {**SERVICE, "KUBERNETES_SERVICE_HOST": "fd00::1"}, Address("https://[fd00::1]:443")),
-        ("service", {**SERVICE, "KUBERNETES_SERVICE_HOST": "api.example.com"}, Address("https://api.example.com:443")),
-        ("node-local", {}, Address("https://127.0.0.1:6443", "kubernetes.default.svc")),
-        ("node-local:16443", {}, Address("https://127.0.0.1:16443", "kubernetes.default.svc")),
-        ("https://[2001:db8::1]:6443", {}, Address("https://[2001:db8::1]:6443")),
+        ("service", SERVICE, ServerAddress("https://10.96.0.1:443")),
+        ("service", {**SERVICE, "KUBERNETES_SERVICE_HOST": "fd00::1"}, ServerAddress("https://[fd00::1]:443")),
+        (
+            "service",
+            {**SERVICE, "KUBERNETES_SERVICE_HOST": "api.example.com"},
+            ServerAddress("https://api.example.com:443"),
+        ),
+        ("node-local", {}, ServerAddress("https://127.0.0.1:6443", "kubernetes.default.svc")),
+        ("node-local:16443", {}, ServerAddress("https://127.0.0.1:16443", "kubernetes.default.svc")),
+        ("https://[2001:db8::1]:6443", {}, ServerAddress("https://[2001:db8::1]:6443")),
     ],
 )
-def test_where_the_host_reaches_the_server(choice: str, environment: dict[str, str], expected: Address) -> None:
+def test_where_the_host_reaches_the_server(choice: str, environment: dict[str, str], expected: ServerAddress) -> None:
     assert address(choice, environment) == expected
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.webhook.rotation import Place
+from actors.webhook.rotation import Storage
 from config.api import ApiCredentials
 from config.resolve.grants import Grants
 from supervisor.operations.cluster.webhook import Options, Webhook, run_webhook
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
 import sys
 from pathlib import Path
-from actors.webhook.rotation import Place
+from actors.webhook.rotation import Storage
 from config.resolve.grants import Grants
 from supervisor.logs.logger import configure
 from supervisor.operations.cluster.webhook import Options, run_webhook
 configure("info")
-options = Options(0, Place("openperouter-system", names=("localhost",)), Grants(), host="127.0.0.1")
+options = Options(0, Storage("openperouter-system", names=("localhost",)), Grants(), host="127.0.0.1")
 sys.exit(run_webhook(options, Path(sys.argv[1])))
 """
 
@@ -50,11 +50,11 @@ def test_a_signal_ends_it_in_order_even_if_no_api_server_answers(tmp_path: Path)
 
 
 def test_the_wiring_is_consistent_and_names_its_children() -> None:
-    webhook = Webhook(Options(0, Place("ns"), Grants()), lambda: ApiCredentials("https://192.0.2.1"))
+    webhook = Webhook(Options(0, Storage("ns"), Grants()), lambda: ApiCredentials("https://192.0.2.1"))
     assert [spec.name for spec in webhook.children()] == ["server", "rotation", "follow", "account"]
 
 
 def test_outside_of_a_pod_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(CommandError, match="this is no pod"):
-        run_webhook(Options(0, Place("ns"), Grants()))
+        run_webhook(Options(0, Storage("ns"), Grants()))

@@ -18,8 +18,12 @@ from tests.supervisor.operations.doctor.healthy_machine import HEALTHY
 @pytest.mark.parametrize(
     ("refused", "level", "message"),
     [
-        ({"Nodes": True, "Events": True}, Level.OK, "refuses what is other nodes': Events, Nodes"),
-        ({"Nodes": True, "Events": False}, Level.ERROR, "accepts from this node's token what is other nodes': Events"),
+        ({"Nodes": True, "Events": True}, Level.OK, "refuses writes to other nodes' objects: Events, Nodes"),
+        (
+            {"Nodes": True, "Events": False},
+            Level.ERROR,
+            "accepts writes to other nodes' objects with this node's token: Events",
+        ),
     ],
 )
 def test_one_write_that_is_accepted_is_an_error(refused: Mapping[str, bool], level: Level, message: str) -> None:

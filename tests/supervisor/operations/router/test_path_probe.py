@@ -1,4 +1,4 @@
-"""The way to an address: what the kernel hands over, as it was captured, and the way to this very machine."""
+"""The path to an address: ICMP errors as they were captured from the kernel, and the path to this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from supervisor.operations.router.path_probe import Answer, Hop, hops, parse_error
+from supervisor.operations.router.path_probe import Hop, IcmpAnswer, hops, parse_error
 
 #: Linux 6.1, from three namespaces in a row: two routers' time exceeded, a target's port unreachable, each family.
 CAPTURED = [
@@ -30,14 +30,14 @@ CAPTURED = [
 
 @pytest.mark.parametrize(("family", "data", "sender", "reached"), CAPTURED)
 def test_an_error_names_its_sender(family: int, data: str, sender: str, reached: bool) -> None:
-    assert parse_error(bytes.fromhex(data), family, 0.5) == Answer(sender, 0.5, final=reached, reached=reached)
+    assert parse_error(bytes.fromhex(data), family, 0.5) == IcmpAnswer(sender, 0.5, final=reached, reached=reached)
 
 
 def test_another_unreachable_ends_the_way_without_reaching_the_target() -> None:
     # Host unreachable (EHOSTUNREACH; type 3, code 1).
     data = "71000000020301000000000000000000020000000a0901020000000000000000"
     answer = parse_error(bytes.fromhex(data), socket.AF_INET, 0.001)
-    assert answer == Answer("10.9.1.2", 0.001, final=True)
+    assert answer == IcmpAnswer("10.9.1.2", 0.001, final=True)
     assert str(Hop(3, (answer, None, None))) == " 3  10.9.1.2  1.000 ms  *  *  unreachable"
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_an_icmp_error_is_no_answer() -> None:
 
 
 def test_a_hop_is_one_line_with_each_sender_once() -> None:
-    hop = Hop(1, (Answer("192.0.2.1", 0.0005), None, Answer("192.0.2.1", 0.002)))
+    hop = Hop(1, (IcmpAnswer("192.0.2.1", 0.0005), None, IcmpAnswer("192.0.2.1", 0.002)))
     assert str(hop) == " 1  192.0.2.1  0.500 ms  *  2.000 ms"
     assert not hop.final
 

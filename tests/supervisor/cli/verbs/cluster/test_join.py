@@ -13,12 +13,12 @@ from kubeserver.pki import Authority
 from supervisor.cli.program import main
 from supervisor.operations import exit_codes
 from supervisor.operations.cluster import join
-from supervisor.operations.cluster.join import Verdict
+from supervisor.operations.cluster.join import Permissions
 
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2VjcmV0"
-WORKS = Verdict(notes=("can read l3vnis",))
-WARNS = Verdict(warnings=("the token is bound to no node",))
-FAILS = Verdict(faults=("https://a does not accept the credentials",))
+WORKS = Permissions(notes=("can read l3vnis",))
+WARNS = Permissions(warnings=("the token is bound to no node",))
+FAILS = Permissions(faults=("https://a does not accept the credentials",))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ class Node:
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(join, "examine", self._examine)
 
-    async def _examine(self, credentials: ApiCredentials, node: str, namespace: str) -> Verdict:
+    async def _examine(self, credentials: ApiCredentials, node: str, namespace: str) -> Permissions:
         assert namespace == "openperouter-system"
         self.asked.append(credentials)
         return self.verdict
@@ -97,7 +97,7 @@ def test_what_does_not_work_is_not_stored_and_the_old_stays(node: Node, capsys: 
 
 @pytest.mark.parametrize("verdict", [FAILS, WARNS])
 def test_with_force_or_a_warning_it_is_stored_and_reported(
-    node: Node, verdict: Verdict, capsys: pytest.CaptureFixture[str]
+    node: Node, verdict: Permissions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node.verdict = verdict
     assert node.by_token("--force") == exit_codes.DEGRADED

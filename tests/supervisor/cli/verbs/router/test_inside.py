@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.cli import main
 from supervisor.operations.router import inside, path_probe
-from supervisor.operations.router.path_probe import Answer, Hop
+from supervisor.operations.router.path_probe import Hop, IcmpAnswer
 from tests.supervisor.cli.examples import READY
 
 
@@ -132,8 +132,8 @@ def test_trace_enters_the_router_and_prints_each_hop(
 
     def hops(target: object, vrf: str, most: int) -> Iterator[Hop]:
         asked.append((str(target), vrf, most))
-        yield Hop(1, (Answer("192.0.2.1", 0.001),))
-        yield Hop(2, (Answer("192.0.2.2", 0.001, final=reached, reached=reached),))
+        yield Hop(1, (IcmpAnswer("192.0.2.1", 0.001),))
+        yield Hop(2, (IcmpAnswer("192.0.2.2", 0.001, final=reached, reached=reached),))
 
     monkeypatch.setattr("actors.netlink.wire.namespace.enter", entered.append)
     monkeypatch.setattr(path_probe, "hops", hops)
