@@ -31,5 +31,8 @@ setup(
     cmdclass={"build_py": BuildWithManifests},
     packages=["openperouter", *(f"openperouter.{name}" for name in FOUND)],
     package_dir={"openperouter": "packaging/wheel/openperouter", **{f"openperouter.{name}": name for name in PRIVATE}},
-    package_data={"openperouter.actors.frr.render": ["templates/*.j2"]},
+    package_data={
+        "openperouter.actors.frr.render": ["templates/*.j2"],
+        "openperouter.supervisor.cli.verbs.node.web": ["templates/*"],
+    },
 )

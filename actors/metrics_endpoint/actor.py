@@ -11,30 +11,33 @@ router does not need it.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.lib.metrics.exposition import metrics_text
-from config.metrics_settings import Endpoint, MetricsSettings, endpoint_of
+from actors.lib.metrics.exposition import CONTENT_TYPE, metrics_text
+from config.metrics_settings import MetricsSettings, endpoint_of
 from config.status import Status
 from config.syntax.files import Mark, mark
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.unix_socket import listening
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 from supervisor.runtime.faults import DependencyFault
 
+if TYPE_CHECKING:
+    import h11
+
+    from supervisor.process.http_server import Respond
+
 log = get_logger("metrics_endpoint")
 
-#: Read and write for the owner and the group (unix(7): connecting needs write permission).
-SOCKET_MODE: Final = 0o660
 #: Minimum age of the text before it is rendered again, seconds: no client can keep the daemon busy.
 FRESH_SECONDS: Final = 1.0
+_PATH: Final = b"/metrics"
 
 
 async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestReader[Status]) -> None:
@@ -44,35 +47,37 @@ async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestRea
         with ctx.idle():
             await trio.sleep_forever()
     # Most nodes do not serve HTTP, and the parser of it is a twentieth of what the daemon imports.
-    from .http import MOST_CONNECTIONS, HttpServer
+    from supervisor.process.http_server import HttpServer, listeners
 
     endpoint = endpoint_of(settings.listen or "")
     certificates = Certificates(settings) if endpoint.scheme == "https" else None
-    server = HttpServer(Text(status).get, certificates.context if certificates else None)
-    async with _listeners(endpoint, backlog=MOST_CONNECTIONS) as listeners:
+    server = HttpServer(responder(Text(status).get), certificates.context if certificates else None)
+    async with AsyncExitStack() as stack:
+        path = endpoint.path if endpoint.scheme == "unix" else None
+        try:
+            opened = await stack.enter_async_context(listeners(path, endpoint.host, endpoint.port))
+        except OSError as error:
+            raise DependencyFault(f"metrics.listen: cannot listen: {error.strerror or error}") from error
         ctx.started()
         ctx.note(listen=settings.listen)
         log.info("serving metrics", listen=settings.listen)
         with ctx.idle():
-            await trio.serve_listeners(server.handle, listeners)
+            await trio.serve_listeners(server.handle, opened)
 
 
-@asynccontextmanager
-async def _listeners(endpoint: Endpoint, *, backlog: int) -> AsyncIterator[list[trio.SocketListener]]:
-    try:
-        if endpoint.scheme == "unix":
-            with listening(endpoint.path, mode=SOCKET_MODE, backlog=backlog) as listener:
-                yield [listener]
-            return
-        opened = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=backlog)
-    except OSError as error:
-        raise DependencyFault(f"metrics.listen: cannot listen: {error.strerror or error}") from error
-    try:
-        yield opened
-    finally:
-        for one in opened:
-            with trio.CancelScope(shield=True):
-                await one.aclose()
+def responder(text: Callable[[], bytes | None]) -> Respond:
+    """Return what answers requests with a text at ``/metrics``; None of it is not yet."""
+    from supervisor.process.http_server import Answer
+
+    async def respond(request: h11.Request) -> Answer:
+        if request.target.partition(b"?")[0] != _PATH:
+            return Answer(404, b"the metrics are at /metrics\n")
+        now = text()
+        if now is None:
+            return Answer(503, b"the daemon has no status yet\n")
+        return Answer(200, now, CONTENT_TYPE)
+
+    return respond
 
 
 class Text:

@@ -17,7 +17,7 @@ from ..version import VERSION
 from .options import add_settings, complain, require_settings
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
-from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown
+from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown, web
 from .verbs.router import exec_, ping, trace, vtysh
 
 DESCRIPTION: Final = """\
@@ -36,6 +36,7 @@ VERBS: Final = (
     plan,
     status,
     show,
+    web,
     ping,
     trace,
     exec_,

@@ -20,11 +20,11 @@ import yaml
 
 from actors.lib.metrics.descriptions import DESCRIPTIONS
 from actors.lib.metrics.exposition import metrics_text
-from actors.metrics_endpoint.actor import Certificates
-from actors.metrics_endpoint.http import HttpServer
+from actors.metrics_endpoint.actor import Certificates, responder
 from actors.report.status_builder import build_status
 from config.metrics_settings import MetricsSettings
 from kubeserver.pki import Authority
+from supervisor.process.http_server import HttpServer
 from tests.actors.report.examples import inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ async def test_a_real_prometheus_scrapes_the_endpoint_with_tls(tmp_path: Path) -
     )
     page = Page()
     async with trio.open_nursery() as nursery:
-        server = HttpServer(page.read, Certificates(settings).context)
+        server = HttpServer(responder(page.read), Certificates(settings).context)
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, server.handle, [listener])
         job = {

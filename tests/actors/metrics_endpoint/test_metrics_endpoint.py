@@ -16,11 +16,11 @@ import pytest
 import trio
 from trio.testing import open_stream_to_socket_listener
 
-from actors.metrics_endpoint.actor import Certificates, Text, run
-from actors.metrics_endpoint.http import CONNECTION_SECONDS, MOST_CONNECTIONS, MOST_HEADER_BYTES, HttpServer
+from actors.metrics_endpoint.actor import Certificates, Text, responder, run
 from config.metrics_settings import MetricsSettings
 from config.status import Status
 from kubeserver.pki import Authority
+from supervisor.process.http_server import CONNECTION_SECONDS, MOST_CONNECTIONS, MOST_HEADER_BYTES, HttpServer
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from supervisor.runtime.faults import DependencyFault
@@ -46,7 +46,7 @@ async def served(page: bytes | None = b"text\n", context: Context | None = None)
     """Run the HTTP server alone, on a free port."""
     async with trio.open_nursery() as nursery:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, HttpServer(lambda: page, context).handle, [listener])
+        nursery.start_soon(trio.serve_listeners, HttpServer(responder(lambda: page), context).handle, [listener])
         yield listener
         nursery.cancel_scope.cancel()
 

@@ -58,6 +58,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
     parser.add_argument("--dot", action="store_true", help="topology: print a Graphviz document")
+    parser.add_argument("--svg", action="store_true", help="topology: print a drawing (SVG)")
     parser.add_argument("--intended", action="store_true", help="frr: the desired configuration")
 
 
@@ -107,8 +108,10 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if (subject in NAMED) != (arguments.name is not None):
         what = f"give a NAME to {subject}" if arguments.name is None else f"{subject} takes no NAME"
         raise CommandError(what, exit_codes.USAGE)
-    if arguments.dot and (subject != "topology" or arguments.json):
-        raise CommandError("--dot is for topology, without --json", exit_codes.USAGE)
+    pictures = [option for option, given in (("--dot", arguments.dot), ("--svg", arguments.svg)) if given]
+    if pictures and (subject != "topology" or arguments.json or len(pictures) > 1):
+        others = " or --dot" if len(pictures) > 1 else ""
+        raise CommandError(f"{pictures[-1]} is for topology, without --json{others}", exit_codes.USAGE)
 
 
 def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
@@ -144,6 +147,10 @@ def _topology(status: Status, desired: DesiredState | None, arguments: argparse.
     root = topology(status, desired)
     if arguments.dot:
         print(to_dot(root))
+    elif arguments.svg:
+        from supervisor.operations.inspection.drawing import to_svg
+
+        print(to_svg(root))
     elif arguments.json:
         _print(to_document(root), as_json=True)
     else:

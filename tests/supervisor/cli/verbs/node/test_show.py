@@ -194,6 +194,8 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
         (("topology", "red"), "topology takes no NAME"),
         (("vni", "100", "--dot"), "--dot is for topology, without --json"),
         (("topology", "--json", "--dot"), "--dot is for topology, without --json"),
+        (("session", "red", "--svg"), "--svg is for topology, without --json"),
+        (("topology", "--dot", "--svg"), "--svg is for topology, without --json or --dot"),
     ],
 )
 def test_wrong_usage_is_refused(
