@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState
+from supervisor.runtime.child_run import ChildRun
 from supervisor.runtime.faults import KernelFault
 from supervisor.runtime.restarts import Child
 from supervisor.runtime.tree import Supervisor
@@ -133,7 +134,12 @@ async def test_a_child_that_is_idle_now_and_then_does_not_wake_the_loop(
 ) -> None:
     looks: list[float] = []
     inspect = Child._inspect
-    monkeypatch.setattr(Child, "_inspect", lambda self, run, now: (looks.append(now), inspect(self, run, now))[1])
+
+    def counted(child: Child, run: ChildRun, now: float) -> float:
+        looks.append(now)
+        return inspect(child, run, now)
+
+    monkeypatch.setattr(Child, "_inspect", counted)
 
     async def poll(ctx: ActorContext) -> None:
         ctx.started()
