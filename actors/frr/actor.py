@@ -39,7 +39,7 @@ from supervisor.runtime.faults import DependencyFault, Fault
 from .abilities import supported, vnis_over_ipv6
 from .apply import Applier, SupersededError
 from .driver import FrrDriver, VtyshDriver
-from .render.render import render
+from .render.render import RenderedConfig, render
 
 #: Deadline of one pass in seconds: two attempts of three rounds each, without the deadlines of single commands.
 APPLY_SECONDS: Final = 600.0
@@ -102,6 +102,8 @@ class FrrActor:
         self._retry = FIRST_RETRY
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
         self._version = ""
+        #: The last configuration, and what it was rendered from.
+        self._rendered: tuple[tuple[DesiredState, str, frozenset[int]], RenderedConfig] | None = None
 
     async def serve(self) -> None:
         """Apply the newest state indefinitely."""
@@ -196,8 +198,7 @@ class FrrActor:
 
     async def _apply_supported(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
-            limit = self._settings.bgp_listen_limit
-            rendered = render(state, hostname=socket.gethostname(), listen_limit=limit, withdrawn=withdrawn)
+            rendered = self._rendering(state, withdrawn)
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
@@ -206,6 +207,15 @@ class FrrActor:
                 return await self._applier.apply(state, rendered, superseded, passing=passing)
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
+
+    def _rendering(self, state: DesiredState, withdrawn: frozenset[int]) -> RenderedConfig:
+        """Render a configuration, unless it is the last one again, as at an audit."""
+        source = (state, socket.gethostname(), withdrawn)
+        if self._rendered is None or self._rendered[0] != source:
+            limit = self._settings.bgp_listen_limit
+            rendered = render(state, hostname=source[1], listen_limit=limit, withdrawn=withdrawn)
+            self._rendered = (source, rendered)
+        return self._rendered[1]
 
     def _publish(self, outcome: FrrOutcome) -> None:
         """Publish what is news, and log it unless only the state is new."""

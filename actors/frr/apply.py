@@ -50,6 +50,7 @@ class Applier:
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
         self._passing = False
+        self._known: tuple[RenderedConfig, Intent] | None = None
         self.refusals = Refusals()
 
     async def apply(
@@ -81,7 +82,7 @@ class Applier:
         await self._driver.wait_ready(daemons_for(rendered.text))
         self.refusals.begin(rendered)
         wanted = self.refusals.acceptable(rendered)
-        seen = self._seen(await self._driver.running(), intended(wanted))
+        seen = self._seen(await self._driver.running(), self._intended(wanted))
         on_disk = self._on_disk() == wanted.text
         self.refusals.review(seen, verified=on_disk)
         seen = replace(seen, pending=self.refusals.pending(seen.difference))
@@ -95,7 +96,7 @@ class Applier:
                         return FrrOutcome(desired, False, error=refused(text, refusal))
             if (left := self.refusals.acceptable(rendered)) != wanted:
                 wanted = left
-                seen = self._seen(seen.text, intended(wanted))
+                seen = self._seen(seen.text, self._intended(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
             wanted, seen = await self._attempt(rendered, wanted, seen)
         failures = self.refusals.failures(rendered, seen)
@@ -115,9 +116,15 @@ class Applier:
         done = await self._change(seen, wanted)
         if self.refusals.hold_snippets(done):
             wanted = self.refusals.acceptable(rendered)
-            done = await self._change(self._seen(done.seen.text, intended(wanted)), wanted)
+            done = await self._change(self._seen(done.seen.text, self._intended(wanted)), wanted)
         self.refusals.hold_lines(done)
         return wanted, done.seen
+
+    def _intended(self, wanted: RenderedConfig) -> Intent:
+        """Return what FRR should show; the last configuration's is still known at an audit."""
+        if self._known is None or self._known[0] != wanted:
+            self._known = (wanted, intended(wanted))
+        return self._known[1]
 
     def _seen(self, text: str, intent: Intent) -> Seen:
         lines = parse(text)

@@ -40,7 +40,7 @@ POLL_SECONDS: Final = 0.5
 
 _STATIC_ROUTES: Final = frozenset({("ip", "route"), ("ipv6", "route"), ("ip", "mroute")})
 #: In lines that may be of a daemon besides the core ones: few of a long configuration, and only they are read by word.
-_HINTS: Final = ("bfd", "route ", "static-sids")
+_HINTS: Final = re.compile(r"bfd|route |static-sids")
 
 #: Which daemon alone takes a top-level block, in the order of sending; "" is every daemon. Policies come before the
 #: neighbours that name them, since a missing route-map denies everything, and bgpd has a VRF's instance before its VNI.
@@ -216,7 +216,7 @@ def daemons_for(text: str) -> frozenset[str]:
     """
     needed = set(CORE_DAEMONS)
     for line in text.expandtabs(1).splitlines():
-        if not any(hint in line for hint in _HINTS) or line.lstrip().startswith(("!", "#")):
+        if not _HINTS.search(line) or line.lstrip().startswith(("!", "#")):
             continue
         words = f" {' '.join(line.split())}".partition(" description ")[0].split()
         if "bfd" in words:

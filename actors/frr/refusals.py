@@ -117,8 +117,8 @@ class Refusals:
 
     def acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
         """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
-        sections = (section for section in rendered.sections if not self._waits(section))
-        return RenderedConfig(tuple(replace(one, text=self._cut(one)[0]) for one in sections))
+        sections = ((one, self._cut(one)[0]) for one in rendered.sections if not self._waits(one))
+        return RenderedConfig(tuple(one if text == one.text else replace(one, text=text) for one, text in sections))
 
     def part(self, rendered: RenderedConfig, entries: Iterable[Entry], intent: Intent) -> RenderedConfig:
         """Return the sections that these lines of what is :meth:`acceptable` come from."""

@@ -44,6 +44,8 @@ METRICS_SECONDS: Final = 60.0
 METRICS_PAUSE_SECONDS: Final = 5.0
 #: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
 REFRESH_SECONDS: Final = 10.0
+#: Statuses leave this much between them, seconds: what happens meanwhile, as at a start, becomes one of them.
+PAUSE_SECONDS: Final = 0.1
 #: Deadline of writing a few kilobytes.
 WRITE_SECONDS: Final = 20.0
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -88,6 +90,7 @@ async def run(
         )
         children_changed.take()
         inputs = replace(inputs, was_ready=inputs.was_ready or inputs.ready)
+        built = trio.current_time()
         status = build_status(inputs, time.time())
         if _is_due(status, before, REFRESH_SECONDS):
             out.set(status)
@@ -95,8 +98,13 @@ async def run(
                 await files.write(status)
             before = status
         ctx.progress()
-        with ctx.idle(), trio.move_on_after(REFRESH_SECONDS):
-            await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
+        with ctx.idle():
+            with trio.move_on_after(REFRESH_SECONDS):
+                await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
+            with trio.move_on_at(built + PAUSE_SECONDS):
+                # A stop shows at once: this actor may itself be stopped during the pause.
+                while not stopping():
+                    await children_changed.receive()
 
 
 def _is_due(status: Status, before: Status | None, seconds: float) -> bool:

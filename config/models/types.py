@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -39,6 +40,7 @@ _CIDR_CHARACTERS: Final = 43
 _CIDR: Final = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})", re.ASCII)
 
 
+@lru_cache(maxsize=4096)
 def parse_address(text: str) -> IPAddress:
     """Parse an address without scope. Raises ValueError with what was expected."""
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
@@ -54,6 +56,7 @@ def parse_address(text: str) -> IPAddress:
     return address
 
 
+@lru_cache(maxsize=4096)
 def parse_cidr(text: str) -> IPInterface:
     """Parse ``address/length``, host bits allowed. Raises ValueError with what was expected."""
     wanted = "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"
@@ -142,6 +145,9 @@ NEVER_USABLE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+#: The same, parsed once.
+_NEVER: Final = tuple(map(ip_network, NEVER_USABLE))
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -153,7 +159,7 @@ class Range:
     def check(self, text: str) -> str:
         """Return the text of a network. Raises ValueError with the range that it overlaps, or the shortest length."""
         network = parse_cidr(text).network
-        never = next((one for one in map(ip_network, NEVER_USABLE) if network.overlaps(one)), None)
+        never = next((one for one in _NEVER if network.overlaps(one)), None)
         if never is not None:
             how = "is in" if network.prefixlen >= never.prefixlen else "overlaps"
             raise ValueError(f"{network} {how} {never} ({NEVER_USABLE[str(never)]}): use routable unicast addresses")

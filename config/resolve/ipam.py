@@ -7,7 +7,8 @@ masked first; "host number n" is its network address plus n, and must lie inside
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, ip_interface, ip_network
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_interface, ip_network
 from typing import Final
 
 from config.desired import IPAddress, IPInterface, RouterIdScheme, SessionAddresses
@@ -20,9 +21,15 @@ class PoolExhaustedError(ValueError):
     """The node's index has no place in a pool; the text names both."""
 
 
+@lru_cache(maxsize=4096)
+def parsed_network(text: str) -> IPv4Network | IPv6Network:
+    """Parse a network, host bits allowed: each is looked at many times in one resolution."""
+    return ip_network(text, strict=False)
+
+
 def host_number(pool: str, index: int, offset: int = 0) -> IPAddress:
     """Return the address for a node: ``index + offset`` places after the pool's network address."""
-    network = ip_network(pool, strict=False)
+    network = parsed_network(pool)
     if not 0 <= index + offset < network.num_addresses:
         highest, wanted = network.num_addresses - 1 - offset, (index + offset).bit_length()
         fits = f"; use at least a /{network.max_prefixlen - wanted}" if wanted <= network.max_prefixlen else ""
@@ -70,7 +77,7 @@ def session_addresses(pool: str, index: int) -> SessionAddresses:
     The router's end is equal on every node: host number 0, or 1 when number 0 ends in a zero byte. The host's end is
     ``index + 1`` places after it.
     """
-    network = ip_network(pool, strict=False)
+    network = parsed_network(pool)
     first = 1 if network.network_address.packed[-1] == 0 else 0
     router, host = host_number(pool, 0, first), host_number(pool, index, first + 1)
     return SessionAddresses(*(ip_interface(f"{address}/{network.prefixlen}") for address in (router, host)))

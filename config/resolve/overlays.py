@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_interface, ip_network
+from ipaddress import ip_interface
 
 from config.desired import (
     DesiredL2VNI,
@@ -35,7 +35,7 @@ from config.resources import Resource
 from .domains import DOMAIN_FIELD, Domains
 from .findings import Claim, Findings, RefusedError
 from .grants import Grants
-from .ipam import PoolExhaustedError, route_distinguisher, session_addresses
+from .ipam import PoolExhaustedError, parsed_network, route_distinguisher, session_addresses
 from .sessions import host_session
 
 _KINDS = frozenset({Kind.L3VNI, Kind.L2VNI, Kind.L3PASSTHROUGH})
@@ -52,7 +52,7 @@ class Pools:
 
     def overlapping(self, pool: str) -> tuple[Claim, str] | None:
         """Return the owner and the text of a pool that overlaps this one, or None."""
-        network = ip_network(pool, strict=False)
+        network = parsed_network(pool)
         first, last = int(network.network_address), int(network.broadcast_address)
         # Ranges are disjoint, so only the one that begins last before this one's end can reach into it.
         position = bisect_right(self._starts[network.version], last) - 1
@@ -63,7 +63,7 @@ class Pools:
 
     def add(self, pool: str, owner: Claim) -> None:
         """Add a pool that overlaps none."""
-        network = ip_network(pool, strict=False)
+        network = parsed_network(pool)
         first, last = int(network.network_address), int(network.broadcast_address)
         position = bisect_right(self._starts[network.version], first)
         self._starts[network.version].insert(position, first)
@@ -223,9 +223,9 @@ class Overlays:
 
     def _check_tunnels(self, subnet: str, rule_field: str) -> None:
         """The connected route of a subnet with tunnel endpoints would take these from the fabric."""
-        network = ip_network(subnet, strict=False)
+        network = parsed_network(subnet)
         for pool in self.underlay.vtep_pools:
-            if network.overlaps(ip_network(pool, strict=False)):
+            if network.overlaps(parsed_network(pool)):
                 message = f"{network} overlaps {pool}, the tunnelEndpoint of {self.underlay.resource}"
                 raise RefusedError(message, rule_field)
 
@@ -249,7 +249,7 @@ class Overlays:
             found = self._subnets[vrf].overlapping(gateway)
             if found is not None:
                 owner, other = found
-                subnet = ip_network(gateway, strict=False)
+                subnet = parsed_network(gateway)
                 message = f"{subnet} overlaps {other} of {owner} in VRF {vrf}"
                 raise RefusedError(message, rule_field, winner=owner)
         for index, gateway in enumerate(gateways):

@@ -29,14 +29,16 @@ class Latest(Generic[T]):
         self.name = name
         self.version = 0
         self._value: object = _EMPTY
-        self._changed = trio.Event()
+        #: Those who wait for the next value; a mapping for its order, which makes wake-ups repeatable.
+        self._waiting: dict[trio.Event, None] = {}
 
     def set(self, value: T) -> None:
         """Replace the value and wake every waiting reader."""
         self._value = value
         self.version += 1
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
+        for changed in self._waiting:
+            changed.set()
+        self._waiting.clear()
 
     def peek(self) -> T | None:
         """Return the current value without consuming it, or None when nothing was ever written."""
@@ -49,7 +51,7 @@ class Latest(Generic[T]):
     async def wait_newer(self, version: int) -> int:
         """Wait until the cell's version exceeds ``version``; return the new one."""
         while self.version <= version:
-            await self._changed.wait()
+            await _change_of(self)
         return self.version
 
 
@@ -100,11 +102,16 @@ async def wait_any(*readers: LatestReader[Any]) -> None:
     if any(reader.pending for reader in readers):
         await trio.lowlevel.checkpoint()
         return
-    async with trio.open_nursery() as nursery:
+    await _change_of(*(reader._cell for reader in readers))
 
-        async def wake(reader: LatestReader[Any]) -> None:
-            await reader.wait_pending()
-            nursery.cancel_scope.cancel()
 
-        for reader in readers:
-            nursery.start_soon(wake, reader)
+async def _change_of(*cells: Latest[Any]) -> None:
+    """Wait until one of the cells is written, without a task for each: most of the daemon waits like this."""
+    changed = trio.Event()
+    for cell in cells:
+        cell._waiting[changed] = None
+    try:
+        await changed.wait()
+    finally:
+        for cell in cells:
+            cell._waiting.pop(changed, None)

@@ -6,6 +6,7 @@ the user's Ctrl-C pass through.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import trio
@@ -46,12 +47,14 @@ class ChildRun:
     def __init__(self, spec: ChildSpec, number: int, changed: ChangeSignal) -> None:
         self.spec = spec
         self.number = number
-        self.context = ActorContext(spec.name, number, changed=changed.notify)
+        self.context = ActorContext(spec.name, number, changed=self._reported)
         self.error: BaseException | None = None
         self.ended = False
         self.cancelled_at: float | None = None
         self.start_by = trio.current_time() + spec.start_timeout
         self.started_at: float | None = None
+        #: When the loop looks at it again, if nothing wakes it before.
+        self.look_at = math.inf
         self._stop_cause: Cause | None = None
         self._changed = changed
         self._scope = trio.CancelScope()
@@ -65,6 +68,14 @@ class ChildRun:
             self.error = error.exceptions[0] if len(error.exceptions) == 1 else error
         finally:
             self.ended = True
+            self._changed.notify()
+
+    def _reported(self) -> None:
+        """Wake who waits for its start or for the end of its work, and the loop where that would look too late.
+
+        Actors become idle all the time, and then the loop looks soon enough.
+        """
+        if self.look_at > self.frozen_at():
             self._changed.notify()
 
     @property
@@ -95,7 +106,7 @@ class ChildRun:
 
     async def finish_work(self, skip: Callable[[], bool]) -> None:
         """Wait for the unit of work in hand, at most the shutdown timeout or until ``skip`` holds, then cancel."""
-        deadline = trio.current_time() + self.spec.shutdown_timeout
+        deadline, self.look_at = trio.current_time() + self.spec.shutdown_timeout, math.inf
         await self._changed.until(lambda: self.interruptible or skip(), at=deadline)
         self.cancel(Cause.STOPPED)
 

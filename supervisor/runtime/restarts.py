@@ -142,7 +142,8 @@ class Child:
             if run.stuck(now) and not reported_stuck:
                 reported_stuck = True
                 self._report_stuck(run)
-            await self.changed.wait(at=max(self._inspect(run, now), now + _SHORTEST_NAP))
+            run.look_at = max(self._inspect(run, now), now + _SHORTEST_NAP)
+            await self.changed.wait(at=run.look_at)
 
     def _inspect(self, run: ChildRun, now: float) -> float:
         """Forget the failures of a healthy run, cancel a frozen one; return when to look again if nothing changes."""

@@ -13,6 +13,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -48,13 +49,17 @@ class Supervisor:
         names = [spec.name for spec in specs]
         if len(set(names)) != len(names):
             raise ValueError(f"children's names are not unique: {', '.join(names)}")
-        self._children = [Child(spec, chance=chance, publish=self._publish, escalate=self._escalate) for spec in specs]
+        self._children = [
+            Child(spec, chance=chance, publish=partial(self._publish, number), escalate=self._escalate)
+            for number, spec in enumerate(specs)
+        ]
         self._abandon = abandon
         self._ending: Ending | None = None
         self._ending_known = trio.Event()
         self._hurry = False
-        #: Rewritten at each change of a child's state; ages and facts in it are those of that moment.
+        #: Rewritten at each change of a child's state; a child's age and facts in it are those of its last change.
         self.statuses: Latest[tuple[ChildStatus, ...]] = Latest("children")
+        self._published = [child.status(0.0) for child in self._children]
 
     @property
     def stopping(self) -> bool:
@@ -96,12 +101,13 @@ class Supervisor:
             loops.start_soon(child.keep_running, runs)
             await child.settled.wait()
 
-    def _publish(self) -> None:
-        self.statuses.set(self.snapshot())
+    def _publish(self, number: int) -> None:
+        self._published[number] = self._children[number].status(trio.current_time())
+        self.statuses.set(tuple(self._published))
 
     def _escalate(self, name: str, error: BaseException | None, text: str) -> None:
         self._end(Ending(exit_code_of(error) if error else EXIT_BUG, f"{name} failed for good: {text}"))
-        self._publish()
+        self._publish(next(number for number, child in enumerate(self._children) if child.spec.name == name))
 
     def _end(self, ending: Ending) -> None:
         self._ending = self._ending or ending

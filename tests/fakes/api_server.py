@@ -17,12 +17,11 @@ Verbs are those of RBAC, and two for requests that tests distinguish: ``count``,
 from __future__ import annotations
 
 import base64
-import copy
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import trio
 
@@ -30,6 +29,8 @@ from actors.lib.kube.client import Json, KubeClient, Params
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
 from config.problems import Kind
+
+T = TypeVar("T")
 
 #: The source of credentials that no client can use, and of those that RBAC allows nothing.
 UNUSABLE: Final = "unusable"
@@ -205,7 +206,7 @@ class FakeApiServer:
     def edit(self, name: str, change: Callable[[Json], object]) -> None:
         """Change the object of a name."""
         [path] = [path for path in self.objects if path.endswith(f"/{name}")]
-        edited = copy.deepcopy(self.objects[path])
+        edited = _copied(self.objects[path])
         change(edited)
         self.store(path, edited)
 
@@ -274,14 +275,14 @@ class FakeApiServer:
 
     def drop(self, path: str) -> None:
         """Delete an object."""
-        raw = copy.deepcopy(self.objects.pop(path))
+        raw = _copied(self.objects.pop(path))
         self.version += 1
         raw["metadata"]["resourceVersion"] = str(self.version)
         self._record(path, "DELETED", raw, raw)
 
     def completed(self, path: str, one: Json) -> Json:
         """Return an object with what the server sets: its identity, generation and defaults."""
-        old, new, place = self.objects.get(path), copy.deepcopy(one), place_of(path)
+        old, new, place = self.objects.get(path), _copied(one), place_of(path)
         if isinstance(new.get("spec"), dict):
             new["spec"] = {**self.defaults.get(place.resource, {}), **new["spec"]}
         self.prune(new)
@@ -313,7 +314,7 @@ class FakeApiServer:
             token = f"{version}-{len(self._rests)}"
             self._rests[token] = (version, rest)
             metadata |= {"continue": token, "remainingItemCount": len(rest)}
-        return {"kind": "SomeList", "metadata": metadata, "items": copy.deepcopy(items)}
+        return {"kind": "SomeList", "metadata": metadata, "items": _copied(items)}
 
     def apply(self, path: str, body: Json, manager: str) -> Json:
         """Apply a configuration; see the module for how lists are merged."""
@@ -323,7 +324,7 @@ class FakeApiServer:
         configuration = {"status": body["status"]} if subresource else _without(body, "status")
         last = self._applied.get((old["metadata"].get("uid", ""), subresource, manager), {})
         stored = self.store(target, _applied(old, configuration, last))
-        self._applied[stored["metadata"]["uid"], subresource, manager] = copy.deepcopy(configuration)
+        self._applied[stored["metadata"]["uid"], subresource, manager] = _copied(configuration)
         return stored
 
     def existing(self, path: str) -> Json:
@@ -337,7 +338,7 @@ class FakeApiServer:
         yield from (self.objects[key] for key in sorted(found, key=place_of))
 
     def _record(self, path: str, type_: str, raw: Json, before: Json | None) -> None:
-        self.history.append(Change(self.version, path, type_, copy.deepcopy(raw), copy.deepcopy(before)))
+        self.history.append(Change(self.version, path, type_, _copied(raw), _copied(before)))
         self._wake()
         self.changed()
 
@@ -383,7 +384,7 @@ class FakeWatch:
         for change in [one for one in self._server.history if one.version > self._position]:
             self._position = change.version
             if _matches(change.path, self._path, self._params) and (type_ := _type_for(change, self._params)):
-                yield {"type": type_, "object": copy.deepcopy(change.raw)}
+                yield {"type": type_, "object": _copied(change.raw)}
         while self._injected < len(self._server.injected):
             resource, event = self._server.injected[self._injected]
             self._injected += 1
@@ -418,7 +419,7 @@ class FakeClient(KubeClient):
             return {"kind": "APIGroupList"}
         if place_of(path).name:
             await self._serve("get", path)
-            return copy.deepcopy(self.server.existing(path))
+            return _copied(self.server.existing(path))
         params = params or {}
         assert "resourceVersion" not in params, "a list that may be older than what was seen"
         await self._serve("count" if params.get("limit") == 1 else "list", path)
@@ -436,7 +437,7 @@ class FakeClient(KubeClient):
         if new in self.server.objects:
             raise error_for(409, "AlreadyExists", f"{body['metadata']['name']} already exists")
         body = _without(body, "status")
-        return copy.deepcopy(self.server.completed(new, body) if dry_run else self.server.store(new, body))
+        return _copied(self.server.completed(new, body) if dry_run else self.server.store(new, body))
 
     async def replace(self, path: str, body: Json, params: Params | None = None) -> Json:
         await self._serve("update", path)
@@ -444,11 +445,11 @@ class FakeClient(KubeClient):
         check_preconditions(old, body["metadata"].get("resourceVersion", ""))
         validate(path, {**body, "metadata": {**body["metadata"], "uid": old["metadata"]["uid"]}}, old)
         kept = {"status": old["status"]} if "status" in old else {}
-        return copy.deepcopy(self.server.store(path, {**_without(body, "status"), **kept}))
+        return _copied(self.server.store(path, {**_without(body, "status"), **kept}))
 
     async def apply(self, path: str, body: Json, *, manager: str) -> Json:
         await self._serve("apply", path)
-        return copy.deepcopy(self.server.apply(path, body, manager))
+        return _copied(self.server.apply(path, body, manager))
 
     async def merge_patch(self, path: str, body: Json, *, manager: str) -> Json:
         await self._serve("patch", path)
@@ -457,7 +458,7 @@ class FakeClient(KubeClient):
         check_preconditions(old, body.get("metadata", {}).get("resourceVersion", ""))
         new = merged(old, {"status": body.get("status", {})} if target != path else _without(body, "status"))
         validate(target, new, old)
-        return copy.deepcopy(self.server.store(target, new))
+        return _copied(self.server.store(target, new))
 
     async def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
         await self._serve("delete", path)
@@ -581,6 +582,16 @@ def _target(path: str) -> str:
 def _content(one: Json) -> Json:
     """Return what an object's generation counts."""
     return _without(one, "metadata", "status")
+
+
+def _copied(value: T) -> T:
+    """Return a copy of a JSON value, in a fraction of the time of :func:`copy.deepcopy`."""
+    copy: Any = value
+    if isinstance(value, dict):
+        copy = {key: _copied(one) if isinstance(one, dict | list) else one for key, one in value.items()}
+    elif isinstance(value, list):
+        copy = [_copied(one) for one in value]
+    return cast(T, copy)
 
 
 def _without(one: Json, *keys: str) -> Json:

@@ -236,10 +236,10 @@ class FakeFrr:
 
     def _add(self, command: Command, line: tuple[str, ...]) -> str:
         text = command.text
-        default = DEFAULT_INSTANCE.fullmatch(text)
-        others = [other for other in self._default_instances() if other != text]
-        if default and others:
-            return f"BGP is already running; AS is {others[0].split()[-1]}"
+        if DEFAULT_INSTANCE.fullmatch(text):
+            others = [other for other in self._default_instances() if other != text]
+            if others:
+                return f"BGP is already running; AS is {others[0].split()[-1]}"
         defines = r"neighbor \S+ (interface .*|remote-as .*|peer-group)"
         if text.startswith("neighbor ") and not re.fullmatch(defines, text) and not self._defined(command):
             return "% Specify remote-as or peer-group commands first"

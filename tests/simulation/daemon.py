@@ -8,6 +8,7 @@ any await. Threads run where they are called: one after another, as their limite
 from __future__ import annotations
 
 import functools
+import grp
 import inspect
 import os
 import random
@@ -19,7 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from unittest import mock
 
 import trio
@@ -49,6 +50,7 @@ BOOKKEEPING: Final = frozenset({"_nested_child_finished", "cancel_shielded_check
 LONGEST_HANG: Final = 120.0
 #: A process compiles each schema once; thousands of simulated ones share them.
 ADAPTERS: Final = functools.cache(TypeAdapter)
+PARAMETERS: Final = functools.cache(lambda actor: frozenset(inspect.signature(actor).parameters))
 
 
 class InjectedCrashError(Exception):
@@ -83,7 +85,7 @@ class SimulatedDaemon(Daemon):
         assert isinstance(body, partial)
         world = self._world
         arguments = {"connect": world.api.connect, "read": self._credentials, "wall": world.wall, "clock": world.wall}
-        taken = inspect.signature(body.func).parameters
+        taken = PARAMETERS(body.func)
         actor = partial(body, **{name: value for name, value in arguments.items() if name in taken})
         return lambda context: disturbed(actor(context), context, self._disturbances, self._life)
 
@@ -159,6 +161,9 @@ def simulated(world: World, seed: int) -> Iterator[None]:
                 raise Killed
             return function(*arguments)
 
+    def no_group(name: str) -> NoReturn:
+        raise KeyError(name)
+
     def driver(_: Any) -> SimulatedDriver:
         assert world.life is not None
         return SimulatedDriver(world, world.life)
@@ -172,6 +177,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (PolledFrr, "of", lambda settings, seconds: SimulatedReader(world)),
         (atomic_file, "os", SimulatedDisk(world)),
         (json_store, "TypeAdapter", ADAPTERS),
+        (grp, "getgrnam", no_group),
         (time, "time", world.wall),
         (secrets, "token_hex", lambda size: generator.randbytes(size).hex()),
         (secrets, "token_bytes", generator.randbytes),

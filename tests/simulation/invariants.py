@@ -51,7 +51,8 @@ def frr_lines(text: str) -> frozenset[str]:
     return frozenset(line for line in lines if not line.startswith("hostname "))
 
 
-def of_bystander(lines: Iterable[str]) -> frozenset[str]:
+@lru_cache(maxsize=256)
+def of_bystander(lines: frozenset[str]) -> frozenset[str]:
     """Return the lines that belong to the tenant ``red`` alone."""
     own = (
         line for line in lines if line.partition(" / ")[0].endswith((" vrf red", "vrf red")) and "192.172" not in line

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from actors.health import frr_json
@@ -91,12 +92,19 @@ class _Configured:
                 yield from (line.removeprefix("network ") for line in lines if line.startswith("network "))
 
 
-def answers(text: str, kernel: FakeKernel) -> Mapping[str, object]:
-    """Return the answer to each command that health uses."""
-    links = {name: link for (namespace, name), link in kernel.links.items() if namespace is Namespace.ROUTER}
+@lru_cache(maxsize=64)
+def _configured(text: str) -> _Configured:
+    """Return what a configuration says; only to be read."""
     configured = _Configured()
     for command in commands(text):
         configured.take(command)
+    return configured
+
+
+def answers(text: str, kernel: FakeKernel) -> Mapping[str, object]:
+    """Return the answer to each command that health uses."""
+    links = {name: link for (namespace, name), link in kernel.links.items() if namespace is Namespace.ROUTER}
+    configured = _configured(text)
     vnis = list(_vnis(configured.l3vnis, links))
     in_bgpd = [vni for vni in vnis if configured.announces_vnis and vni.get("state") != "Down"]
     type3, type5 = _routes(configured, in_bgpd)

@@ -149,7 +149,8 @@ def _snippet_text(text: str) -> str:
 def token(value: object) -> str:
     """Return a value's text; raise :class:`UnsafeToken` unless it is one printable word."""
     text = str(value)
-    if not text or not text.isprintable() or any(character.isspace() for character in text):
+    # Of all white space only the space is printable.
+    if not text or not text.isprintable() or " " in text:
         raise UnsafeToken(f"a {type(value).__name__} of {len(text)} characters is not one printable word")
     return text
 

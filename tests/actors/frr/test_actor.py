@@ -6,15 +6,18 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock as Clock
 
+from actors.frr import actor
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
+from actors.frr.render.render import RenderedConfig, render
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
@@ -282,6 +285,29 @@ async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_au
     assert not bench.outcome().applied
     assert bench.frr.calls.count("refusal") < 20
     assert len(caplog.records) < 60
+
+
+async def test_an_audit_does_not_render_the_same_state_again(
+    bench: Bench, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[DesiredState] = []
+
+    def counted(state: DesiredState, **options: Any) -> RenderedConfig:
+        rendered.append(state)
+        return render(state, **options)
+
+    monkeypatch.setattr(actor, "render", counted)
+    bench.desired.set(BASIC)
+    await trio.sleep(600)
+    assert rendered == [BASIC]
+    bench.frr.text = ""
+    await trio.sleep(200)
+    assert "router bgp 64514" in bench.frr.text
+    assert rendered == [BASIC]
+    bench.desired.set(MOVED)
+    await until(lambda: bench.outcome().desired == MOVED)
+    assert rendered[1:]
+    assert set(map(id, rendered[1:])) == {id(MOVED)}
 
 
 MOVED = replace(BASIC, generation=2, l3vnis=(replace(BASIC.l3vnis[0], vrf="crimson"),))

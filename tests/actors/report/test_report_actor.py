@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from actors.report import actor
 from actors.report.actor import METRICS_PAUSE_SECONDS, METRICS_SECONDS, StatusFiles
@@ -79,12 +81,29 @@ async def until(statuses: LatestReader[Status], phase: str) -> Status:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write files at once: a virtual clock does not wait for a thread."""
+
+    async def run_here(function: Callable[..., object], *arguments: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return function(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_here)
+
+
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Bench]:
     async with trio.open_nursery() as nursery:
-        bench = Bench(Settings(run_dir=tmp_path))
+        bench = Bench(Settings(run_dir=directory))
         nursery.start_soon(bench.start)
         yield bench
         nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with running(tmp_path) as bench:
+        yield bench
 
 
 async def written(bench: Bench, phase: str) -> Status:
@@ -191,15 +210,47 @@ async def test_the_connection_to_the_api_shows_at_once(bench: Bench) -> None:
     assert (await until(statuses, "running")).api.live
 
 
-async def test_unchanged_values_publish_nothing(bench: Bench) -> None:
-    bench.converge()
-    await written(bench, "running")
-    await trio.testing.wait_all_tasks_blocked()
-    version = bench.out.version
-    bench.health.set(health())
-    bench.changed.set(1)
-    await trio.testing.wait_all_tasks_blocked()
-    assert bench.out.version == version
+async def test_unchanged_values_publish_nothing(tmp_path: Path, no_threads: None, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as bench:
+        bench.converge()
+        await trio.sleep(1)
+        version = bench.out.version
+        assert bench.out.peek().phase == "running"  # type: ignore[union-attr]
+        for _ in range(3):
+            bench.health.set(health())
+            bench.changed.set(1)
+            await trio.sleep(1)
+        assert bench.out.version == version
+
+
+async def test_what_changes_within_a_moment_becomes_one_status(
+    tmp_path: Path, no_threads: None, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path) as bench:
+        statuses = bench.out.reader()
+        await trio.sleep(1)
+        assert (await statuses.receive()).phase == "starting"
+        seen = []
+        for generation in range(1, 9):
+            bench.desired.set(desired(generation))
+            await trio.sleep(actor.PAUSE_SECONDS / 10)
+            if (status := statuses.take()) is not None:
+                seen.append(status.generations.desired)
+        await trio.sleep(actor.PAUSE_SECONDS)
+        assert [*seen, (await statuses.receive()).generations.desired] == [1, 8]
+
+
+async def test_a_stop_shows_at_once_even_right_after_a_change(
+    tmp_path: Path, no_threads: None, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path) as bench:
+        await trio.sleep(1)
+        bench.converge()
+        await until(bench.out.reader(), "running")
+        bench.stopping, before = True, trio.current_time()
+        bench.changed.set(1)
+        await until(bench.out.reader(), "stopping")
+        assert trio.current_time() == before
 
 
 async def test_ages_and_counters_are_refreshed_at_an_interval(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,3 +144,24 @@ async def test_waiting_for_any_can_be_cancelled(autojump_clock: MockClock) -> No
     with trio.move_on_after(1) as scope:
         await wait_any(Latest[int]("one").reader(), Latest[int]("two").reader())
     assert scope.cancelled_caught
+
+
+async def test_a_wait_that_was_cancelled_leaves_nothing_behind(autojump_clock: MockClock) -> None:
+    one, two = Latest[int]("one"), Latest[int]("two")
+    for _ in range(3):
+        with trio.move_on_after(1):
+            await wait_any(one.reader(), two.reader())
+    one.set(1)
+    await wait_any(one.reader(), two.reader())
+    assert not one._waiting
+    assert not two._waiting
+
+
+async def test_two_who_wait_for_any_are_both_woken_by_one_value(autojump_clock: MockClock) -> None:
+    one, two, three = (Latest[int](name) for name in ("one", "two", "three"))
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_any, one.reader(), two.reader())
+            nursery.start_soon(wait_any, two.reader(), three.reader())
+            await wait_all_tasks_blocked()
+            two.set(2)

@@ -8,7 +8,9 @@ from trio.testing import MockClock
 
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState
+from supervisor.runtime.child_run import ChildRun
 from supervisor.runtime.faults import KernelFault
+from supervisor.runtime.restarts import Child
 from supervisor.runtime.tree import Supervisor
 from tests.supervisor.runtime.trees import Diary, failing, healthy, running, spec
 
@@ -108,6 +110,46 @@ async def test_a_frozen_child_is_cancelled_and_restarted(autojump_clock: MockClo
         await trio.sleep(500)
         assert diary.of("a") == [0, 120.5]
         assert tree["a"].last_error == "hung: no progress for 20 s"
+
+
+async def test_a_child_that_freezes_after_a_long_call_is_cancelled_as_soon_as_any(
+    autojump_clock: MockClock, diary: Diary
+) -> None:
+    async def freeze(ctx: ActorContext) -> None:
+        diary.note(ctx.name, "start")
+        ctx.started()
+        with ctx.working("frr-reload", 600):
+            await trio.sleep(10)
+        with ctx.idle():
+            await trio.sleep(1)
+        await trio.sleep_forever()
+
+    async with running(spec("a", freeze, progress_deadline=20)):
+        await trio.sleep(40)
+        assert diary.of("a") == [0, 31.5]
+
+
+async def test_a_child_that_is_idle_now_and_then_does_not_wake_the_loop(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    inspect = Child._inspect
+
+    def counted(child: Child, run: ChildRun, now: float) -> float:
+        looks.append(now)
+        return inspect(child, run, now)
+
+    monkeypatch.setattr(Child, "_inspect", counted)
+
+    async def poll(ctx: ActorContext) -> None:
+        ctx.started()
+        while True:
+            with ctx.idle():
+                await trio.sleep(0.5)
+
+    async with running(spec("a", poll, progress_deadline=20)):
+        await trio.sleep(100)
+        assert len(looks) < 10
 
 
 async def test_progress_keeps_a_busy_child_alive(autojump_clock: MockClock, diary: Diary) -> None:
