@@ -39,7 +39,7 @@ from supervisor.runtime.faults import DependencyFault, Fault
 from .abilities import supported, vnis_over_ipv6
 from .apply import Applier, SupersededError
 from .driver import FrrDriver, VtyshDriver
-from .render.render import render
+from .render.render import RenderedConfig, render
 
 #: Deadline of one pass in seconds: two attempts of three rounds each, without the deadlines of single commands.
 APPLY_SECONDS: Final = 600.0
@@ -99,6 +99,7 @@ class FrrActor:
         self._out = out
         self._jitter = jitter
         self._applier = Applier(driver, settings.frr_etc_dir / settings.frr_pathspace / "frr.conf")
+        self._rendered: tuple[DesiredState, frozenset[int], str, RenderedConfig] | None = None
         self._retry = FIRST_RETRY
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
         self._version = ""
@@ -196,8 +197,7 @@ class FrrActor:
 
     async def _apply_supported(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
-            limit = self._settings.bgp_listen_limit
-            rendered = render(state, hostname=socket.gethostname(), listen_limit=limit, withdrawn=withdrawn)
+            rendered = self._rendered_for(state, withdrawn)
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
@@ -206,6 +206,15 @@ class FrrActor:
                 return await self._applier.apply(state, rendered, superseded, passing=passing)
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
+
+    def _rendered_for(self, state: DesiredState, withdrawn: frozenset[int]) -> RenderedConfig:
+        """Render a state, unless it is the last one."""
+        hostname, known = socket.gethostname(), self._rendered
+        if known is None or known[0] is not state or known[1:3] != (withdrawn, hostname):
+            limit = self._settings.bgp_listen_limit
+            rendered = render(state, hostname=hostname, listen_limit=limit, withdrawn=withdrawn)
+            known = self._rendered = state, withdrawn, hostname, rendered
+        return known[3]
 
     def _publish(self, outcome: FrrOutcome) -> None:
         """Publish what is news, and log it unless only the state is new."""

@@ -149,7 +149,8 @@ def _snippet_text(text: str) -> str:
 def token(value: object) -> str:
     """Return a value's text; raise :class:`UnsafeToken` unless it is one printable word."""
     text = str(value)
-    if not text or not text.isprintable() or any(character.isspace() for character in text):
+    # The only space that is printable.
+    if not text or not text.isprintable() or " " in text:
         raise UnsafeToken(f"a {type(value).__name__} of {len(text)} characters is not one printable word")
     return text
 
@@ -168,4 +169,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Else the template's file is looked at for each section.
+        auto_reload=False,
     )

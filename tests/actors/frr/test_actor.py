@@ -6,12 +6,14 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock as Clock
 
+from actors.frr import actor, apply
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
@@ -129,6 +131,35 @@ async def test_an_unchanged_frr_costs_readings_and_neither_log_lines_nor_outcome
     assert bench.frr.calls == ["wait_ready", "running"] * 10
     assert bench.out.version == 1
     assert caplog.records == []
+
+
+async def test_what_is_audited_is_rendered_and_compared_once(
+    bench: Bench, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[str] = []
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            worked.append(function.__name__)
+            return function(*arguments, **keywords)
+
+        return call
+
+    for module, name in ((actor, "render"), (apply, "intended"), (apply, "difference")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    worked.clear()
+    await trio.sleep(60 * 10 + 5)
+    assert worked == []
+    bench.frr.text = bench.frr.text.replace(f" vni {BASIC.l3vnis[0].vni}\n", "")
+    await until(lambda: bench.out.version == 2)
+    assert bench.outcome().applied
+    assert bench.outcome().changed
+    assert set(worked) == {"difference"}
+    bench.desired.set(replace(BASIC, generation=2, l3vnis=BASIC.l3vnis[1:]))
+    await until(lambda: bench.out.version == 3)
+    assert set(worked) == {"render", "intended", "difference"}
 
 
 async def test_a_new_generation_of_the_same_content_is_published_without_touching_frr(
