@@ -99,11 +99,11 @@ class FrrActor:
         self._out = out
         self._jitter = jitter
         self._applier = Applier(driver, settings.frr_etc_dir / settings.frr_pathspace / "frr.conf")
+        #: The last configuration after what it was rendered from.
+        self._rendered: tuple[DesiredState, frozenset[int], str, RenderedConfig] | None = None
         self._retry = FIRST_RETRY
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
         self._version = ""
-        #: The last configuration, and what it was rendered from.
-        self._rendered: tuple[tuple[DesiredState, str, frozenset[int]], RenderedConfig] | None = None
 
     async def serve(self) -> None:
         """Apply the newest state indefinitely."""
@@ -198,7 +198,7 @@ class FrrActor:
 
     async def _apply_supported(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
-            rendered = self._rendering(state, withdrawn)
+            rendered = self._rendered_for(state, withdrawn)
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
@@ -208,14 +208,14 @@ class FrrActor:
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
 
-    def _rendering(self, state: DesiredState, withdrawn: frozenset[int]) -> RenderedConfig:
-        """Render a configuration, unless it is the last one again, as at an audit."""
-        source = (state, socket.gethostname(), withdrawn)
-        if self._rendered is None or self._rendered[0] != source:
+    def _rendered_for(self, state: DesiredState, withdrawn: frozenset[int]) -> RenderedConfig:
+        """Render a state, unless it is the last one."""
+        hostname, known = socket.gethostname(), self._rendered
+        if known is None or known[0] is not state or known[1:3] != (withdrawn, hostname):
             limit = self._settings.bgp_listen_limit
-            rendered = render(state, hostname=source[1], listen_limit=limit, withdrawn=withdrawn)
-            self._rendered = (source, rendered)
-        return self._rendered[1]
+            rendered = render(state, hostname=hostname, listen_limit=limit, withdrawn=withdrawn)
+            known = self._rendered = state, withdrawn, hostname, rendered
+        return known[3]
 
     def _publish(self, outcome: FrrOutcome) -> None:
         """Publish what is news, and log it unless only the state is new."""

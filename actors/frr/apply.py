@@ -24,7 +24,7 @@ from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
 from .diff.commands import additions, corrections, passes, residue
-from .diff.difference import KNOWN_BLOCKS, Entry, Intent, difference, intended, parse
+from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
 from .refusals import Attempt, Refusals, Seen, quotation, refused, vital
 from .render.render import RenderedConfig
@@ -50,7 +50,8 @@ class Applier:
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
         self._passing = False
-        self._known: tuple[RenderedConfig, Intent] | None = None
+        self._intended: tuple[RenderedConfig, Intent] | None = None
+        self._compared: tuple[str, Intent, frozenset[Entry], Difference] | None = None
         self.refusals = Refusals()
 
     async def apply(
@@ -82,7 +83,7 @@ class Applier:
         await self._driver.wait_ready(daemons_for(rendered.text))
         self.refusals.begin(rendered)
         wanted = self.refusals.acceptable(rendered)
-        seen = self._seen(await self._driver.running(), self._intended(wanted))
+        seen = self._seen(await self._driver.running(), self._intent(wanted))
         on_disk = self._on_disk() == wanted.text
         self.refusals.review(seen, verified=on_disk)
         seen = replace(seen, pending=self.refusals.pending(seen.difference))
@@ -96,7 +97,7 @@ class Applier:
                         return FrrOutcome(desired, False, error=refused(text, refusal))
             if (left := self.refusals.acceptable(rendered)) != wanted:
                 wanted = left
-                seen = self._seen(seen.text, self._intended(wanted))
+                seen = self._seen(seen.text, self._intent(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
             wanted, seen = await self._attempt(rendered, wanted, seen)
         failures = self.refusals.failures(rendered, seen)
@@ -116,19 +117,22 @@ class Applier:
         done = await self._change(seen, wanted)
         if self.refusals.hold_snippets(done):
             wanted = self.refusals.acceptable(rendered)
-            done = await self._change(self._seen(done.seen.text, self._intended(wanted)), wanted)
+            done = await self._change(self._seen(done.seen.text, self._intent(wanted)), wanted)
         self.refusals.hold_lines(done)
         return wanted, done.seen
 
-    def _intended(self, wanted: RenderedConfig) -> Intent:
-        """Return what FRR should show; the last configuration's is still known at an audit."""
-        if self._known is None or self._known[0] != wanted:
-            self._known = (wanted, intended(wanted))
-        return self._known[1]
+    def _intent(self, wanted: RenderedConfig) -> Intent:
+        """Return what FRR should show; while that stays the same, the same object."""
+        if self._intended is None or self._intended[0] != wanted:
+            self._intended = wanted, intended(wanted)
+        return self._intended[1]
 
     def _seen(self, text: str, intent: Intent) -> Seen:
-        lines = parse(text)
-        found = difference(intent, lines)
+        known = self._compared
+        if known is None or known[1] is not intent or known[0] != text:
+            lines = parse(text)
+            known = self._compared = text, intent, lines, difference(intent, lines)
+        _, _, lines, found = known
         return Seen(text, lines, intent, found, self.refusals.pending(found))
 
     async def _clear_residue(self, seen: Seen) -> None:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -209,6 +210,7 @@ def _text(lines: Iterable[Line]) -> str:
     return text + "exit\n" * depth
 
 
+@lru_cache(maxsize=1)
 def daemons_for(text: str) -> frozenset[str]:
     """Return the daemons that a configuration has lines for, besides the core daemons.
 

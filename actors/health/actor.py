@@ -24,10 +24,10 @@ from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
 from .assess import HealthInputs, assess
 from .changes import changes
-from .frr_json import Observation
+from .frr_json import Decoder, Observation
 from .query import MOST_ROUTES, SESSIONS, FrrReader, PolledFrr, observe
 from .repair import Repairs
-from .vnis import faults_of
+from .vnis import VniCheck
 
 log = get_logger("health")
 
@@ -74,7 +74,7 @@ class HealthActor:
         out: Latest[HealthReport],
     ) -> None:
         self._ctx = ctx
-        self._reader = reader
+        self._reader, self._decoder = reader, Decoder()
         self._desired, self._frr, self._kernel, self._probes = desired, frr, kernel, probes
         self._out = out
         self._inputs = HealthInputs()
@@ -82,7 +82,7 @@ class HealthActor:
         self._settled_at = trio.current_time()
         self._daemons: frozenset[str] = frozenset()
         self._last: HealthReport | None = None
-        self._repairs = Repairs()
+        self._check, self._repairs = VniCheck(), Repairs()
         self._suspected = False
 
     async def serve(self) -> None:
@@ -131,7 +131,7 @@ class HealthActor:
 
     async def _poll(self) -> None:
         with self._ctx.working("polling FRR", SESSIONS * SESSION_SECONDS + 5):
-            seen = await observe(self._reader)
+            seen = await observe(self._reader, self._decoder)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
             # A daemon that has just started is given its configuration only once its restart is noticed.
             self._settle()
@@ -151,7 +151,7 @@ class HealthActor:
         state, now = inputs.state, trio.current_time()
         if state is None or seen.error:
             return assess(inputs, seen, {})
-        found = faults_of(state, inputs.omitted, seen)
+        found = self._check.faults_of(state, inputs.omitted, seen)
         lasting = self._repairs.lasting(state, found, now)
         self._suspected = len(lasting) < len(found)
         report = assess(inputs, seen, found if inputs.settling else lasting)

@@ -162,7 +162,8 @@ def _failures(
     for vni in vnis:
         if not vni.ok:
             yield ResourceFailure(vni.resource, Reason.OVERLAY_ATTACHMENT_FAILED, vni.detail, vni.origin)
-    owners = {(expected.vrf, expected.peer): expected for expected in expected_of(state, frozenset())}
+    expected = expected_of(state, frozenset()) if missing else ()
+    owners = {(one.vrf, one.peer): one for one in expected}
     for session in missing:
         owner = owners[session.vrf, session.peer]
         message = f"{described(session)} is not configured in bgpd"

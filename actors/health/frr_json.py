@@ -6,9 +6,11 @@ and not the actor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+
+T = TypeVar("T")
 
 VNIS: Final = "show evpn vni detail json"
 INTERFACES: Final = "show interface brief json"
@@ -136,24 +138,42 @@ class Observation:
     error: str = ""
 
 
-def parse(daemons: frozenset[str], answers: Mapping[str, object]) -> Observation:
+class Decoder:
+    """Turns answers into values, and keeps both: what the last poll was answered too is not decoded again.
+
+    The same answer is the same object, which :class:`.query.PolledFrr` returns for the same text.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Callable[..., object], tuple[tuple[object, ...], object]] = {}
+
+    def value(self, decode: Callable[..., T], *answers: object) -> T:
+        """Return what ``decode`` makes of these answers."""
+        known = self._known.get(decode)
+        if known is None or any(old is not new for old, new in zip(known[0], answers, strict=True)):
+            known = self._known[decode] = answers, decode(*answers)
+        return cast(T, known[1])
+
+
+def parse(daemons: frozenset[str], answers: Mapping[str, object], decoder: Decoder | None = None) -> Observation:
     """Decode the answers, keyed by the commands above; one that is missing or None counts as empty."""
-    bgp_vnis = answers.get(EVPN_VNIS)
-    routes = parse_routes(answers.get(ROUTES_IPV4), answers.get(ROUTES_IPV6))
+    of, value = answers.get, (decoder or Decoder()).value
+    bgp_vnis = of(EVPN_VNIS)
+    routes = value(parse_routes, of(ROUTES_IPV4), of(ROUTES_IPV6))
     return Observation(
         daemons=daemons,
-        peers=parse_summary(answers.get(SUMMARY)),
-        listen_ranges=parse_peer_groups(answers.get(PEER_GROUPS)),
-        vnis=parse_vnis(answers.get(VNIS)),
-        l3vnis=parse_instances(answers.get(INSTANCES)),
-        interfaces=parse_interfaces(answers.get(INTERFACES)),
-        device_vrfs=parse_device_vrfs(answers.get(INTERFACES)),
-        bfd=parse_bfd(answers.get(BFD_PEERS)),
-        bfd_unanswered=parse_bfd_counters(answers.get(BFD_COUNTERS)),
-        bgp_vnis=None if bgp_vnis is None else parse_bgp_vnis(bgp_vnis),
+        peers=parse_summary(of(SUMMARY)),
+        listen_ranges=parse_peer_groups(of(PEER_GROUPS)),
+        vnis=value(parse_vnis, of(VNIS)),
+        l3vnis=value(parse_instances, of(INSTANCES)),
+        interfaces=value(parse_interfaces, of(INTERFACES)),
+        device_vrfs=value(parse_device_vrfs, of(INTERFACES)),
+        bfd=parse_bfd(of(BFD_PEERS)),
+        bfd_unanswered=parse_bfd_counters(of(BFD_COUNTERS)),
+        bgp_vnis=None if bgp_vnis is None else value(parse_bgp_vnis, bgp_vnis),
         announces_vnis=_mapping(bgp_vnis).get("advertiseAllVnis") != "Disabled",
         routes=routes,
-        evpn_size=(evpn_size := _evpn_routes(answers.get(SUMMARY))),
+        evpn_size=(evpn_size := _evpn_routes(of(SUMMARY))),
         table_size=sum(routes.values()) + (evpn_size or 0),
     )
 
@@ -270,16 +290,21 @@ def _evpn_routes(summary: object) -> int | None:
     return _number(_mapping(families["l2VpnEvpn"]).get("ribCount")) if "l2VpnEvpn" in families else None
 
 
-def parse_evpn(answers: Mapping[str, object]) -> Routes:
+def parse_evpn(answers: Mapping[str, object], decoder: Decoder | None = None) -> Routes:
     """Return the routes; an answer that is missing or None counts as empty."""
-    ipv4, ipv6 = _zebra_routes(answers.get(BGP_IPV4)), _zebra_routes(answers.get(BGP_IPV6))
+    of, value = answers.get, (decoder or Decoder()).value
+    return value(_routes, of(TYPE_3), of(TYPE_5), of(BGP_IPV4), of(BGP_IPV6), of(NEXT_HOPS))
+
+
+def _routes(type3: object, type5: object, bgp_ipv4: object, bgp_ipv6: object, next_hops: object) -> Routes:
+    ipv4, ipv6 = _zebra_routes(bgp_ipv4), _zebra_routes(bgp_ipv6)
     return Routes(
-        type3=tuple(_evpn_paths(answers.get(TYPE_3))),
-        type5=tuple(_evpn_paths(answers.get(TYPE_5))),
+        type3=tuple(_evpn_paths(type3)),
+        type5=tuple(_evpn_paths(type5)),
         zebra={vrf: ipv4.get(vrf, {}) | ipv6.get(vrf, {}) for vrf in ipv4.keys() | ipv6.keys()},
         next_hops={
             _number_in(vni): frozenset(map(_plain_address, _mapping(table)))
-            for vni, table in _mapping(answers.get(NEXT_HOPS)).items()
+            for vni, table in _mapping(next_hops).items()
         },
     )
 

@@ -9,13 +9,15 @@ nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Protocol
 
 from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.processes import running_daemons
-from actors.lib.frr.vtysh import FrrUnavailable
+from actors.lib.frr.vtysh import FrrUnavailable, decoded
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_json import (
@@ -34,6 +36,7 @@ from .frr_json import (
     TYPE_3,
     TYPE_5,
     VNIS,
+    Decoder,
     Observation,
     parse,
     parse_evpn,
@@ -52,6 +55,11 @@ SESSIONS: Final = len(_COMMANDS) + len(_ROUTES)
 MOST_ROUTES: Final = 10_000
 
 
+#: What zebra says of a route beside it: how long ago it came.
+_AGE: Final = re.compile(r'"uptime":"[^"]*"')
+_WITH_AGES: Final = frozenset({BGP_IPV4, BGP_IPV6})
+
+
 class FrrReader(Protocol):
     """What this module needs of FRR; both methods raise :class:`DependencyFault`."""
 
@@ -63,7 +71,26 @@ class FrrReader(Protocol):
 
 
 class PolledFrr(DaemonSockets):
-    """The router's FRR; ``seconds`` is the deadline of each session."""
+    """The router's FRR; ``seconds`` is the deadline of each session.
+
+    An answer with the text of the last one is that answer's document, which nothing may change.
+    """
+
+    def __init__(self, run_dir: Path, *, seconds: float) -> None:
+        super().__init__(run_dir, seconds=seconds)
+        self._last: dict[tuple[str, str], tuple[str, object]] = {}
+
+    async def json(self, *commands: str, daemon: str) -> list[object]:
+        """Return one decoded JSON document for each command, as :meth:`DaemonSockets.json`."""
+        answers = await self.texts(*commands, daemon=daemon)
+        return [self._decoded(daemon, command, text) for command, text in zip(commands, answers, strict=True)]
+
+    def _decoded(self, daemon: str, command: str, answer: str) -> object:
+        text = _AGE.sub("", answer) if command in _WITH_AGES else answer
+        known = self._last.get((daemon, command))
+        if known is None or known[0] != text:
+            known = self._last[daemon, command] = text, decoded(command, answer)
+        return known[1]
 
     async def daemons(self) -> frozenset[str]:
         """Read the PID files: "show daemons" would open a session with mgmtd."""
@@ -73,16 +100,20 @@ class PolledFrr(DaemonSockets):
         return found
 
 
-async def observe(frr: FrrReader) -> Observation:
-    """Read FRR's state once. That FRR does not answer is an observation too, not an exception."""
+async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation:
+    """Read FRR's state once. That FRR does not answer is an observation too, not an exception.
+
+    ``decoder`` is that of the polls before.
+    """
+    decoder = decoder or Decoder()
     try:
         daemons = await frr.daemons()
-        seen = parse(daemons, await _answers(frr, _COMMANDS, daemons))
+        seen = parse(daemons, await _answers(frr, _COMMANDS, daemons), decoder)
         if not seen.bgp_vnis or seen.evpn_size is None or seen.table_size > MOST_ROUTES:
             return seen
         # FRR 10.3 prints an empty EVPN table as something that is not JSON.
         routes = _ROUTES if seen.evpn_size else {"zebra": _ROUTES["zebra"]}
-        return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons)))
+        return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons), decoder))
     except DependencyFault as fault:
         return Observation(error=str(fault) or type(fault).__name__)
 

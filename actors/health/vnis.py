@@ -8,7 +8,8 @@ type-5 route although zebra shows it as up. What depends on routes is in :mod:`.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 from config.outcomes import VniHealth
@@ -19,11 +20,30 @@ from .routes import Fault, RouteCheck
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
 _NO_MAC: Final = "00:00:00:00:00:00"
+#: What no VNI's state depends on, and what changes all the time among it.
+_UNUSED: Final[dict[str, Any]] = {"peers": {}, "bfd": {}, "bfd_unanswered": frozenset(), "routes": {}}
 
 
 def vnis_of(state: DesiredState) -> tuple[DesiredVni, ...]:
     """Return all VNIs of a state, routed ones first."""
     return (*state.l3vnis, *state.l2vnis)
+
+
+class VniCheck:
+    """What is wrong with the VNIs, poll after poll: it is found out again if something that it depends on differs."""
+
+    def __init__(self) -> None:
+        self._known: tuple[DesiredState, AbstractSet[ResourceId], Observation, dict[ResourceId, Fault]] | None = None
+
+    def faults_of(
+        self, state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation
+    ) -> dict[ResourceId, Fault]:
+        """Return what :func:`faults_of` does."""
+        seen = replace(seen, **_UNUSED)
+        known = self._known
+        if known is None or known[0] is not state or known[1:3] != (omitted, seen):
+            known = self._known = state, omitted, seen, faults_of(state, omitted, seen)
+        return known[3]
 
 
 def faults_of(state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation) -> dict[ResourceId, Fault]:

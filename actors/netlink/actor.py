@@ -42,7 +42,7 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
-from .converge import Pass, converge
+from .converge import Pass, Planner, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
 from .planning.plan_nics import marked_nics
@@ -167,6 +167,7 @@ class _ControlLoop:
     retry_seconds: float = FIRST_RETRY_SECONDS
     due: float = math.inf
     problems: tuple[str, ...] = ()
+    planner: Planner = field(default_factory=Planner)
 
     async def receive(self) -> None:
         """Receive FRR's outcomes. A state that FRR has not applied never replaces the one in force here."""
@@ -239,7 +240,10 @@ class _ControlLoop:
                 self.kernel.api_server = _server_of(self.access)
                 # Notifications of our own writes are dropped before each observation, which sees their effect.
                 stop: Callable[[], bool] = lambda: self.changing.statistics().tasks_waiting > 0  # noqa: E731
-                work = partial(converge, desired, self.kernel, self._drain, withdrawn=frr.withdrawn, stop=stop)
+                work = partial(
+                    converge, desired, self.kernel, self._drain,
+                    withdrawn=frr.withdrawn, stop=stop, planner=self.planner,
+                )  # fmt: skip
                 result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
             self._leave_router()

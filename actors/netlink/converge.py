@@ -86,6 +86,20 @@ def observe_and_plan(
     return observed, plan(desired, observed, withdrawn)
 
 
+class Planner:
+    """Plans, and keeps the last plan: it is not made again while neither what is wanted nor what exists differs."""
+
+    def __init__(self) -> None:
+        self._known: tuple[DesiredState, Collection[int] | None, Observed, Plan] | None = None
+
+    def plan(self, desired: DesiredState, observed: Observed, withdrawn: Collection[int] | None) -> Plan:
+        """Return what :func:`.planning.plan.plan` does."""
+        known = self._known
+        if known is None or known[0] is not desired or known[1:3] != (withdrawn, observed):
+            known = self._known = desired, withdrawn, observed, plan(desired, observed, withdrawn)
+        return known[3]
+
+
 def converge(
     desired: DesiredState,
     kernel: Kernel,
@@ -93,16 +107,19 @@ def converge(
     *,
     withdrawn: Collection[int] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    planner: Planner | None = None,
 ) -> Pass:
     """Bring the kernel to a desired state. ``before_observation`` is called before each observation.
 
-    ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so the pass ends after the present unit.
+    ``planner`` is that of the passes before. ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so
+    the pass ends after the present unit.
     """
     writes, first, stuck = 0, "", False
-    applied = Applied()
+    applied, planner = Applied(), planner or Planner()
     for turn in range(ROUNDS):
         before_observation()
-        observed, found = observe_and_plan(desired, kernel, withdrawn)
+        observed = kernel.observe(desired)
+        found = planner.plan(desired, observed, withdrawn)
         if turn == 0 and found.steps:
             first = found.text
         if not found.steps or stuck:

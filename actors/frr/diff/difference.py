@@ -147,8 +147,9 @@ class _KnownBlocks:
         self._now: dict[str, tuple[frozenset[Entry], bool]] = {}
 
     def turn(self) -> None:
-        """Forget the blocks that were in none of the texts since the last turn."""
-        self._before, self._now = self._now, {}
+        """Forget the blocks that were in none of the texts since the last turn, if any text was read."""
+        if self._now:
+            self._before, self._now = self._now, {}
 
     def read(self, text: str) -> tuple[frozenset[Entry], bool]:
         """Return what :func:`_parse_block` does."""

@@ -169,4 +169,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Else the template's file is looked at for each section.
+        auto_reload=False,
     )

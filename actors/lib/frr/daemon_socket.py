@@ -55,15 +55,19 @@ class DaemonSockets:
         Raises :class:`.FrrUnavailable` for a daemon that does not run or ends meanwhile, :class:`.VtyshRefused` for a
         refused command and :class:`DaemonTooSlow`; all are :class:`DependencyFault`.
         """
-        [answer] = await self._session((command,), daemon)
+        [answer] = await self.texts(command, daemon=daemon)
         return answer
+
+    async def texts(self, *commands: str, daemon: str) -> list[str]:
+        """Return what each command prints, in order and in one session; raises like :meth:`text`."""
+        return await self._session(commands, daemon)
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one decoded JSON document for each command, in order; None for no output.
 
         Raises like :meth:`text`, and :class:`.VtyshRefused` for an answer that is not JSON.
         """
-        answers = await self._session(commands, daemon)
+        answers = await self.texts(*commands, daemon=daemon)
         return [decoded(command, answer) for command, answer in zip(commands, answers, strict=True)]
 
     async def _session(self, commands: tuple[str, ...], daemon: str) -> list[str]:
@@ -104,7 +108,8 @@ async def _answer(stream: trio.SocketStream, command: str, daemon: str) -> str:
         if end < 0:
             end = data.find(_END, searched)
     text, status = data[:end].decode(errors="replace"), data[end + len(_END)]
-    complaint = first_complaint(text)
+    # Only a line with this sign is one, and no answer is searched line by line for that.
+    complaint = first_complaint(text) if "%" in text else ""
     if status not in _ANSWERED or complaint:
         raise VtyshRefused(f"{daemon} refuses {command!r} with status {status}: {complaint or last_line(text)}")
     return text

@@ -13,11 +13,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock as Clock
 
-from actors.frr import actor
+from actors.frr import actor, apply
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
-from actors.frr.render.render import RenderedConfig, render
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
@@ -132,6 +131,35 @@ async def test_an_unchanged_frr_costs_readings_and_neither_log_lines_nor_outcome
     assert bench.frr.calls == ["wait_ready", "running"] * 10
     assert bench.out.version == 1
     assert caplog.records == []
+
+
+async def test_what_is_audited_is_rendered_and_compared_once(
+    bench: Bench, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[str] = []
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            worked.append(function.__name__)
+            return function(*arguments, **keywords)
+
+        return call
+
+    for module, name in ((actor, "render"), (apply, "intended"), (apply, "difference")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    bench.desired.set(BASIC)
+    await until(lambda: bench.out.version == 1)
+    worked.clear()
+    await trio.sleep(60 * 10 + 5)
+    assert worked == []
+    bench.frr.text = bench.frr.text.replace(f" vni {BASIC.l3vnis[0].vni}\n", "")
+    await until(lambda: bench.out.version == 2)
+    assert bench.outcome().applied
+    assert bench.outcome().changed
+    assert set(worked) == {"difference"}
+    bench.desired.set(replace(BASIC, generation=2, l3vnis=BASIC.l3vnis[1:]))
+    await until(lambda: bench.out.version == 3)
+    assert set(worked) == {"render", "intended", "difference"}
 
 
 async def test_a_new_generation_of_the_same_content_is_published_without_touching_frr(
@@ -285,29 +313,6 @@ async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_au
     assert not bench.outcome().applied
     assert bench.frr.calls.count("refusal") < 20
     assert len(caplog.records) < 60
-
-
-async def test_an_audit_does_not_render_the_same_state_again(
-    bench: Bench, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rendered: list[DesiredState] = []
-
-    def counted(state: DesiredState, **options: Any) -> RenderedConfig:
-        rendered.append(state)
-        return render(state, **options)
-
-    monkeypatch.setattr(actor, "render", counted)
-    bench.desired.set(BASIC)
-    await trio.sleep(600)
-    assert rendered == [BASIC]
-    bench.frr.text = ""
-    await trio.sleep(200)
-    assert "router bgp 64514" in bench.frr.text
-    assert rendered == [BASIC]
-    bench.desired.set(MOVED)
-    await until(lambda: bench.outcome().desired == MOVED)
-    assert rendered[1:]
-    assert set(map(id, rendered[1:])) == {id(MOVED)}
 
 
 MOVED = replace(BASIC, generation=2, l3vnis=(replace(BASIC.l3vnis[0], vrf="crimson"),))

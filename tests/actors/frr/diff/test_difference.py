@@ -126,3 +126,12 @@ def test_a_block_that_is_in_no_text_any_more_is_forgotten() -> None:
     assert known.read(kept) is first[kept]
     assert known.read(gone) is not first[gone]
     assert known.read(gone) == (first[gone])
+
+
+def test_a_pass_that_reads_no_text_forgets_none() -> None:
+    known = _KnownBlocks()
+    block = "vrf kept\n vni 1\nexit-vrf\n"
+    first = known.read(block)
+    for _ in range(3):
+        known.turn()
+    assert known.read(block) is first
