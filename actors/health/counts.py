@@ -40,7 +40,7 @@ class RouteCounter:
         self._pause_ends = self._recount_at = 0.0
 
     async def counted(self, frr: FrrReader, seen: Observation, now: float) -> dict[int, RouteCounts]:
-        """Return the numbers by VNI, without those of which FRR does not tell them. ``now`` is trio's time."""
+        """Return the numbers by VNI, those that are known. ``now`` is trio's time."""
         if seen.error or not seen.bgp_vnis:
             self._counts, self._numbers, self.error = {}, None, ""
             return {}

@@ -43,7 +43,7 @@ def with_routes(seen: Observation, received: int = 3, sent: int = 3) -> Observat
 SEEN = observed("fabric_up")
 
 
-async def test_what_begins_here_is_told_apart_from_what_came_from_the_fabric() -> None:
+async def test_what_begins_here_and_what_came_from_the_fabric_are_counted_apart() -> None:
     counts = await RouteCounter().counted(Tables(), SEEN, 0.0)
     assert counts[110] == RouteCounts(received={"2": 5, "3": 1}, advertised={"2": 2, "3": 1})
 
