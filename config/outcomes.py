@@ -147,7 +147,11 @@ class SessionHealth:
 
 @dataclass(frozen=True, slots=True)
 class VniHealth:
-    """Whether one VNI works, by zebra and bgpd. ``type`` is ``L2`` or ``L3``; ``ok`` False comes with a ``detail``."""
+    """Whether one VNI works, by zebra and bgpd. ``type`` is ``L2`` or ``L3``; ``ok`` False comes with a ``detail``.
+
+    ``routes`` counts those in an L3VNI's forwarding table. EVPN routes are counted by type (``2`` and ``3`` of an
+    L2VNI, ``5`` of an L3VNI): those of other tunnel endpoints, and the node's own; an unknown number is absent.
+    """
 
     resource: ResourceId
     vni: int
@@ -158,6 +162,8 @@ class VniHealth:
     origin: Origin = field(default_factory=Origin)
     remote_vteps: int = 0
     routes: int = 0
+    evpn_received: dict[str, int] = field(default_factory=dict)
+    evpn_advertised: dict[str, int] = field(default_factory=dict)
 
 
 #: States of what is pinged; unknown until there was an answer, or none for long enough.

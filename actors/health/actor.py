@@ -1,11 +1,11 @@
 """The health actor: polls FRR and reports whether the router works as configured.
 
 The newest :class:`DesiredState`, :class:`FrrOutcome`, :class:`KernelOutcome` and :class:`ProbeReport` come in. Each
-poll reads FRR's state (:mod:`.query`), compares it with what was configured (:mod:`.vnis`, :mod:`.routes`,
-:mod:`.assess`), publishes a :class:`HealthReport`, which may ask the frr actor for a repair (:mod:`.repair`), and logs
-what changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome, then with back-off until
-everything works, then at an interval; before FRR has answered, and while the kernel follows it, only the interval
-counts. An FRR that does not answer, or lacks a daemon, is reported like anything else.
+poll reads FRR's state (:mod:`.query`, :mod:`.counts`), compares it with what was configured (:mod:`.vnis`,
+:mod:`.routes`, :mod:`.assess`), publishes a :class:`HealthReport`, which may ask the frr actor for a repair
+(:mod:`.repair`), and logs what changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome,
+then with back-off until everything works, then at an interval; before FRR has answered, and while the kernel follows
+it, only the interval counts. An FRR that does not answer, or lacks a daemon, is reported like anything else.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
 from .assess import HealthInputs, assess
 from .changes import changes
+from .counts import RouteCounter
 from .frr_json import Decoder, Observation
 from .query import MOST_ROUTES, SESSIONS, FrrReader, PolledFrr, observe
 from .repair import Repairs
@@ -83,6 +84,7 @@ class HealthActor:
         self._daemons: frozenset[str] = frozenset()
         self._last: HealthReport | None = None
         self._check, self._repairs = VniCheck(), Repairs()
+        self._counter = RouteCounter()
         self._suspected = False
 
     async def serve(self) -> None:
@@ -130,8 +132,10 @@ class HealthActor:
         return pause
 
     async def _poll(self) -> None:
-        with self._ctx.working("polling FRR", SESSIONS * SESSION_SECONDS + 5):
+        with self._ctx.working("polling FRR", (SESSIONS + 1) * SESSION_SECONDS + 5):
             seen = await observe(self._reader, self._decoder)
+            counts = await self._counter.counted(self._reader, seen, trio.current_time())
+        seen = replace(seen, counts=counts)
         if not seen.daemons & CORE_DAEMONS <= self._daemons:
             # A daemon that has just started is given its configuration only once its restart is noticed.
             self._settle()
@@ -143,7 +147,12 @@ class HealthActor:
             write(line.message, message_id=line.event, **line.fields)
         self._last = report
         self._out.set(report)
-        self._ctx.note(generation=report.generation, verified=report.verified, routes_checked=_routes_checked(seen))
+        self._ctx.note(
+            generation=report.generation,
+            verified=report.verified,
+            routes_checked=_routes_checked(seen),
+            routes_counted=f"not of L2VNIs: {self._counter.error}" if self._counter.error else "yes",
+        )
         self._ctx.progress()
 
     def _report(self, inputs: HealthInputs, seen: Observation) -> HealthReport:

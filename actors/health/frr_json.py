@@ -35,6 +35,8 @@ NEXT_HOPS: Final = "show evpn next-hops vni all json"
 BFD_PACKETS: Final = 10
 #: FRR's name of the default VRF and of the BGP instance in it.
 DEFAULT_VRF: Final = "default"
+#: FRR's name of the EVPN address family.
+EVPN: Final = "l2VpnEvpn"
 #: zebra's types of routes from bgpd, among them those of EVPN type-5 routes.
 BGP_ROUTES: Final = frozenset({"ebgp", "ibgp"})
 
@@ -43,7 +45,7 @@ BGP_ROUTES: Final = frozenset({"ebgp", "ibgp"})
 class Peer:
     """One BGP neighbour in bgpd. ``prefixes`` counts received ones by FRR's name of the address family.
 
-    ``flaps`` is how often it was lost."""
+    ``flaps`` is how often it was lost, ``evpn_sent`` how many EVPN routes it was sent."""
 
     remote_as: int = 0
     state: str = ""
@@ -51,6 +53,7 @@ class Peer:
     prefixes: dict[str, int] = field(default_factory=dict)
     dynamic: bool = False
     flaps: int = 0
+    evpn_sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +114,29 @@ class Routes:
 
 
 @dataclass(frozen=True, slots=True)
+class VniTable:
+    """One of bgpd's tables of an L2VNI: entries without a path of ours, and our paths."""
+
+    others: int = 0
+    own_paths: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RouteCounts:
+    """A VNI's EVPN routes by type: those of other tunnel endpoints, each once, and our own."""
+
+    received: dict[str, int] = field(default_factory=dict)
+    advertised: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """FRR's state in one poll: ``peers`` and ``bfd`` by VRF and peer, ``bgp_vnis`` by VNI, ``l3vnis`` (those in bgpd)
     and ``routes`` (BGP's in the forwarding table) by VRF.
 
     A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent. So are ``bgp_vnis`` and
     ``evpn`` and ``evpn_size`` when they are None. ``evpn_size`` counts the routes of all EVPN types in bgpd,
-    ``table_size`` all of BGP's.
+    ``table_size`` all of BGP's. ``counts`` are those of the VNIs whose EVPN routes have been counted.
     """
 
     daemons: frozenset[str] = frozenset()
@@ -135,6 +154,7 @@ class Observation:
     evpn_size: int | None = None
     table_size: int = 0
     evpn: Routes | None = None
+    counts: dict[int, RouteCounts] = field(default_factory=dict)
     error: str = ""
 
 
@@ -198,6 +218,7 @@ def _peer(facts: Mapping[str, Any], family: str, known: Peer | None) -> Peer:
         prefixes={**(known.prefixes if known else {}), family: _number(facts.get("pfxRcd"))},
         dynamic=facts.get("dynamicPeer") is True,
         flaps=_number(facts.get("connectionsDropped")),
+        evpn_sent=_number(facts.get("pfxSnt")) if family == EVPN else known.evpn_sent if known else 0,
     )
 
 
@@ -284,10 +305,22 @@ def parse_bgp_vnis(answer: object) -> dict[int, BgpVni]:
     }
 
 
+def parse_vni_tables(answer: object) -> dict[int, VniTable]:
+    """Return the tables by VNI, of which only entries with a path of ours were printed, each by its prefix."""
+    return {
+        _number(entry.get("vni")): VniTable(
+            others=_number(entry.get("numPrefix")) - sum(name.startswith("[") for name in entry),
+            own_paths=_number(entry.get("numPaths")),
+        )
+        for entry in map(_mapping, _mapping(answer).values())
+        if "vni" in entry
+    }
+
+
 def _evpn_routes(summary: object) -> int | None:
     """Return how many EVPN routes bgpd has; None without an EVPN neighbour, since the summary has no such part then."""
     families = _mapping(_mapping(summary).get(DEFAULT_VRF))
-    return _number(_mapping(families["l2VpnEvpn"]).get("ribCount")) if "l2VpnEvpn" in families else None
+    return _number(_mapping(families[EVPN]).get("ribCount")) if EVPN in families else None
 
 
 def parse_evpn(answers: Mapping[str, object], decoder: Decoder | None = None) -> Routes:

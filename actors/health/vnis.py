@@ -15,13 +15,13 @@ from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 from config.outcomes import VniHealth
 from config.problems import ResourceId
 
-from .frr_json import DEFAULT_VRF, Observation, Vni
+from .frr_json import DEFAULT_VRF, Observation, RouteCounts, Vni
 from .routes import Fault, RouteCheck
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
 _NO_MAC: Final = "00:00:00:00:00:00"
 #: What no VNI's state depends on, and what changes all the time among it.
-_UNUSED: Final[dict[str, Any]] = {"peers": {}, "bfd": {}, "bfd_unanswered": frozenset(), "routes": {}}
+_UNUSED: Final[dict[str, Any]] = {"peers": {}, "bfd": {}, "bfd_unanswered": frozenset(), "routes": {}, "counts": {}}
 
 
 def vnis_of(state: DesiredState) -> tuple[DesiredVni, ...]:
@@ -132,6 +132,7 @@ def _l2_fault(vni: DesiredL2VNI, known: Vni, seen: Observation) -> Fault | None:
 def vni_health(vni: DesiredVni, fault: Fault | None, seen: Observation) -> VniHealth:
     """Return a VNI in the report's form."""
     routed, known = isinstance(vni, DesiredL3VNI), seen.vnis.get(vni.vni)
+    counts = seen.counts.get(vni.vni, RouteCounts())
     return VniHealth(
         resource=vni.resource,
         vni=vni.vni,
@@ -142,4 +143,6 @@ def vni_health(vni: DesiredVni, fault: Fault | None, seen: Observation) -> VniHe
         origin=vni.origin,
         remote_vteps=known.remote_vteps if known else 0,
         routes=seen.routes.get(vni.vrf or "", 0) if routed else 0,
+        evpn_received=counts.received,
+        evpn_advertised=counts.advertised,
     )

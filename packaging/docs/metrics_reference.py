@@ -51,7 +51,7 @@ A file stays when its daemon dies: `openperouter_status_timestamp_seconds` is th
 
 Each metric has a limit (*at most*), in sets of label values; a histogram has {buckets} series for each. What is beyond it is left out, and `openperouter_series_omitted` counts it. Sessions
 of configured neighbours come first ({sessions} in total, dynamic ones last), then there are up to {vnis} VNIs and {failed} failing resources. The totals (`openperouter_bgp_sessions`,
-`openperouter_vnis`, `openperouter_failed_resources`) count all. A node with 4 sessions and 20 VNIs has about 250 series. Labels are names that are configured, FRR's names of peers, and values from the
+`openperouter_vnis`, `openperouter_failed_resources`) count all. A node with 4 sessions and 20 VNIs has about 310 series. Labels are names that are configured, FRR's names of peers, and values from the
 program's code: never messages or what a server sends, and no secret.
 """
 

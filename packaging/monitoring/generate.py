@@ -51,6 +51,16 @@ PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
     ),
     ("VNIs that work", "bool", (("openperouter_vni_ok$", "{{instance}} {{vni}}"),)),
     ("Remote tunnel endpoints", "short", (("openperouter_vni_remote_vteps$", "{{instance}} {{vni}}"),)),
+    (
+        "EVPN routes received",
+        "short",
+        (("openperouter_vni_evpn_routes_received$", "{{instance}} {{vni}} type {{route_type}}"),),
+    ),
+    (
+        "EVPN routes advertised",
+        "short",
+        (("openperouter_vni_evpn_routes_advertised$", "{{instance}} {{vni}} type {{route_type}}"),),
+    ),
     ("Underlay interfaces up", "bool", (("openperouter_interface_up$", "{{instance}} {{interface}}"),)),
     ("Applying", "", ()),
     (

@@ -133,6 +133,8 @@ def test_scripts_that_read_the_json_form_find_what_they_always_did() -> None:
     # Later additions, of which older scripts know nothing.
     assert [one.pop("causes") for one in written["actors"]] == [{}]
     assert [one.pop("flaps") for one in written["sessions"]] == [0]
+    for one in written["vnis"]:
+        assert (one.pop("evpn_received"), one.pop("evpn_advertised")) == ({}, {})
     assert written["api"].pop("expires_at") == 0
     assert written.pop("probes") == []
     assert written == json.loads(WRITTEN)

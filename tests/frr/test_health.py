@@ -18,6 +18,7 @@ import trio
 
 from actors.health import actor, repair
 from actors.health.query import PolledFrr
+from actors.health.routes import announced_networks
 from config.desired import Bfd, DesiredState, DesiredUnderlay
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport, SessionHealth
 from supervisor.runtime.actor import ActorContext
@@ -231,6 +232,55 @@ async def test_a_fabric_that_converges_and_vnis_without_macs_raise_no_alarm(fabr
         for _ in range(5):
             await health.until_well()
         assert not any(report.failures or report.bounce for report in health.reports)
+
+
+def hosts_on(netns: str, verb: str, macs: int, addresses: int = 0) -> None:
+    """Add hosts to segment 111 behind one side, or take them away; the first of them have an address."""
+    if " hosts:" not in sh(f"ip -n {netns} -o link"):
+        sh(f"ip -n {netns} link add hosts type dummy && ip -n {netns} link set hosts master br-pe-111 up")
+    side = "aa" if netns == "frrleaf" else "bb"
+    for number in range(1, macs + 1):
+        mac = f"02:{side}:00:00:00:{number:02x}"
+        sh(f"bridge -n {netns} fdb {verb} {mac} dev hosts master static")
+        if number <= addresses:
+            state = "nud reachable" if verb == "replace" else ""
+            sh(f"ip -n {netns} neigh {verb} 10.111.0.{number} lladdr {mac} dev br-pe-111 {state}")
+
+
+def leaf_announces(verb: str, prefixes: int) -> None:
+    lines = ["router bgp 64512 vrf red", "address-family ipv4 unicast"]
+    lines += [f"{verb} 10.60.{index}.0/24".strip() for index in range(prefixes)]
+    commands = " ".join(f"-c '{line}'" for line in ("configure terminal", *lines))
+    sh(f"vtysh -N frrleaf -d bgpd {commands}")
+
+
+async def test_the_evpn_routes_of_each_vni_are_counted_up_and_down_again(converged: Fabric) -> None:
+    """Types 2 and 3 of an L2VNI, 5 of an L3VNI, both ways; the leaf's 202 prefixes are there already."""
+    own = len(announced_networks(STATE.l3vnis[0]))
+
+    def counted(report: HealthReport) -> tuple[dict[str, int], ...]:
+        routed, segment = (next(vni for vni in report.vnis if vni.vni == number) for number in (100, 111))
+        return routed.evpn_received, routed.evpn_advertised, segment.evpn_received, segment.evpn_advertised
+
+    async with checked(converged) as health:
+        health.apply(STATE)
+
+        async def until(prefixes: int, received: int, advertised: int) -> None:
+            numbers = ({"5": prefixes}, {"5": own}, {"2": received, "3": 1}, {"2": advertised, "3": 1})
+            await health.until(f"the routes are {numbers}", lambda report: counted(report) == numbers)
+
+        await until(202, 0, 0)
+        hosts_on("frrleaf", "replace", 7, 3)
+        hosts_on("frrtest", "replace", 2)
+        leaf_announces("no network", 20)
+        await until(182, 10, 2)
+        hosts_on("frrleaf", "del", 7, 3)
+        hosts_on("frrtest", "del", 2)
+        leaf_announces("network", 20)
+        await until(202, 0, 0)
+        for netns in ("frrleaf", "frrtest"):
+            sh(f"ip -n {netns} link del hosts")
+        await health.until_well()
 
 
 @pytest.mark.parametrize("device", ["br-pe-100", "vni100"])

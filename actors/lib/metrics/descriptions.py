@@ -20,6 +20,8 @@ MOST_SESSIONS: Final = 1000
 FAMILIES: Final = 4
 #: Most VNIs with series of their own: as many as count by default (setting maxResources).
 MOST_VNIS: Final = 2000
+#: Types of EVPN routes that a VNI can have: an L2VNI's.
+ROUTE_TYPES: Final = 2
 #: Most addresses that are pinged with series of their own.
 MOST_PROBES: Final = 1000
 #: Most failing resources with a series of their own.
@@ -159,6 +161,24 @@ VNIS: Final = (
     _gauge("vni_ok", "Whether a VNI works.", "vni", "type", "vrf", most=MOST_VNIS),
     _gauge("vni_remote_vteps", "Tunnel endpoints of other nodes in a VNI.", "vni", "type", "vrf", most=MOST_VNIS),
     _gauge("vni_routes", "BGP routes of an L3VNI's VRF in the forwarding table.", "vni", "type", "vrf", most=MOST_VNIS),
+    _gauge(
+        "vni_evpn_routes_received",
+        "EVPN routes of an L2VNI (types 2, 3) or L3VNI (5) from other tunnel endpoints; absent while unknown.",
+        "vni",
+        "type",
+        "vrf",
+        "route_type",
+        most=ROUTE_TYPES * MOST_VNIS,
+    ),
+    _gauge(
+        "vni_evpn_routes_advertised",
+        "Such routes that begin on this node.",
+        "vni",
+        "type",
+        "vrf",
+        "route_type",
+        most=ROUTE_TYPES * MOST_VNIS,
+    ),
 )
 
 API: Final = (

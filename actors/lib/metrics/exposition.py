@@ -203,6 +203,10 @@ def _vnis(samples: Samples, status: Status) -> None:
         samples.set("vni_remote_vteps", vni.remote_vteps, *of)
         if vni.type == "L3":
             samples.set("vni_routes", vni.routes, *of)
+        for kind, number in vni.evpn_received.items():
+            samples.set("vni_evpn_routes_received", number, *of, kind)
+        for kind, number in vni.evpn_advertised.items():
+            samples.set("vni_evpn_routes_advertised", number, *of, kind)
 
 
 def _api(samples: Samples, status: Status) -> None:

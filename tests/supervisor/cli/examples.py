@@ -58,7 +58,17 @@ READY = Status(
     ),
     vnis=(
         VniHealth(RED, 100, "L3", "red", ok=True, origin=RED_ORIGIN, routes=7),
-        VniHealth(BLUE, 110, "L2", "red", ok=True, origin=Origin("openpe_vnis.yaml", 9, 5), remote_vteps=2),
+        VniHealth(
+            BLUE,
+            110,
+            "L2",
+            "red",
+            ok=True,
+            origin=Origin("openpe_vnis.yaml", 9, 5),
+            remote_vteps=2,
+            evpn_received={"2": 14, "3": 2},
+            evpn_advertised={"2": 4, "3": 1},
+        ),
     ),
     api=ApiStatus("reachable", "https://192.0.2.1:6443", since=1500.0, source="server", live=True, objects=12),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from supervisor.operations.inspection.details import HostEnd, SessionDetails, VniDetails
 
 from ...terminal import Cell, Painter, Style, duration
-from .status_page import family_name
+from .status_page import evpn_routes, family_name
 
 #: The name of a value, and the value.
 Row = tuple[str, Cell]
@@ -67,6 +67,8 @@ def _vni(details: VniDetails) -> Iterator[Row]:
         yield "state", ("ok" if vni.ok else "DOWN", style)
         yield "routes", (str(vni.routes) if vni.type == "L3" else "", "plain")
         yield "remote VTEPs", (str(vni.remote_vteps) if vni.type == "L2" else "", "plain")
+        yield "EVPN in", (evpn_routes(vni.evpn_received), "plain")
+        yield "EVPN out", (evpn_routes(vni.evpn_advertised), "plain")
     port = f", port {details.vxlan_port}" if details.vxlan_port else ""
     yield "own VTEP", (f"{details.vtep}{port}" if details.vtep else "", "plain")
     yield from _host_end(details.host_end)

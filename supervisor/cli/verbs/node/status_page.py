@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from config.outcomes import SessionHealth, VniHealth
@@ -55,7 +55,7 @@ def _lines(status: Status, painter: Painter, now: float, *, everything: bool) ->
         ),
         (
             "VNIs",
-            ("NAME", "KIND", "VNI", "VRF", "STATE", "VTEPS", "ROUTES", "CONFIGURED IN"),
+            ("NAME", "KIND", "VNI", "VRF", "STATE", "VTEPS", "ROUTES", "EVPN IN", "EVPN OUT", "CONFIGURED IN"),
             *_cut(status.vnis, lambda one: one.ok, _vni, most),
         ),
         ("Actors", ("NAME", "STATE", "RESTARTS", "DOING", "LAST ERROR"), map(_actor, actors), ""),
@@ -179,8 +179,15 @@ def _vni(vni: VniHealth) -> tuple[Cell, ...]:
         ("ok", "good") if vni.ok else (vni.detail or "not ok", "bad"),
         (str(vni.remote_vteps) if vni.type == "L2" else "", "plain"),
         (str(vni.routes) if vni.type == "L3" else "", "plain"),
+        (evpn_routes(vni.evpn_received), "plain"),
+        (evpn_routes(vni.evpn_advertised), "plain"),
         (str(vni.origin), "dim"),
     )
+
+
+def evpn_routes(counts: Mapping[str, int]) -> str:
+    """Return numbers of EVPN routes by type; nothing while they are unknown."""
+    return " ".join(f"type-{kind} {number}" for kind, number in sorted(counts.items()))
 
 
 def _actor(actor: ActorStatus) -> tuple[Cell, ...]:

@@ -174,6 +174,17 @@ def test_each_vni_has_its_own_series() -> None:
     assert value(status, "vni_routes", vni="110", type="L2", vrf="") is None
 
 
+def test_evpn_routes_have_a_series_for_each_type_that_is_known() -> None:
+    counted = VniHealth(RED, 110, "L2", "", ok=True, evpn_received={"2": 14, "3": 1}, evpn_advertised={"2": 0, "3": 1})
+    status = Status(vnis=(counted, VniHealth(RED, 111, "L2", "", ok=True)))
+    of = {"vni": "110", "type": "L2", "vrf": ""}
+    assert value(status, "vni_evpn_routes_received", **of, route_type="2") == 14
+    assert value(status, "vni_evpn_routes_advertised", **of, route_type="2") == 0
+    assert value(status, "vni_evpn_routes_advertised", **of, route_type="3") == 1
+    assert value(status, "vni_evpn_routes_received", **of, route_type="5") is None
+    assert value(status, "vni_evpn_routes_received", **(of | {"vni": "111"}), route_type="2") is None
+
+
 def test_the_trial_and_the_credentials_have_their_end_only_while_there_is_one() -> None:
     trial = ActorStatus("static_config", facts={"trial_ends_at": 1234.5})
     status = Status(actors=(trial,), api=ApiStatus(expires_at=99.0))

@@ -48,7 +48,17 @@ STATUS: Final = Status(
     ),
     vnis=(
         VniHealth(RED, 100, "L3", "red", ok=True, origin=Origin(FILE, 10, 5), routes=1),
-        VniHealth(STRETCHED, 110, "L2", "red", ok=True, origin=Origin(FILE, 20, 5), remote_vteps=2),
+        VniHealth(
+            STRETCHED,
+            110,
+            "L2",
+            "red",
+            ok=True,
+            origin=Origin(FILE, 20, 5),
+            remote_vteps=2,
+            evpn_received={"2": 14, "3": 2},
+            evpn_advertised={"2": 4, "3": 1},
+        ),
         VniHealth(
             LONE,
             120,

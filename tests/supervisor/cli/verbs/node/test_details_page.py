@@ -65,6 +65,8 @@ L2VNI red
   VRF            red
   state          ok
   remote VTEPs   2
+  EVPN in        type-2 14 type-3 2
+  EVPN out       type-2 4 type-3 1
   own VTEP       100.65.0.0, port 4789
   host's end     host-e-110, a port of br-hs-110
   gateways       192.171.24.1/24
