@@ -167,6 +167,27 @@ def test_a_plugin_that_fails_fails_its_interface_by_name_and_nothing_else(host: 
     assert set(host.kernel.observe().cni) == {"net1"}
 
 
+def test_without_the_plugins_an_interface_stays_as_it_is(host: Node, tmp_path: Path) -> None:
+    assert host.converge(INSIDE).clean
+    host.crash()
+    before, host.plugins = host.link("net1")["ifindex"], tmp_path
+    unchecked, unremoved = host.converge(INSIDE), host.converge(wanting(attachment(mtu=1400)))
+    assert [failure.message for failure in unchecked.failures] == [
+        "interface net1 cannot be checked and is left as it is: "
+        f"CNI plugin macvlan: cannot start {tmp_path}/macvlan: No such file or directory"
+    ]
+    [failure] = unremoved.failures
+    assert "remove interface net1 with CNI plugins (its configuration changed): CNI plugin macvlan: " in failure.message
+    assert "make interface" not in failure.message
+    assert host.converge(OUTSIDE).errors
+    assert_made(host)
+    assert host.link("net1")["ifindex"] == before
+    host.crash()
+    host.plugins = Path("/usr/lib/cni")
+    assert host.converge(OUTSIDE).clean
+    assert_nothing_left(host)
+
+
 def test_a_parent_that_is_gone_takes_the_interface_with_it_and_brings_it_back(host: Node) -> None:
     assert host.converge(INSIDE).clean
     ip("link", "del", PARENT)

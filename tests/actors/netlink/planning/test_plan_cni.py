@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from actors.netlink.actor import outcome_of
-from actors.netlink.converge import Pass
+from actors.netlink.cni.attachments import AttachmentRefused
+from actors.netlink.converge import Pass, apply_plan
+from actors.netlink.kernel import Refusal
 from actors.netlink.planning.observed import NIC_GROUP, CniRecord, Link, NamespaceView, Observed
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import AttachCni, ChangeLink, DetachCni, MoveLink, Step
@@ -97,6 +100,35 @@ def test_an_unanswered_check_is_reported_and_the_interface_is_left() -> None:
     observed = replace(seen(MADE, links=(NET1,)), cni_unchecked={"net1": "CNI plugin macvlan: gone"})
     [failure] = plan(wanting(ONE), observed).failures
     assert failure.message == "interface net1 cannot be checked and is left as it is: CNI plugin macvlan: gone"
+
+
+class Refusing:
+    """A kernel in which nothing can be removed by plugins."""
+
+    def __init__(self, observed: Observed) -> None:
+        self.observed = observed
+        self.done: list[Step] = []
+
+    def observe(self, desired: DesiredState | None = None) -> Observed:
+        return self.observed
+
+    def apply(self, step: Step) -> None:
+        self.apply_all((step,))
+
+    def apply_all(self, batch: Sequence[Step]) -> list[Refusal | None]:
+        self.done += batch
+        return [AttachmentRefused("no") if isinstance(step, DetachCni) else None for step in batch]
+
+
+def test_what_cannot_be_removed_is_not_made_again_and_each_interface_is_named() -> None:
+    third = CniAttachment("net3", "{}")
+    observed = seen(MADE, MADE_TWO, links=(NET1, NET2))
+    kernel = Refusing(observed)
+    found = apply_plan(plan(wanting(CHANGED, replace(TWO, conflist="{}"), third), observed), kernel)
+    assert [step.attachment for step in kernel.done if isinstance(step, AttachCni)] == [third]
+    [failure] = found.failures
+    for name in ("net1", "net2"):
+        assert f"remove interface {name} with CNI plugins (its configuration changed): no" in failure.message
 
 
 def test_an_interface_that_is_down_is_set_up() -> None:
