@@ -126,12 +126,26 @@ class GracefulRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class CniAttachment:
+    """An interface that CNI plugins make in the router.
+
+    ``conflist`` is the network configuration list and ``runtime`` the values of capabilities: JSON objects as text,
+    sorted and compact, so that equal configurations are equal texts.
+    """
+
+    name: str
+    conflist: str
+    runtime: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredUnderlay:
     """The fabric side.
 
     ``vteps`` are /32 or /128, at most one a family, for ``lo``, from ``vtep_pools``; ``advertise_evpn`` says
     that the EVPN address family is rendered, with ``advertise-all-vni`` when there are ``vteps``. ``router_id`` follows
     from ``router_id_pool`` by ``router_id_scheme``. ``cluster_id`` is a route reflector's; None: its router ID.
+    ``interfaces`` has the names of all links, ``attachments`` those of them that CNI plugins make.
     """
 
     resource: ResourceId
@@ -147,6 +161,13 @@ class DesiredUnderlay:
     router_id_pool: str = field(default="", compare=False)
     router_id_scheme: RouterIdScheme = field(default="v1", compare=False)
     cluster_id: IPv4Address | None = None
+    attachments: tuple[CniAttachment, ...] = ()
+
+    @property
+    def nics(self) -> tuple[str, ...]:
+        """Return the links that are devices of the host, moved into the router."""
+        made = {attachment.name for attachment in self.attachments}
+        return tuple(name for name in self.interfaces if name not in made)
 
     def vtep(self, family: Family) -> IPInterface | None:
         """Return this node's tunnel endpoint of a family, if it has one."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 #: What says the same to the API server, and what repeats a key.
-_NOT_FOR_EDITORS: Final = frozenset({"x-kubernetes-validations", "title"})
+_NOT_FOR_EDITORS: Final = frozenset({"x-kubernetes-validations", "x-kubernetes-preserve-unknown-fields", "title"})
 
 #: A value for keys that have neither a default nor a fixed set of values, by the end of their path.
 EXAMPLES: Final[Mapping[str, Any]] = {
@@ -42,6 +42,18 @@ EXAMPLES: Final[Mapping[str, Any]] = {
     "detectMultiplier": 3,
     "minimumTTL": 254,
     "networkDevice.interfaceName": "eth1",
+    "cniDevice.rawConfig": {
+        "cniVersion": "1.0.0",
+        "name": "fabric",
+        "plugins": [
+            {
+                "type": "macvlan",
+                "master": "eth1",
+                "ipam": {"type": "static", "addresses": [{"address": "192.0.2.3/24"}]},
+            }
+        ],
+    },
+    "cniDevice.runtimeConfig": {"mac": "02:00:00:00:00:01"},
     "tunnelEndpoint.cidrs[]": "100.65.0.0/24",
     "matchLabels": {"rack": "a1"},
     "matchExpressions[].key": "rack",

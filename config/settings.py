@@ -110,6 +110,10 @@ class Settings(BaseModel):
         description="FRR's runtime directory; the sockets are in its subdirectory frrPathspace.",
     )
     vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
+    cni_plugin_dir: AbsolutePath = Field(
+        default=Path("/usr/lib/cni"),
+        description="Directory of the CNI plugins that make underlay interfaces of type CNIDevice; they run as root.",
+    )
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = Field(
         default="openperouter-system", description="Kubernetes namespace to which resources from files belong."
     )

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -38,13 +39,16 @@ from config.problems import Kind
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
+from .cni.attachments import PLUGIN_SECONDS, Attachments
 from .converge import Pass, Planner, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
+from .planning.plan_cni import made_links
 from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceMissing
@@ -110,10 +114,17 @@ def _server_of(access: LatestReader[ApiAccess] | None) -> str:
 
 def _open(settings: Settings) -> LinuxKernel:
     zebra = DaemonSockets.of(settings, seconds=ZEBRA_SECONDS)
+    state = StateFiles.of(settings)
+
+    def run_plugin(program: Path, env: Mapping[str, str], stdin: str) -> Completed:
+        call = partial(run_command, (str(program),), seconds=PLUGIN_SECONDS, stdin=stdin, env=env)
+        return trio.from_thread.run(call)
+
     return LinuxKernel(
         NAMESPACES / settings.netns,
-        StateFiles.of(settings),
+        state,
         lambda vrfs: trio.from_thread.run(await_zebra, zebra, dict(vrfs)),
+        Attachments.of(settings, state, run_plugin),
     )
 
 
@@ -369,7 +380,8 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     failures = tuple(dict.fromkeys((*result.plan.failures, *result.failures, *result.plan.warnings)))
     cut_off: tuple[str, ...] = ()
     model = result.plan.model
-    if model.underlay is not None and not {*model.nics, *model.kept}.intersection(marked_nics(result.observed)):
+    nics = {*model.nics, *model.kept}.intersection(marked_nics(result.observed))
+    if model.underlay is not None and not nics and not made_links(desired, result.observed):
         cut_off = tuple(failure.message for failure in failures if failure.resource.kind is Kind.UNDERLAY)
     held = ", ".join(map(str, sorted(result.plan.held)))
     waiting = (f"devices of VNI {held} are moved once FRR has removed it",) if held else ()
@@ -387,7 +399,7 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
 
 def _interest(desired: DesiredState, result: Pass) -> Interest:
     """Return which of the host's devices concern us: our own, the underlay's NICs, and bridges that users name."""
-    names = set(desired.underlay.interfaces if desired.underlay is not None else ())
+    names = set(desired.underlay.nics if desired.underlay is not None else ())
     names |= {vni.bridge for vni in desired.l2vnis if vni.host_master is HostMasterKind.EXTERNAL_BRIDGE and vni.bridge}
     links = result.observed.host.links
     return Interest.of_host(names, (link.index for name, link in links.items() if link.ours or name in names))

@@ -18,8 +18,10 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Protocol
 
-from config.desired import DesiredState, Family
+from config.desired import DesiredState, DesiredUnderlay, Family
 
+from .cni.attachments import AttachmentRefused, Attachments, Exists
+from .cni.protocol import PluginError
 from .planning import steps
 from .planning.host_networks import has_new_address
 from .planning.observed import (
@@ -49,8 +51,8 @@ RESOLV_CONF = Path("/etc/resolv.conf")
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 
 
-#: Why a step was not carried out: the kernel refused it, or the disk did.
-Refusal = KernelRefusal | OSError
+#: Why a step was not carried out: the kernel refused it, or the disk or a CNI plugin did.
+Refusal = KernelRefusal | OSError | AttachmentRefused
 
 
 class Kernel(Protocol):
@@ -73,12 +75,20 @@ class LinuxKernel:
     """The running kernel: this process's namespace as the host's, and a named one as the router's."""
 
     def __init__(
-        self, router: Path, state: StateFiles, await_zebra: Callable[[Mapping[str, int]], None] = lambda vrfs: None
+        self,
+        router: Path,
+        state: StateFiles,
+        await_zebra: Callable[[Mapping[str, int]], None] = lambda vrfs: None,
+        plugins: Attachments | None = None,
     ) -> None:
-        """``await_zebra`` gets the indices of VRFs and returns once zebra knows them, or need not be waited for."""
+        """``await_zebra`` gets the indices of VRFs and returns once zebra knows them, or need not be waited for.
+
+        Without ``plugins`` this kernel is only read, or has no interfaces that CNI plugins make.
+        """
         self._path = router
         self._await_vrfs = await_zebra
         self._state = state
+        self._plugins = plugins
         self._host = NamespaceHandle("host", None)
         self._router: NamespaceHandle | None = None
         self._filter_seen = False
@@ -104,6 +114,12 @@ class LinuxKernel:
             steps.SaveNic: lambda step: state.save_nic(step.record),
             steps.ForgetNic: lambda step: state.forget_nic(step.name),
             steps.SaveTables: lambda step: state.save_tables(step.tables),
+            steps.AttachCni: lambda step: self._call_plugins(
+                step.attachment.name, lambda plugins, exists: plugins.attach(step.attachment, self._path, exists)
+            ),
+            steps.DetachCni: lambda step: self._call_plugins(
+                step.name, lambda plugins, exists: plugins.detach(step.name, self._path, exists)
+            ),
         }
 
     def close(self) -> None:
@@ -141,9 +157,7 @@ class LinuxKernel:
         tables = self._state.tables()
         underlay = None if desired is None else desired.underlay
         coming = [
-            name
-            for name in (underlay.interfaces if underlay else ())
-            if name in host.links and name not in router.links
+            name for name in (underlay.nics if underlay else ()) if name in host.links and name not in router.links
         ]
         nic_routes: dict[str, tuple[SavedRoute, ...]] = {
             name: self._host.call(partial(routes.routes_via, index=host.links[name].index)) for name in coming
@@ -152,6 +166,7 @@ class LinuxKernel:
         candidates = set(() if desired is None else candidate_tables(desired, tables, existing))
         probed = candidates - {link.table for link in router.links.values()}
         table, problem = self._packet_filter(desired, router)
+        checks = self._check_plugins(underlay, router)
         return Observed(
             host=host,
             router=router,
@@ -168,7 +183,25 @@ class LinuxKernel:
             host_networks=self._host_networks(desired, host, router),
             filter=table,
             filter_problem=problem,
+            cni=self._state.cni(),
+            cni_drift={name: str(error) for name, error in checks.items() if not error.unable},
+            cni_unchecked={name: str(error) for name, error in checks.items() if error.unable},
         )
+
+    def _check_plugins(self, underlay: DesiredUnderlay | None, router: NamespaceView) -> dict[str, PluginError]:
+        """Return what CNI plugins say against the interfaces that they made."""
+        if self._plugins is None or underlay is None or not underlay.attachments:
+            return {}
+        found = {one.name: self._plugins.check(one, router, self._path) for one in underlay.attachments}
+        return {name: error for name, error in found.items() if error is not None}
+
+    def _call_plugins(self, name: str, call: Callable[[Attachments, Exists], None]) -> None:
+        if self._plugins is None:
+            raise AttachmentRefused("this program calls no CNI plugins")
+        self.router.forget(name)
+        # Held open: what the path names must be the namespace that was observed.
+        with self._descriptor(Namespace.ROUTER):
+            call(self._plugins, lambda: name in self.router.view().links)
 
     def _packet_filter(self, desired: DesiredState | None, router: NamespaceView) -> tuple[tuple[str, ...] | None, str]:
         """Return our table of the packet filter and why it cannot be read.
@@ -235,7 +268,7 @@ class LinuxKernel:
                         works[_namespace_of(step)][number] = self._encoders[type(step)](step)
                     else:
                         self._handlers[type(step)](step)
-                except (KernelRefusal, OSError) as refusal:
+                except (KernelRefusal, OSError, AttachmentRefused) as refusal:
                     results[number] = refusal
             for namespace, wanted in works.items():
                 refusals = self._handle(namespace).carry_out(tuple(wanted.values())) if wanted else ()

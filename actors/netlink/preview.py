@@ -32,7 +32,7 @@ from .planning.observed import (
     router_veth,
 )
 from .planning.plan_links import ALIAS
-from .planning.steps import DeleteLinks, MoveLink, Plan
+from .planning.steps import DeleteLinks, DetachCni, MoveLink, Plan
 from .state_files import StateFiles
 from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 
@@ -75,6 +75,8 @@ def interruptions(plan: Plan, observed: Observed) -> Iterator[Interruption]:
             into = step.target is Namespace.ROUTER
             effect = "moves into the router: connections of the host over it end" if into else "returns to the host"
             yield Interruption("nic", f"NIC {step.name}", effect)
+        elif isinstance(step, DetachCni):
+            yield Interruption("nic", f"CNI interface {step.name}", "is made again" if step.reason else "is removed")
     for name in plan.model.kept:
         yield Interruption("nic", f"NIC {name}", "returns to the host once the others are in the router")
 
@@ -86,7 +88,9 @@ async def would_remove(desired: DesiredState, settings: Settings) -> bool:
     except NamespaceMissing:
         return False
     return any(
-        isinstance(step, DeleteLinks) or (isinstance(step, MoveLink) and step.target is Namespace.HOST)
+        isinstance(step, DeleteLinks)
+        or (isinstance(step, MoveLink) and step.target is Namespace.HOST)
+        or (isinstance(step, DetachCni) and not step.reason)
         for step in plan.steps
     )
 
@@ -152,6 +156,7 @@ def describe(observed: Observed) -> dict[str, Any]:
         "unreachableDefaults": sorted(f"{family} table {table}" for family, table in observed.unreachable),
         "hostUnreachableDefaults": sorted(f"{family} table {table}" for family, table in observed.host_unreachable),
         "journal": {name: str(record.phase) for name, record in observed.journal.items()},
+        "cni": {name: "made" if record.result else "unfinished" for name, record in observed.cni.items()},
     }
 
 
@@ -171,6 +176,7 @@ def observed_text(observed: Observed) -> str:
         lines += [f"  {_link_line(link, view)}" for link in _relevant(view)]
     lines.append(f"vteps: {' '.join(_vteps(observed)) or 'none'}")
     lines += [f"journal: {name} {record.phase}" for name, record in sorted(observed.journal.items())]
+    lines += [f"cni: {name} {'made' if record.result else 'unfinished'}" for name, record in observed.cni.items()]
     return "\n".join(lines)
 
 

@@ -1,10 +1,11 @@
-"""What must outlive the process: the journal of NICs that the router has taken, and the tables of VRFs.
+"""What must outlive the process: the journal of NICs that the router has taken, the tables of VRFs, CNI's results.
 
-Both are small JSON files in the state directory, replaced atomically and synced before the step that relies on them. A
+All are small JSON files in the state directory, replaced atomically and synced before the step that relies on them. A
 bad disk must not cut a node off its network: a second copy of each is in memory (/run), which lasts until the next
 boot. A write needs one of the two; reading takes the copy with the higher ``serial``, and one that cannot be read
 counts as none. The journal belongs to one boot: after a reboot the NIC is the host's again, with whatever configuration
-the host gave it. So nothing is lost with the disk as long as the machine runs.
+the host gave it. The record of what CNI plugins made belongs to none: they may have reserved an address on disk. So
+nothing is lost with the disk as long as the machine runs.
 
 Older and newer versions of the program read these files as well, since an upgrade or a downgrade does not reboot. So
 no version is checked: unknown members are ignored, missing ones take their defaults.
@@ -26,7 +27,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
 
-from .planning.observed import NicRecord
+from .planning.observed import CniRecord, NicRecord
 from .wire.nic_sysctls import checked
 
 log = get_logger("netlink")
@@ -34,6 +35,7 @@ log = get_logger("netlink")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 JOURNAL = "nic-journal.json"
 TABLES = "vrf-tables.json"
+ATTACHMENTS = "cni-attachments.json"
 
 
 def _sysctls_to_pairs(stored: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +51,7 @@ _Record = Annotated[NicRecord, BeforeValidator(_sysctls_to_pairs), WrapSerialize
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What both files begin with. ``serial`` counts writes; early versions wrote none."""
+    """What each file begins with. ``serial`` counts writes; early versions wrote none."""
 
     version: int = 1
     serial: int = 0
@@ -66,11 +68,16 @@ class _Tables(_Content):
     tables: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Attachments(_Content):
+    attachments: dict[str, CniRecord] = field(default_factory=dict)
+
+
 C = TypeVar("C", bound=_Content)
 
 
 class StateFiles:
-    """The two files of one state directory. ``boot`` identifies the running kernel's boot.
+    """The files of one state directory. ``boot`` identifies the running kernel's boot.
 
     ``spare`` is the directory of the second copies. Only the first use reads the files: this process is their only
     writer. ``read_only`` changes nothing on disk.
@@ -83,10 +90,11 @@ class StateFiles:
         directories = (directory, *(() if spare is None else (spare,)))
         self._journal = _Copies(_Journal, [one / JOURNAL for one in directories], read_only=read_only)
         self._tables = _Copies(_Tables, [one / TABLES for one in directories], read_only=read_only)
+        self._cni = _Copies(_Attachments, [one / ATTACHMENTS for one in directories], read_only=read_only)
         if not read_only:
             for one in directories:
                 _make(one)
-            for path in (*self._journal.paths, *self._tables.paths):
+            for path in (*self._journal.paths, *self._tables.paths, *self._cni.paths):
                 remove_stale(path)
 
     @classmethod
@@ -118,9 +126,24 @@ class StateFiles:
         """Write each VRF's table; durable when this returns."""
         self._tables.write(_Tables(tables=dict(sorted(tables.items()))))
 
+    def cni(self) -> dict[str, CniRecord]:
+        """Return the records of interfaces that CNI plugins make, by name."""
+        return self._cni.newest().attachments
+
+    def save_cni(self, record: CniRecord) -> None:
+        """Write one interface's record; durable when this returns."""
+        self._write_cni({**self.cni(), record.attachment.name: record})
+
+    def forget_cni(self, name: str) -> None:
+        """Drop one interface's record."""
+        self._write_cni({known: record for known, record in self.cni().items() if known != name})
+
+    def _write_cni(self, records: Mapping[str, CniRecord]) -> None:
+        self._cni.write(_Attachments(attachments=dict(sorted(records.items()))))
+
     def forget(self) -> tuple[Path, ...]:
-        """Remove both files, wherever they are; return those that were there."""
-        return (*self._journal.forget(), *self._tables.forget())
+        """Remove all files, wherever they are; return those that were there."""
+        return (*self._journal.forget(), *self._tables.forget(), *self._cni.forget())
 
 
 class _Copies(Generic[C]):

@@ -17,6 +17,7 @@ from config.models.rules import LIST_KEYS, LIST_TYPE, MAP_TYPE, VALIDATIONS
 Schema = dict[str, Any]
 Definitions = Mapping[str, Schema]
 
+_ANY_KEYS: Final = "x-kubernetes-preserve-unknown-fields"
 _KEPT: Final = frozenset(
     {
         "enum",
@@ -34,6 +35,7 @@ _KEPT: Final = frozenset(
         LIST_TYPE,
         MAP_TYPE,
         VALIDATIONS,
+        _ANY_KEYS,
     }
 )
 _DROPPED: Final = frozenset({"title", "$defs"})

@@ -11,9 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from config.desired import IPInterface
 
 from .base import Model
+from .cni import CniDevice
 from .names import InterfaceName
 from .neighbors import Neighbor, first_duplicate
-from .rules import NOT_YET, cel, check, unsupported
+from .rules import NOT_YET, cel, check
 from .selector import Selected
 from .types import (
     ONE_OF_EACH_FAMILY,
@@ -41,19 +42,33 @@ class NetworkDevice(Model):
 class UnderlayInterface(Model):
     """A link to the fabric."""
 
-    type: Literal["NetworkDevice"] = Field(description="Kind of link: NetworkDevice.")
+    type: Literal["NetworkDevice", "CNIDevice"] = Field(
+        description="Kind of link: NetworkDevice, a device of the host; CNIDevice, made by CNI plugins."
+    )
     network_device: NetworkDevice | None = Field(default=None, description="The device, when type is NetworkDevice.")
+    cni_device: CniDevice | None = Field(
+        default=None, alias="cniDevice", description="What the plugins make, when type is CNIDevice."
+    )
 
-    _not_yet = unsupported("CNIDevice", "cniDevice", "interfaces of type CNIDevice")
-
-    @check("has(self.networkDevice)", "type NetworkDevice needs networkDevice.interfaceName")
+    @check(
+        "(self.type == 'NetworkDevice') == has(self.networkDevice)",
+        "type NetworkDevice needs networkDevice.interfaceName, and no other type has it",
+    )
     def _device_fits_type(self) -> bool:
-        return self.network_device is not None
+        return (self.type == "NetworkDevice") == (self.network_device is not None)
+
+    @check(
+        "(self.type == 'CNIDevice') == has(self.cniDevice)",
+        "type CNIDevice needs cniDevice.rawConfig, and no other type has it",
+    )
+    def _plugins_fit_type(self) -> bool:
+        return (self.type == "CNIDevice") == (self.cni_device is not None)
 
     @property
     def name(self) -> str:
-        """Return the device's name."""
-        return self.network_device.interface_name if self.network_device else ""
+        """Return the name of the device inside the router."""
+        device = self.network_device or self.cni_device
+        return device.interface_name if device else ""
 
 
 class TunnelEndpoint(Model):
@@ -156,10 +171,23 @@ class Underlay(Selected):
         "an interface is given twice",
         field="interfaces",
     )
+    @cel(
+        "self.all(one, !has(one.cniDevice) || self.exists_one(other, has(other.cniDevice)"
+        " && other.cniDevice.interfaceName == one.cniDevice.interfaceName))",
+        "an interface is given twice",
+        field="interfaces",
+    )
+    @cel(
+        "self.all(one, one.type == self[0].type)",
+        "all interfaces must be of one type, NetworkDevice or CNIDevice",
+        field="interfaces",
+    )
     def _each_interface_once(cls, interfaces: tuple[UnderlayInterface, ...]) -> tuple[UnderlayInterface, ...]:
         index = first_duplicate(interface.name for interface in interfaces)
         if index is not None:
             raise ValueError(f"interface {interfaces[index].name} is given twice")
+        if len({interface.type for interface in interfaces}) > 1:
+            raise ValueError("all interfaces must be of one type, NetworkDevice or CNIDevice")
         return interfaces
 
     @field_validator("neighbors")

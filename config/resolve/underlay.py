@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import Final
 
-from config.desired import BGPFamily, DesiredUnderlay, GracefulRestart, IPInterface
+from config.desired import BGPFamily, CniAttachment, DesiredUnderlay, GracefulRestart, IPInterface
 from config.models import Underlay
+from config.models.cni import canonical
 from config.models.types import parse_cidr
 from config.outcomes import NodeIdentity
 from config.precedence import Precedence
@@ -143,6 +144,11 @@ def _resolved(resource: Resource, node: NodeIdentity, configured: Configured) ->
         router_id_pool=spec.router_id_cidr,
         router_id_scheme=node.router_id_scheme,
         cluster_id=IPv4Address(spec.route_reflector.cluster_id) if spec.route_reflector else None,
+        attachments=tuple(
+            CniAttachment(device.interface_name, canonical(device.raw_config), canonical(device.runtime_config or {}))
+            for device in (interface.cni_device for interface in spec.interfaces)
+            if device is not None
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.lib.metrics.textfile import candidates
+from actors.netlink.cni.attachments import PLUGIN_SECONDS, Attachments
 from actors.netlink.converge import converge
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
@@ -127,26 +128,27 @@ class _ReportingKernel:
 
 
 def clear_kernel(settings: Settings, report: Report) -> tuple[str, ...]:
-    """Remove our devices, give the NICs back as they were, forget both; return what the kernel refused.
+    """Remove our devices, give the NICs back as they were, forget all of it; return what the kernel refused.
 
     Blocks. Without the router's namespace, the router's devices in the host are still removed. Raises
     ``KernelFault``, and ``OSError`` for the state directory.
     """
     state = StateFiles.of(settings)
     try:
-        errors = _clear_between(NAMESPACES / settings.netns, state, report)
+        errors = _clear_between(NAMESPACES / settings.netns, settings, state, report)
     except NamespaceMissing as missing:
         report(f"kernel: {missing}")
         with empty_namespace() as stand_in:
-            errors = _clear_between(stand_in, state, report)
+            errors = _clear_between(stand_in, settings, state, report)
     if not errors:
         for path in state.forget():
             report(f"removed {path}")
     return errors
 
 
-def _clear_between(router: Path, state: StateFiles, report: Report) -> tuple[str, ...]:
-    kernel = LinuxKernel(router, state)
+def _clear_between(router: Path, settings: Settings, state: StateFiles, report: Report) -> tuple[str, ...]:
+    plugins = Attachments.of(settings, state, _run_plugin)
+    kernel = LinuxKernel(router, state, plugins=plugins)
     try:
         reporting = _ReportingKernel(kernel, report)
         result = converge(nothing(), reporting)
@@ -208,6 +210,10 @@ def remove_namespace(settings: Settings, report: Report) -> str:
 
 def _run(argv: tuple[str, ...], seconds: float) -> Completed:
     return trio.run(partial(run_command, argv, seconds=seconds))
+
+
+def _run_plugin(program: Path, env: Mapping[str, str], stdin: str) -> Completed:
+    return trio.run(partial(run_command, (str(program),), seconds=PLUGIN_SECONDS, stdin=stdin, env=env))
 
 
 def _foreign_devices(path: Path) -> list[str]:

@@ -29,6 +29,13 @@ def nic(name: str) -> Spec:
     return {"type": "NetworkDevice", "networkDevice": {"interfaceName": name}}
 
 
+def cni(**changes: Any) -> Spec:
+    """Return a link of an underlay that a CNI plugin makes."""
+    plugin = {"type": "macvlan", "master": "eth1", "ipam": {"type": "static", "addresses": []}}
+    conflist = {"cniVersion": "1.0.0", "name": "fabric", "plugins": [plugin]}
+    return {"type": "CNIDevice", "cniDevice": _changed({"type": "RawConfig", "rawConfig": conflist}, changes)}
+
+
 def neighbor(**changes: Any) -> Spec:
     """Return a neighbour by address."""
     return _changed({"asn": 64512, "address": "192.168.11.2"}, changes)
@@ -94,6 +101,8 @@ GOOD: dict[Kind, list[Spec]] = {
             tunnelEndpoint={"cidrs": ["100.65.0.0/24", "fd00:65::/112"]},
             gracefulRestart={},
         ),
+        underlay(interfaces=[cni()]),
+        underlay(interfaces=[cni(), cni(interfaceName="net2", runtimeConfig={"mac": "02:00:00:00:00:01"})]),
         underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/8", "2001:db8::/32"]}),
         underlay(tunnelEndpoint={"cidrs": ["fd00:65::/64"]}, gracefulRestart={"restartTimeSeconds": 4095}),
         underlay(asn=4294967295, neighbors=[neighbor(asn=4294967295)], nodeSelector={}),
@@ -282,8 +291,16 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a listen range in another": underlay(
             neighbors=[dynamic("10.1.2.0/24"), dynamic("10.2.0.0/16"), dynamic("10.0.0.0/15")]
         ),
+        "a CNI device without configuration": underlay(
+            interfaces=[{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]
+        ),
+        "a CNI device of another kind": underlay(interfaces=[cni(type="ConfigMap")]),
+        "a CNI device with a reserved name": underlay(interfaces=[cni(interfaceName="lo")]),
+        "a CNI device twice": underlay(interfaces=[cni(), cni()]),
+        "a CNI device and a NIC": underlay(interfaces=[cni(), nic("eth0")]),
+        "a CNI device that is a NIC too": underlay(interfaces=[nic("eth0") | cni()]),
+        "a NIC that is a CNI device too": underlay(interfaces=[cni() | nic("eth0")]),
         # Not in this version of the data model.
-        "a CNI device": underlay(interfaces=[{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]),
         "IS-IS": underlay(isis={"baseNet": "49.0001.0000.0000.0001.00"}),
         "SRv6": underlay(srv6={"locator": {"basePrefix": "fd00::/32", "format": "usid-f3216"}}),
         "a VPN family": with_neighbor(addressFamilies=[{"type": "ipv4vpn"}]),

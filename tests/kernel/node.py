@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import trio
+
+from actors.netlink.cni.attachments import Attachments
 from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import ROUTE_PROTOCOL, Observed
 from actors.netlink.planning.steps import Plan, Step
 from actors.netlink.state_files import StateFiles
 from config.desired import DesiredState
+from supervisor.process.subprocesses import Completed, run_command
 
 KEPT = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0"}
 
@@ -40,6 +45,8 @@ class Node:
 
     def __init__(self, state: Path) -> None:
         self.state = state
+        self.plugins = Path("/usr/lib/cni")
+        self.plugin_command: tuple[str, ...] = ()
         self._kernel: LinuxKernel | None = None
 
     def build(self) -> None:
@@ -79,8 +86,15 @@ class Node:
     @property
     def kernel(self) -> LinuxKernel:
         if self._kernel is None:
-            self._kernel = LinuxKernel(Path("/run/netns") / self.NETNS, StateFiles(self.state))
+            files = StateFiles(self.state)
+            plugins = Attachments(self.plugins, files, self._run_plugin, f"{self.NETNS}-underlay")
+            self._kernel = LinuxKernel(Path("/run/netns") / self.NETNS, files, plugins=plugins)
         return self._kernel
+
+    def _run_plugin(self, program: Path, env: Mapping[str, str], stdin: str) -> Completed:
+        """Run a CNI plugin to its end."""
+        command = (*self.plugin_command, str(program))
+        return trio.run(partial(run_command, command, seconds=60, stdin=stdin, env=env))
 
     def router(self, *arguments: str) -> str:
         return ip("-n", self.NETNS, *arguments)

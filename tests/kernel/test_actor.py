@@ -39,23 +39,23 @@ class Running:
             return await self.outcomes.receive()
 
 
-def settings_of(node: Node) -> Settings:
-    return Settings(state_dir=Path(node.state).absolute(), netns=Node.NETNS)
+def settings_of(node: Node, **changes: Path) -> Settings:
+    return Settings(state_dir=Path(node.state).absolute(), netns=Node.NETNS).model_copy(update=changes)
 
 
 @asynccontextmanager
-async def running(node: Node) -> AsyncIterator[Running]:
+async def running(node: Node, **changes: Path) -> AsyncIterator[Running]:
     frr: Latest[FrrOutcome] = Latest("frr")
     cell: Latest[KernelOutcome] = Latest("kernel")
     ctx = ActorContext("netlink")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_run, ctx, node, frr, cell)
+        nursery.start_soon(_run, ctx, settings_of(node, **changes), frr, cell)
         yield Running(frr, cell.reader(), cell, ctx)
         nursery.cancel_scope.cancel()
 
 
-async def _run(ctx: ActorContext, node: Node, frr: Latest[FrrOutcome], cell: Latest[KernelOutcome]) -> None:
-    await actor.run(ctx, settings=settings_of(node), frr=frr.reader(), changing=trio.Lock(), out=cell)
+async def _run(ctx: ActorContext, settings: Settings, frr: Latest[FrrOutcome], cell: Latest[KernelOutcome]) -> None:
+    await actor.run(ctx, settings=settings, frr=frr.reader(), changing=trio.Lock(), out=cell)
 
 
 async def until(condition: object, what: str) -> None:

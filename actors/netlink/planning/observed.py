@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
-from config.desired import Family, IPAddress, IPInterface
+from config.desired import CniAttachment, Family, IPAddress, IPInterface
 
 #: Link group of a NIC handed to the router (upstream's).
 NIC_GROUP = 4242
@@ -164,6 +164,17 @@ class NicRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CniRecord:
+    """What is recorded of an interface that CNI plugins make, from before they are called until it is removed.
+
+    ``result`` is what they returned, JSON as text; empty: they were called and may have done a part of it.
+    """
+
+    attachment: CniAttachment
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HostNetwork:
     """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``.
 
@@ -197,7 +208,9 @@ class Observed:
     host, where rules count as well; ``tables`` is the persisted map of the router's VRF tables; ``nic_routes`` and
     ``nic_sysctls`` belong to wanted NICs that are still in the host; ``host_networks`` are what else the host uses,
     read if an address of a session or a gateway is new. ``filter`` is our table of the router's packet filter
-    (:mod:`.packet_filter`); None: it was not read, because it does not matter or for ``filter_problem``.
+    (:mod:`.packet_filter`); None: it was not read, because it does not matter or for ``filter_problem``. ``cni`` are
+    the records of interfaces that CNI plugins make; ``cni_drift`` has those that their plugins' CHECK refused, and why,
+    ``cni_unchecked`` those of which it could not be asked.
     """
 
     host: NamespaceView = field(default_factory=NamespaceView)
@@ -215,6 +228,9 @@ class Observed:
     host_networks: tuple[HostNetwork, ...] = ()
     filter: tuple[str, ...] | None = None
     filter_problem: str = ""
+    cni: Mapping[str, CniRecord] = field(default_factory=dict)
+    cni_drift: Mapping[str, str] = field(default_factory=dict)
+    cni_unchecked: Mapping[str, str] = field(default_factory=dict)
 
     def view(self, namespace: Namespace) -> NamespaceView:
         """Return one namespace's part."""

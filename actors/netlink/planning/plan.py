@@ -4,8 +4,8 @@ In come the desired state and an observation of the kernel. :mod:`.wanted` says 
 kernel; resources that cannot be carried out fail here, together with what depends on them; then the steps follow, in
 an order that works: sysctls; deletions, which free names, VNIs and addresses, VRFs after all that is in them; NICs back
 to the host once all wanted ones are inside (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; VRFs;
-once zebra knows these, their unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Out comes a
-:class:`.steps.Plan`.
+once zebra knows these, their unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Interfaces
+that CNI plugins make go before a NIC comes and come last (:mod:`.plan_cni`). Out comes a :class:`.steps.Plan`.
 
 An L3VNI whose devices have to be moved to another VRF, or made again, is held back together with what depends on it
 while FRR has the VNI: FRR up to 10.4 may keep what it knew about the devices, and would serve one tenant's VNI with
@@ -24,8 +24,9 @@ from config.desired import DesiredState, Family, ResourceFailure
 from config.problems import Reason, ResourceId
 
 from .host_networks import conflicts
-from .observed import LinkKind, Namespace, Observed, owned_address
+from .observed import Link, LinkKind, Namespace, Observed, owned_address
 from .packet_filter import filter_steps, unfiltered
+from .plan_cni import attaching, detaching, made_links
 from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
@@ -68,10 +69,10 @@ def dependency_message(parent: ResourceId) -> str:
     return f"{parent} failed, and this is in its VRF"
 
 
-def underlay_mtu(nics: Iterable[str], observed: Observed) -> int | None:
-    """Return the smallest MTU of some NICs, wherever each is now; None when none exists."""
+def underlay_mtu(nics: Iterable[str], observed: Observed, made: Iterable[Link] = ()) -> int | None:
+    """Return the smallest MTU of some NICs, wherever each is now, and of ``made`` links; None when none exists."""
     found = (observed.router.links.get(name) or observed.host.links.get(name) for name in nics)
-    return min((link.mtu for link in found if link is not None), default=None)
+    return min((link.mtu for link in (*found, *made) if link is not None), default=None)
 
 
 def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] | None = None) -> Plan:
@@ -79,10 +80,11 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
 
     ``withdrawn`` are the L3VNIs that FRR does not have now; None: FRR does not matter, nothing is held back.
     """
-    nics = () if desired.underlay is None else desired.underlay.interfaces
+    nics = () if desired.underlay is None else desired.underlay.nics
     kept = kept_nics(nics, observed)
     tables, host_tables = assign_tables(desired, observed), assign_host_tables(desired, observed)
-    model = kernel_model(desired, tables, underlay_mtu((*nics, *kept), observed), kept, host_tables)
+    mtu = underlay_mtu((*nics, *kept), observed, made_links(desired, observed))
+    model = kernel_model(desired, tables, mtu, kept, host_tables)
     failures = _impossible(desired, model, observed)
     moves = _moves(desired, model, observed)
     held = frozenset() if withdrawn is None else moves.difference(withdrawn)
@@ -93,6 +95,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
     steps += filter_steps(model, observed)
     steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
+    steps += detaching(model, observed)
     nic_steps, nic_failures = handover(model, observed)
     steps += [*restoration(model, observed), *nic_steps]
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
@@ -111,8 +114,10 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     for link in wanted:
         if link.kind is not LinkKind.VRF:
             steps += attributed(link_steps(link, remaining), link.resource)
+    # Last: a plugin that hangs must not hold up anything else.
+    made, unmade = attaching(model, observed)
     warnings = unfiltered(model, observed)
-    return Plan(tuple(steps), (*nic_failures, *failures.values()), model, warnings, moves, held)
+    return Plan((*steps, *made), (*nic_failures, *unmade, *failures.values()), model, warnings, moves, held)
 
 
 def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> frozenset[int]:

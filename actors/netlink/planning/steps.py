@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from config.desired import Family, IPInterface, ResourceFailure
+from config.desired import CniAttachment, Family, IPInterface, ResourceFailure
 from config.problems import ResourceId
 
 from .observed import Address, Namespace, NicRecord, SavedRoute, Vxlan
@@ -277,6 +277,32 @@ class ForgetNic(Step):
 
     def __str__(self) -> str:
         return f"journal: forget {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachCni(Step):
+    """Have CNI plugins make an interface in the router; it is recorded before and after.
+
+    Not after a refused removal of the same interface: plugins may do harm to what they find half removed.
+    """
+
+    attachment: CniAttachment
+    completes = True
+
+    def __str__(self) -> str:
+        return f"{Namespace.ROUTER}: make interface {self.attachment.name} with CNI plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class DetachCni(Step):
+    """Have CNI plugins remove an interface that they made, then drop its record. ``reason`` is why, empty: unwanted."""
+
+    name: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{Namespace.ROUTER}: remove interface {self.name} with CNI plugins{reason}"
 
 
 @dataclass(frozen=True, slots=True)

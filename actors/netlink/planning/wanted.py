@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from config.desired import (
+    CniAttachment,
     DesiredL2VNI,
     DesiredL3VNI,
     DesiredPassthrough,
@@ -88,7 +89,7 @@ class KernelModel:
     which stay inside because one of ``nics`` is not there yet. ``parents`` has the resource that creates a resource's
     VRF, ``orphans`` has resources whose VRF does not exist; ``external_bridges`` must exist in the host. With
     ``needs_address`` no neighbour is reachable without an address on a NIC. ``filtered_ports`` are the VXLAN ports that
-    ``passthrough`` must not reach.
+    ``passthrough`` must not reach. ``attachments`` are the underlay's links that CNI plugins make.
     """
 
     underlay: ResourceId | None = None
@@ -105,6 +106,7 @@ class KernelModel:
     needs_address: bool = False
     passthrough: ResourceId | None = None
     filtered_ports: tuple[int, ...] = ()
+    attachments: tuple[CniAttachment, ...] = ()
 
     def failure(self, resource: ResourceId, reason: Reason, message: str) -> ResourceFailure:
         """Return a resource's failure, with the place where the resource was written."""
@@ -138,7 +140,7 @@ def kernel_model(
         links.extend(_passthrough_links(desired.passthrough, mtu, host_tables))
     return KernelModel(
         underlay=desired.underlay.resource,
-        nics=desired.underlay.interfaces,
+        nics=desired.underlay.nics,
         kept=kept,
         loopback=desired.underlay.vteps,
         links=tuple(links),
@@ -155,6 +157,7 @@ def kernel_model(
         needs_address=_needs_address(desired.underlay),
         passthrough=desired.passthrough.resource if desired.passthrough else None,
         filtered_ports=_filtered_ports(desired),
+        attachments=desired.underlay.attachments,
     )
 
 

@@ -18,7 +18,8 @@ import trio
 from config.settings import Settings
 from supervisor.runtime.faults import Fault
 
-from . import credentials, files, frr, machine, network_managers, policies, router
+from . import cni, credentials, files, frr, machine, network_managers, policies, router
+from .cni import Plugins
 from .credentials import Credentials
 from .files import File
 from .findings import Finding, warning
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     *credentials.CHECKS,
     *policies.CHECKS,
     *router.CHECKS,
+    *cni.CHECKS,
 )
 
 
@@ -60,6 +62,7 @@ class Machine:
     credentials: Credentials | None = None
     policies: Policies | None = None
     daemon: Daemon | None = None
+    cni: Plugins | None = None
     unreadable: Mapping[str, str] | None = None
 
 
@@ -107,6 +110,7 @@ def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], 
         "policies": lambda: policies.read_policies(settings),
         "configuration": threaded(router.read_configuration, settings_file),
         "daemon": threaded(router.read_daemon, settings),
+        "cni": threaded(cni.read_plugins, settings),
     }
 
 

@@ -219,8 +219,8 @@ def underlay_nics(configuration: Configuration, network: Network, daemon: Daemon
     desired = configuration.desired
     if desired is None or desired.underlay is None:
         return
-    for name in desired.underlay.interfaces:
-        yield from _nic(name, network, running=_running(daemon))
+    for name in desired.underlay.nics:
+        yield from _nic(name, network, running=is_running(daemon))
 
 
 def _nic(name: str, network: Network, *, running: bool) -> Iterator[Finding]:
@@ -318,7 +318,7 @@ def sysctls(
     desired = configuration.desired
     if network.router is None or desired is None or desired.underlay is None:
         return
-    complaints = list(_router_sysctls(settings, network)) if _running(daemon) else []
+    complaints = list(_router_sysctls(settings, network)) if is_running(daemon) else []
     default = network.rp_filter.get("all", "0")
     for name, value in sorted(network.rp_filter.items()):
         # The kernel takes the larger of the two.
@@ -346,7 +346,7 @@ def _router_sysctls(settings: Settings, network: Network) -> Iterator[Finding]:
 def interrupted_moves(network: Network, daemon: Daemon | None = None) -> Iterator[Finding]:
     """Was a NIC's move interrupted?"""
     for name, record in sorted(network.journal.items()):
-        if record.phase is not NicPhase.INSIDE and not _running(daemon):
+        if record.phase is not NicPhase.INSIDE and not is_running(daemon):
             yield warning(
                 "NICs",
                 f"the move of {name} was interrupted ({record.phase}); its settings are recorded",
@@ -393,7 +393,7 @@ def _alive(found: Daemon) -> Iterator[Finding]:
             yield warning("daemon", message, f"{_JOURNAL} ACTOR={actor.name}")
 
 
-def _running(daemon: Daemon | None) -> bool:
+def is_running(daemon: Daemon | None) -> bool:
     """Whether a daemon has had the time to do what the configuration says."""
     status = daemon.status if daemon is not None and daemon.holder else None
     return status is not None and status.phase != "starting"

@@ -13,6 +13,12 @@ from config.models.passwords import with_passwords
 from ..samples import interface, neighbor, underlay_spec
 
 
+def cni(device: dict[str, Any] | None = None, **conflist: Any) -> dict[str, Any]:
+    plugin = {"type": "macvlan", "master": "eth1", "ipam": {"type": "static"}}
+    content = {"cniVersion": "1.0.0", "name": "fabric", "plugins": [plugin]} | conflist
+    return {"type": "CNIDevice", "cniDevice": {"type": "RawConfig", "rawConfig": content} | (device or {})}
+
+
 def listener(network: str) -> dict[str, Any]:
     return {"asn": 1, "listenRange": network}
 
@@ -38,6 +44,10 @@ def test_defaults_are_upstreams() -> None:
         {"neighbors": [neighbor(address=f"10.0.0.{number}") for number in range(128)]},
         {"tunnelEndpoint": {"cidrs": ["100.65.0.0/24", "2001:db8::/64"]}},
         {"tunnelEndpoint": {"cidrs": ["2001:db8::/64"]}},
+        {"interfaces": [cni()]},
+        {"interfaces": [cni(), cni({"interfaceName": "net2", "runtimeConfig": {"mac": "02:00:00:00:00:01"}})]},
+        {"interfaces": [cni(cniVersion="1.1.0", disableCheck=True, plugins=[{"type": "a", "of its own": [1, None]}])]},
+        {"interfaces": [cni(plugins=[{"type": "a", "capabilities": {"mac": True}}, {"type": "b", "ipam": {}}])]},
     ],
 )
 def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
@@ -72,10 +82,32 @@ def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
         ({"interfaces": [{"type": "NetworkDevice"}]}, "needs networkDevice.interfaceName"),
         ({"interfaces": [{"networkDevice": {"interfaceName": "eth0"}}]}, "type"),
         ({"interfaces": [{"type": "Other"}]}, "NetworkDevice"),
+        ({"interfaces": [{"type": "CNIDevice"}]}, "needs cniDevice.rawConfig"),
+        ({"interfaces": [{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]}, "rawConfig"),
+        ({"interfaces": [interface("eth0") | cni()]}, "needs networkDevice.interfaceName, and no other type"),
+        ({"interfaces": [cni() | interface("eth0")]}, "needs cniDevice.rawConfig, and no other type"),
+        ({"interfaces": [interface("eth0"), cni()]}, "all interfaces must be of one type"),
+        ({"interfaces": [cni(), cni()]}, "net1 is given twice"),
+        ({"interfaces": [cni(device={"interfaceName": "lo"})]}, "reserved"),
+        ({"interfaces": [cni(cniVersion="0.4.0")]}, 'cniVersion: must be "1.0.0" or later'),
+        ({"interfaces": [cni(cniVersion=1.0)]}, 'cniVersion: must be "1.0.0" or later'),
+        ({"interfaces": [cni(name="../x")]}, "name: must be a letter or digit"),
+        ({"interfaces": [cni(plugins=[])]}, "plugins: must be a list of at least one"),
+        ({"interfaces": [cni(plugins=[{"type": "static"}] * 17)]}, "plugins: at most 16"),
+        ({"interfaces": [cni(plugins=["macvlan"])]}, r"plugins\[0\]: must be an object"),
+        ({"interfaces": [cni(plugins=[{"type": "../macvlan"}])]}, r"plugins\[0\].type: must be the name of a plugin"),
+        ({"interfaces": [cni(plugins=[{"type": ".."}])]}, r"plugins\[0\].type: must be the name of a plugin"),
+        ({"interfaces": [cni(plugins=[{"type": "x", "ipam": "static"}])]}, "ipam: must be an object"),
+        ({"interfaces": [cni(plugins=[{"type": "x", "ipam": {"type": "a/b"}}])]}, "ipam.type: must be the name"),
         (
-            {"interfaces": [{"type": "CNIDevice", "cniDevice": {"type": "RawConfig"}}]},
-            "not supported yet in this version",
+            {"interfaces": [cni(plugins=[{"type": "a"}, {"type": "x", "ipam": {"type": "dhcp"}}])]},
+            r"plugins\[1\].ipam.type: dhcp is not supported yet in this version: use static",
         ),
+        ({"interfaces": [cni(plugins=[{"type": "x", "capabilities": ["mac"]}])]}, "capabilities: must map"),
+        ({"interfaces": [cni(disableCheck="yes")]}, "disableCheck: must be true or false"),
+        ({"interfaces": [cni(extra=float("nan"))]}, "must be plain JSON"),
+        ({"interfaces": [cni(extra="x" * 70000)]}, "at most 65536 are accepted"),
+        ({"interfaces": [cni(device={"runtimeConfig": ["mac"]})]}, "runtimeConfig"),
         ({"tunnelEndpoint": {}}, "cidrs"),
         ({"tunnelEndpoint": {"cidrs": []}}, "at least 1"),
         ({"tunnelEndpoint": {"cidrs": ["nonsense"]}}, "prefix length"),

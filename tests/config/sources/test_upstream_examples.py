@@ -62,11 +62,15 @@ ACCEPTED = {
     "linuxBridge: {lifecycle: External, name: br0}}}]",
     "passthrough (0.2.0)": f"bgppassthrough: {{hostSession: {{{SESSION}, localCIDR: {{ipv4: {V4}}}}}}}",
     "passthrough": f"bgppassthrough: {{hostSession: {{{SESSION}, localCIDRs: [{V4}]}}}}",
+    "CNI": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig, "
+    "interfaceName: net1, rawConfig: {cniVersion: 1.0.0, name: fabric, plugins: [{type: macvlan, master: eth1, "
+    "ipam: {type: static, addresses: [{address: 192.0.2.3/24}]}}]}}}]}]",
     "raw snippet": "rawfrrconfigs: [{priority: 1, rawConfig: 'ip prefix-list a permit any'}]",
 }
 
 LATER = {
-    "CNI": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig}}}}]}}]",
+    "CNI with DHCP": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig, "
+    "rawConfig: {cniVersion: 1.0.0, name: fabric, plugins: [{type: macvlan, ipam: {type: dhcp}}]}}}]}]",
     "IS-IS": f"underlays: [{{asn: 1, {NIC}, {PEER}, isis: {{baseNet: 49.0001.0002.0003.0004.00}}}}]",
     "SRv6": f"underlays: [{{asn: 1, {NIC}, {PEER}, srv6: {{locator: {{basePrefix: 'fd00::/48'}}}}}}]",
     "VPN family": f"underlays: [{{asn: 1, {NIC}, neighbors: [{{asn: 2, address: '2001:db8::1', "

@@ -56,6 +56,7 @@ NODE = Recipe(
         *("python3-httpx", "python3-kubernetes", "python3-prometheus-client"),
         *("python3-pytest", "python3-pytest-trio", "python3-hypothesis", "python3-pytest-timeout"),
         *("iputils-ping", "procps", "less", "tcpdump", "bash-completion", "bird2"),
+        "containernetworking-plugins",
     ),
     rootfs=_HERE / "rootfs",
     customize=_HERE / "customize.sh",

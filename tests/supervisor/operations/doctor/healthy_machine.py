@@ -14,6 +14,7 @@ from config.desired import DesiredState, HostMasterKind
 from config.settings import Settings
 from config.status import ActorStatus, Status
 from supervisor.operations.doctor import Finding, Level, Machine, judge
+from supervisor.operations.doctor.cni import Plugins
 from supervisor.operations.doctor.credentials import Credentials
 from supervisor.operations.doctor.files import File
 from supervisor.operations.doctor.frr import Frr
@@ -111,6 +112,7 @@ HEALTHY = Machine(
         ),
     ),
     daemon=Daemon(42, "", STATUS),
+    cni=Plugins(SETTINGS.cni_plugin_dir, frozenset({"macvlan", "static"})),
 )
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from actors.lib.frr.processes import DAEMONS
 from actors.netlink.planning.observed import Link, NamespaceView, NicPhase, NicRecord
+from config.desired import CniAttachment
 from config.problems import Origin, Problem, Severity
 from config.status import ActorStatus
 from supervisor.operations.doctor import Level, Machine, judge
+from supervisor.operations.doctor.cni import Plugins
 from supervisor.operations.doctor.files import File
 from supervisor.operations.doctor.machine import Clock, Disk
 from supervisor.operations.doctor.router import Configuration, Daemon
@@ -36,6 +38,15 @@ FRR = "frr@perouter.service"
 DAEMON = "openperouter.service"
 PROBLEM = Problem("vni is missing", Origin("openpe_x.yaml", 3, 5))
 RECORD = NicRecord(NIC, NicPhase.MOVING, 1500, "02::1", up=True)
+
+
+def with_cni(present: str) -> Machine:
+    """Return a machine whose underlay has the interface net1, made by CNI plugins; ``present`` is in the router."""
+    plugin = '{"type":"macvlan","ipam":{"type":"static"}}'
+    attachment = CniAttachment("net1", f'{{"cniVersion":"1.0.0","name":"fabric","plugins":[{plugin}]}}')
+    desired = replace(DESIRED, underlay=replace(underlay("net1"), attachments=(attachment,)))
+    links = {"lo": ROUTER.links["lo"], present: Link(2, present, "macvlan", up=True, mtu=9000)}
+    return replace(but("network", router=NamespaceView(links)), configuration=Configuration(3, (), desired))
 
 
 def with_file(file: File) -> Machine:
@@ -266,6 +277,14 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "down",
         "restart openperouter",
     ),
+    "CNI plugin missing": (
+        replace(with_cni("net1"), cni=Plugins(SETTINGS.cni_plugin_dir, frozenset({"static"}))),
+        "cni",
+        Level.ERROR,
+        "/usr/lib/cni lacks the CNI plugins macvlan",
+        "containernetworking-plugins",
+    ),
+    "CNI interface not made": (with_cni("other"), "cni", Level.ERROR, "net1 is not in the router", "status says why"),
     "NIC nowhere": (but("network", router=NamespaceView()), "underlay", Level.ERROR, "neither", "interfaceName"),
     "NIC in a bond": (
         host_with(Link(2, NIC, master="bond0", mtu=9000), ADDRESS),
