@@ -56,7 +56,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Verdicts:
-    """The nodes' refusals and reports, each with the number of nodes; ``asked`` counts them, ``unasked`` those left out.
+    """What the nodes refuse and report, with how many each; ``asked`` counts them, ``unasked`` those left out.
 
     ``resolved`` counts the resources that were resolved.
     """
