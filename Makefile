@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -48,6 +48,7 @@ help:
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
 	@echo 'make format          let ruff fix what it can'
 	@echo 'make site            build the documentation as a site, without the network, into build/site'
+	@echo 'make release         build all files of a release into build/release; tags and pushes nothing (DRAFT=1: whatever the changelogs say)'
 	@echo 'make install         lay the program out below DESTDIR'
 	@echo 'make clean           remove what was built here; clean-cache: the guest as well'
 
@@ -155,6 +156,10 @@ test-deb: deb
 
 site: .venv/.ready
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+# The commit that is checked out. Without buildah there is no image.
+release: .venv/.ready host-guest
+	.venv/bin/python packaging/release/make_release.py $(if $(DRAFT),--draft) $(if $(PARTS),--parts $(PARTS))
 
 # On demand: ratios against a baseline of the same run.
 BENCH := PYTHONPATH=tests/harness:packaging/deb .venv/bin/python -m
