@@ -184,7 +184,7 @@ def bill_of_materials(release: Release) -> dict[str, Any]:
 
 def make_wheel(release: Release) -> None:
     """Build the wheel; pip fetches setuptools for it."""
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", release.output]
+    options: list[str | Path] = ["--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", release.output]
     run([sys.executable, "-m", "pip", "wheel", *options, release.root])
 
 

@@ -34,7 +34,7 @@ def release() -> ModuleType:
 
 
 def git(root: Path, *words: str) -> str:
-    author = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    author = {f"GIT_{who}_{what}": "tests" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {**os.environ, **author, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     command = ["git", "-C", str(root), *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
