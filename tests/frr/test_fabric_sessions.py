@@ -235,7 +235,7 @@ def path_at_leaf() -> dict[str, Any]:
 
 
 async def test_bgpd_that_is_killed_restarts_gracefully(fabric: Fabric) -> None:
-    """Its routes stay on both sides; with the unit's sandbox around it: tests/guest/test_survival.py."""
+    """Its routes stay on both sides meanwhile, and packets follow them."""
     await fabric.apply(plain(), graceful_restart=GracefulRestart())
     fabric.load(of_leaf())
     eventually("the session is up", lambda: fabric.is_up("192.168.11.2"))

@@ -63,7 +63,11 @@ class Bench:
 
 @asynccontextmanager
 async def running(bench: Bench) -> AsyncIterator[Bench]:
-    body = partial(actor.run, settings=Settings(), kernel=bench.kernel.reader(), out=bench.out, pinger=bench.hosts)
+    # Each address is pinged in the middle of its interval, so that no ping is under way when a test changes something.
+    middle = partial(float, 0.5)
+    body = partial(
+        actor.run, settings=Settings(), kernel=bench.kernel.reader(), out=bench.out, pinger=bench.hosts, chance=middle
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(body, bench.context)
         yield bench
