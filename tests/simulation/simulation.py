@@ -416,7 +416,7 @@ class Simulation:
         """Whether the untouched tenant is in place, in the kernel and in FRR."""
         if not of_bystander(wanted.frr) <= frr_lines(self.world.frr.text):
             return False
-        # Seldom, and at each write: what is cheap to tell first.
+        # Seldom, and asked at each write: the cheapest signs first.
         if any(
             (device in self.world.kernel.links) != (f"{device[0]} {device[1]}" in wanted.kernel) for device in BYSTANDER
         ):
