@@ -39,6 +39,8 @@ DEFAULT_VRF: Final = "default"
 EVPN: Final = "l2VpnEvpn"
 #: zebra's types of routes from bgpd, among them those of EVPN type-5 routes.
 BGP_ROUTES: Final = frozenset({"ebgp", "ibgp"})
+#: Of more routes than this nothing is kept between two polls: their memory would be a fabric's, not a node's.
+KEPT_ROUTES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from .frr_json import (
     EVPN_VNIS,
     INSTANCES,
     INTERFACES,
+    KEPT_ROUTES,
     NEXT_HOPS,
     PEER_GROUPS,
     ROUTES_IPV4,
@@ -58,6 +59,10 @@ MOST_ROUTES: Final = 10_000
 #: What zebra says of a route beside it: how long ago it came.
 _AGE: Final = re.compile(r'"uptime":"[^"]*"')
 _WITH_AGES: Final = frozenset({BGP_IPV4, BGP_IPV6})
+#: Answers that are another text each time, with counters and times.
+_NEVER_THE_SAME: Final = frozenset({SUMMARY, BFD_COUNTERS})
+#: Longest text that is kept with its document, which takes several times as much memory; characters.
+LONGEST_KEPT: Final = 512 << 10
 
 
 class FrrReader(Protocol):
@@ -73,7 +78,7 @@ class FrrReader(Protocol):
 class PolledFrr(DaemonSockets):
     """The router's FRR; ``seconds`` is the deadline of each session.
 
-    An answer with the text of the last one is that answer's document, which nothing may change.
+    An answer with the text of the last one is that answer's document, which nothing may change. Long ones are not kept.
     """
 
     def __init__(self, run_dir: Path, *, seconds: float) -> None:
@@ -86,6 +91,9 @@ class PolledFrr(DaemonSockets):
         return [self._decoded(daemon, command, text) for command, text in zip(commands, answers, strict=True)]
 
     def _decoded(self, daemon: str, command: str, answer: str) -> object:
+        if command in _NEVER_THE_SAME or len(answer) > LONGEST_KEPT:
+            self._last.pop((daemon, command), None)
+            return decoded(command, answer)
         text = _AGE.sub("", answer) if command in _WITH_AGES else answer
         known = self._last.get((daemon, command))
         if known is None or known[0] != text:
@@ -113,7 +121,8 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
             return seen
         # FRR 10.3 prints an empty EVPN table as something that is not JSON.
         routes = _ROUTES if seen.evpn_size else {"zebra": _ROUTES["zebra"]}
-        return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons), decoder))
+        kept = decoder if seen.table_size <= KEPT_ROUTES else None
+        return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons), kept))
     except DependencyFault as fault:
         return Observation(error=str(fault) or type(fault).__name__)
 

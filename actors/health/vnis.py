@@ -15,7 +15,7 @@ from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 from config.outcomes import VniHealth
 from config.problems import ResourceId
 
-from .frr_json import DEFAULT_VRF, Observation, RouteCounts, Vni
+from .frr_json import DEFAULT_VRF, KEPT_ROUTES, Observation, RouteCounts, Vni
 from .routes import Fault, RouteCheck
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
@@ -39,6 +39,9 @@ class VniCheck:
         self, state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation
     ) -> dict[ResourceId, Fault]:
         """Return what :func:`faults_of` does."""
+        if seen.table_size > KEPT_ROUTES:
+            self._known = None
+            return faults_of(state, omitted, seen)
         seen = replace(seen, **_UNUSED)
         known = self._known
         if known is None or known[0] is not state or known[1:3] != (omitted, seen):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actors.health import vnis
-from actors.health.frr_json import BGP_IPV4, INTERFACES, VNIS, Decoder, parse
-from actors.health.query import PolledFrr
+from actors.health.frr_json import BGP_IPV4, INTERFACES, SUMMARY, VNIS, Decoder, parse
+from actors.health.query import PolledFrr, observe
 from actors.health.vnis import VniCheck, faults_of
 from tests.actors.health.examples import fabric, observed, sample
 from tests.actors.lib.frr.daemon import daemon
@@ -37,6 +37,43 @@ async def test_the_age_of_a_route_is_no_difference_and_its_next_hops_are(tmp_pat
             found += await frr.json(BGP_IPV4, daemon="zebra")
     assert found[1] is found[0]
     assert found[2] == json.loads(ROUTES.replace("[]", '[{"fib":true}]') % "1d02h04m")
+
+
+async def test_neither_long_answers_nor_those_with_counters_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.health.query.LONGEST_KEPT", 25)
+    frr = PolledFrr(tmp_path, seconds=10)
+    answers = {INTERFACES: ('{"eth1":{"status":"up"}}', 0), VNIS: ('[{"vni":100,"type":"L2"}]', 0), SUMMARY: ("{}", 0)}
+    async with daemon(tmp_path / "zebra.vty", answers):
+        first, second = [await frr.json(*answers, daemon="zebra") for _ in range(2)]
+        assert [old is new for old, new in zip(first, second, strict=True)] == [True, True, False]
+        answers[INTERFACES] = '{"eth1":{"status":"down"}}', 0
+        third, fourth = [await frr.json(*answers, daemon="zebra") for _ in range(2)]
+    assert third == fourth != second
+    assert [old is new for old, new in zip(third, fourth, strict=True)] == [False, True, False]
+
+
+async def test_nothing_is_kept_of_many_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemons, answers = sample("fabric_up")
+
+    class Same:
+        async def daemons(self) -> frozenset[str]:
+            return daemons
+
+        async def json(self, *commands: str, daemon: str) -> list[object]:
+            return [answers.get(command) for command in commands]
+
+    decoder, check, state = Decoder(), VniCheck(), fabric()
+    first, second = [await observe(Same(), decoder) for _ in range(2)]
+    assert second.evpn is first.evpn is not None
+    assert check.faults_of(state, frozenset(), first) is check.faults_of(state, frozenset(), second)
+    for module in ("query", "vnis"):
+        monkeypatch.setattr(f"actors.health.{module}.KEPT_ROUTES", first.table_size - 1)
+    first, second = [await observe(Same(), decoder) for _ in range(2)]
+    assert second.evpn == first.evpn
+    assert second.evpn is not first.evpn
+    assert check.faults_of(state, frozenset(), first) is not check.faults_of(state, frozenset(), second)
 
 
 async def test_commands_and_daemons_with_the_same_text_are_not_confused(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ PATIENCE_SECONDS: Final = 60.0
 SILENT_SECONDS: Final = 1.0
 DAEMONS: Final = ("zebra", "bgpd", "bfdd", "staticd", "isisd", "mgmtd", "watchfrr")
 _LEAVE: Final = frozenset({"exit", "quit", "end", "logout"})
+#: With "json" anywhere after these words FRR 10.3's bgpd dies.
+_FATAL: Final = ("bgp", "l2vpn", "evpn", "route", "vni", "all")
 
 DESCRIPTION: Final = (
     "Run 'show' commands in the shell of the router's FRR: those of -c, else those on standard input, with a prompt on "
@@ -97,7 +99,17 @@ def accepted(command: str) -> str:
     if len(words) < 2 or not (len(words[0]) > 1 and "show".startswith(words[0])):
         what = f"{command!r} is not passed on to FRR: only commands that begin with 'show' are"
         raise CommandError(what, exit_codes.USAGE)
+    if _is_fatal(words[1:]):
+        what = "FRR 10.3's bgpd dies of this command with json: 'show bgp vni all json' has the same content"
+        raise CommandError(what, exit_codes.USAGE)
     return " ".join(["show", *words[1:]])
+
+
+def _is_fatal(words: list[str]) -> bool:
+    """Whether the words after "show", which may be abbreviated, are the question that ends bgpd."""
+    rest = words[len(_FATAL) :]
+    begins = all(full.startswith(word) for full, word in zip(_FATAL, words, strict=False))
+    return begins and any("json".startswith(word) for word in rest)
 
 
 def show(command: str, settings: Settings, daemon: str) -> None:

@@ -164,3 +164,23 @@ def test_the_spelling_that_is_passed_on_is_the_whole_word() -> None:
     assert vtysh.accepted("sho  version") == "show version"
     with pytest.raises(CommandError, match="'wr mem' is not passed on"):
         vtysh.accepted("wr mem")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show bgp l2vpn evpn route vni all json",
+        "sh bg l2 ev ro vn al js",
+        "show bgp l2vpn evpn route vni all vtep 192.0.2.1 json",
+    ],
+)
+def test_what_ends_frrs_bgpd_is_refused(command: str) -> None:
+    with pytest.raises(CommandError, match="show bgp vni all json"):
+        vtysh.accepted(command)
+
+
+@pytest.mark.parametrize(
+    "command", ["show bgp l2vpn evpn route vni all", "show bgp l2vpn evpn route vni 100 json", "show bgp vni all json"]
+)
+def test_what_resembles_it_is_not(command: str) -> None:
+    assert vtysh.accepted(command) == command
