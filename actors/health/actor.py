@@ -26,7 +26,7 @@ from .assess import HealthInputs, assess
 from .changes import changes
 from .counts import RouteCounter
 from .frr_json import Decoder, Observation
-from .query import MOST_ROUTES, SESSIONS, FrrReader, PolledFrr, observe
+from .query import SESSIONS, FrrReader, PolledFrr, observe, too_many
 from .repair import Repairs
 from .vnis import VniCheck
 
@@ -172,8 +172,8 @@ class HealthActor:
 
 def _routes_checked(seen: Observation) -> str:
     """Return whether the fabric's routes were compared, for the actor's facts in the status."""
-    if seen.table_size > MOST_ROUTES:
-        return f"no: {seen.table_size} routes are more than {MOST_ROUTES}"
+    if reason := too_many(seen):
+        return f"no: {reason}"
     return "no" if seen.evpn is None else "yes"
 
 

@@ -1,7 +1,7 @@
 """Reads FRR's state: one session with each daemon that runs, then one each for the routes in bgpd and in zebra.
 
-The routes are read only up to :data:`MOST_ROUTES`: their number is the fabric's, and bgpd forwards no update while it
-prints them. Nothing is read per VNI.
+The routes are read only up to :data:`MOST_ROUTES` and :data:`MOST_RECEIVED`: their number is the fabric's, and bgpd
+forwards no update while it prints them. Nothing is read per VNI.
 
 Only zebra, bgpd and bfdd are queried, never mgmtd, so that polling neither breaks a configuration that is being written
 nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read from their PID files for the same reason.
@@ -25,6 +25,7 @@ from .frr_json import (
     BFD_PEERS,
     BGP_IPV4,
     BGP_IPV6,
+    EVPN,
     EVPN_VNIS,
     INSTANCES,
     INTERFACES,
@@ -54,6 +55,9 @@ _ROUTES: Final = {"bgpd": (TYPE_3, TYPE_5), "zebra": (BGP_IPV4, BGP_IPV6, NEXT_H
 SESSIONS: Final = len(_COMMANDS) + len(_ROUTES)
 #: More routes than this, in bgpd and zebra together, are not read: 10 000 are 6 MB of JSON, a tenth of a second's work.
 MOST_ROUTES: Final = 10_000
+#: Nor are EVPN's if one neighbour has sent more than this. Type 2, which is not read, is included: bgpd does not count
+#: by type, and the size of its own table is the number of route distinguishers.
+MOST_RECEIVED: Final = 30_000
 
 
 #: What zebra says of a route beside it: how long ago it came.
@@ -117,7 +121,7 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
     try:
         daemons = await frr.daemons()
         seen = parse(daemons, await _answers(frr, _COMMANDS, daemons), decoder)
-        if not seen.bgp_vnis or seen.evpn_size is None or seen.table_size > MOST_ROUTES:
+        if not seen.bgp_vnis or seen.evpn_size is None or too_many(seen):
             return seen
         # FRR 10.3 prints an empty EVPN table as something that is not JSON.
         routes = _ROUTES if seen.evpn_size else {"zebra": _ROUTES["zebra"]}
@@ -125,6 +129,14 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
         return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons), kept))
     except DependencyFault as fault:
         return Observation(error=str(fault) or type(fault).__name__)
+
+
+def too_many(seen: Observation) -> str:
+    """Return which routes are too many to be read, or nothing."""
+    received = max((peer.prefixes.get(EVPN, 0) for peer in seen.peers.values()), default=0)
+    if received > MOST_RECEIVED:
+        return f"{received} EVPN routes from one neighbour are more than {MOST_RECEIVED}"
+    return f"{seen.table_size} routes are more than {MOST_ROUTES}" if seen.table_size > MOST_ROUTES else ""
 
 
 async def _answers(frr: FrrReader, asked: Mapping[str, tuple[str, ...]], daemons: frozenset[str]) -> dict[str, object]:

@@ -97,7 +97,7 @@ def test_a_decoder_gives_what_decoding_everything_gives() -> None:
             assert parse(daemons, answers, decoder) == parse(daemons, answers)
 
 
-def test_only_what_is_answered_again_is_decoded() -> None:
+def test_only_new_answers_are_decoded() -> None:
     daemons, answers = sample("up")
     decoder = Decoder()
     first = parse(daemons, answers, decoder)

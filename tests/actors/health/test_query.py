@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.health.frr_json import BFD_PEERS, INTERFACES, SUMMARY, TYPE_3, TYPE_5, VNIS
-from actors.health.query import SESSIONS, PolledFrr, observe
+from actors.health.frr_json import BFD_PEERS, EVPN, INTERFACES, SUMMARY, TYPE_3, TYPE_5, VNIS
+from actors.health.query import SESSIONS, PolledFrr, observe, too_many
 from actors.lib.frr.vtysh import FrrUnavailable
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
@@ -44,6 +44,17 @@ async def test_the_routes_of_a_large_fabric_are_not_read(monkeypatch: pytest.Mon
     monkeypatch.setattr("actors.health.query.MOST_ROUTES", 12)
     frr = Recording("fabric_up")
     assert (await observe(frr)).evpn is None
+    assert TYPE_5 not in frr.commands
+
+
+async def test_the_routes_are_not_read_if_a_neighbour_has_sent_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = max(peer.prefixes.get(EVPN, 0) for peer in observed("fabric_up").peers.values())
+    assert received > 0
+    monkeypatch.setattr("actors.health.query.MOST_RECEIVED", received - 1)
+    frr = Recording("fabric_up")
+    seen = await observe(frr)
+    assert seen.evpn is None
+    assert "from one neighbour" in too_many(seen)
     assert TYPE_5 not in frr.commands
 
 
