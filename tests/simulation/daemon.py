@@ -146,7 +146,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
     """Take the process's ways out to the world's, and make every choice the seed's."""
     generator = random.Random(seed)  # noqa: S311 - reproducible on purpose
 
-    def kernel(_: Path, state: Any, await_zebra: Any = None) -> SimulatedKernel:
+    def kernel(_: Path, state: Any, await_zebra: Any = None, plugins: Any = None) -> SimulatedKernel:
         assert world.life is not None
         return SimulatedKernel(world, world.life, state)
 
