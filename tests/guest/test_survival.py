@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from demo.checks import FABRIC_HOST_V4, LEAF, PLAIN_HOST, ping, session
+from demo.checks import FABRIC_HOST_V4, LEAF, PLAIN_HOST, ping, session, vtysh_json
 from guestvm.machine import Machine
 
-from .commands import active, eventually, no_ping_lost, property_of, write
+from .commands import CONFIGS, active, eventually, no_ping_lost, property_of, reload, write
 
 SETTINGS = "/etc/openperouter/openperouter.yaml"
 NODE_CONFIG = "/etc/openperouter/node-config.yaml"
+UNDERLAY = f"{CONFIGS}/openpe_underlay.yaml"
+#: The router's address in the fabric.
+ROUTER = "192.168.11.3"
 #: os.EX_CONFIG, by the name that operators know.
 UNUSABLE = "78"
 
@@ -131,8 +134,21 @@ def test_frr_is_bounded_and_its_daemons_are_started_again_inside(node: Machine) 
     inside = "nsenter --mount --target $(cat /run/frr/perouter/watchfrr.pid)"
     for directory in ("/etc/frr/perouter", "/etc/cron.d", "/usr/bin"):
         assert node.remote.run(f"{inside} touch {directory}/evil", check=False).returncode != 0
-    bgpd = node.remote.run("cat /run/frr/perouter/bgpd.pid").stdout
-    node.remote.run(f"kill -KILL {bgpd}")
-    eventually(lambda: node.remote.run("cat /run/frr/perouter/bgpd.pid", check=False).stdout != bgpd, "bgpd runs again")
+    written = node.remote.run(f"cat {UNDERLAY}").stdout
+    write(node, UNDERLAY, written.rstrip() + "\n    gracefulRestart: {}\n")
+    try:
+        reload(node)
+        eventually(lambda: EVPN(node).ok, "the EVPN session is back")
+        bgpd = node.remote.run("cat /run/frr/perouter/bgpd.pid").stdout
+        node.remote.run(f"kill -KILL {bgpd}")
+        pid = "cat /run/frr/perouter/bgpd.pid"
+        eventually(lambda: node.remote.run(pid, check=False).stdout != bgpd, "bgpd runs again")
+        eventually(lambda: EVPN(node).ok, "the EVPN session is back")
+        eventually(lambda: PLAIN(node).ok, "packets are forwarded")
+        # The sandbox leaves what a graceful restart needs: bgpd says that it restarted, and that forwarding continued.
+        shown = vtysh_json(node, "leaf", f"show bgp neighbors {ROUTER} graceful-restart")[ROUTER]
+        assert (shown["rBit"], shown["ipv4Unicast"]["fBit"]) == (True, True), shown
+    finally:
+        write(node, UNDERLAY, written)
+        reload(node)
     eventually(lambda: EVPN(node).ok, "the EVPN session is back")
-    eventually(lambda: PLAIN(node).ok, "packets are forwarded")
