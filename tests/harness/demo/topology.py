@@ -77,8 +77,8 @@ def start(machine: Machine) -> float:
 
 
 def _stage_configuration(target: Path) -> None:
-    """Copy the examples file by file: directories keep the modes that the installation gave them."""
-    for source in EXAMPLES.rglob("*.yaml"):
+    """Copy a node's examples file by file: directories keep the modes that the installation gave them."""
+    for source in (EXAMPLES / "node-config.yaml", *(EXAMPLES / "configs").glob("*.yaml")):
         shutil.copyfile(source, target / source.relative_to(EXAMPLES))
 
 
