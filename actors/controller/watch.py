@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.reflector import GRACE_SECONDS, Reflector, ServerCache
+from actors.lib.kube.reflector import Reflector, ServerCache
 from actors.lib.kube.store import Store
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
 from supervisor.runtime.actor import ActorContext
@@ -83,14 +83,6 @@ class Cache(ServerCache):
         needed = self._nodes.known and self._reports.known
         return needed and all(one.synced or one.blocked for one in self.reflectors)
 
-    def dead_at(self) -> float:
-        """Return when the content stops being live, in trio's time; infinity while it is followed."""
-        essential = (self.node, self.statuses)
-        if any(one.failure is not None and one.blocked for one in essential):
-            return -math.inf
-        down = [one.down_since for one in essential if one.down_since is not None]
-        return min(down, default=math.inf) + GRACE_SECONDS
-
     def state(self, *, live: bool) -> ClusterState:
         """Return everything that is known now."""
         stores = self._objects.values()
@@ -108,7 +100,7 @@ async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
     while True:
         changes.take()
         now = trio.current_time()
-        dead_at = cache.dead_at()
+        dead_at = cache.dead_at(cache.node, cache.statuses)
         if cache.complete and (cache.edits != edits or (now < dead_at) != live):
             edits, live = cache.edits, now < dead_at
             out.set(cache.state(live=live))

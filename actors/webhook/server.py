@@ -2,9 +2,10 @@
 
     connection ──> TLS with the newest certificate ──> request (bounded) ──> review ──> answer; the connection stays
 
-Until there are a certificate and a whole picture of the cluster the answer is 503, which the API server takes as no
-webhook. A connection stays open longer than the API server keeps an idle one, because a request that meets a closing
-connection is lost. Stopped, it takes no more connections and ends idle ones, and answers what was asked.
+Without a certificate connections end; without a whole and recent picture of the cluster the answer is 503, which the
+API server takes as no webhook. A connection stays open longer than the API server keeps an idle one, because a request
+that meets a closing connection is lost. Stopped, it takes no more connections and ends idle ones, and answers what was
+asked.
 """
 
 from __future__ import annotations
@@ -163,8 +164,8 @@ class Server:
             return 200, b"ok\n", _PLAIN
         if path not in (b"/readyz", b"/validate"):
             return 404, b"reviews are at /validate\n", _PLAIN
-        if known is None or not known.complete:
-            return 503, b"the objects are not known yet\n", _PLAIN
+        if known is None or not known.ready:
+            return 503, b"the cluster's objects are not known\n", _PLAIN
         if path == b"/readyz":
             return 200, b"ok\n", _PLAIN
         try:

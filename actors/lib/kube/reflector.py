@@ -15,6 +15,7 @@ from the same version. What each error means for it is in :func:`retry_after`.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -183,6 +184,14 @@ class ServerCache:
             self.interrupt_all()
         reflector.listed(version)
         self.changed(reflector)
+
+    def dead_at(self, *needed: Reflector) -> float:
+        """Return when the content of some reflectors is out of date, in trio's time; infinity while it is followed."""
+        ends = (
+            -math.inf if one.blocked else math.inf if one.down_since is None else one.down_since + GRACE_SECONDS
+            for one in needed
+        )
+        return min(ends, default=math.inf)
 
     def select_without_node(self) -> None:
         """Do what is possible where the Nodes may not be read: nothing, unless one of them selects the objects."""
