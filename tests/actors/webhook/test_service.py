@@ -189,6 +189,17 @@ async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
             assert (await client.ask("/healthz"))[0] == 200
 
 
+async def test_a_head_without_end_is_refused() -> None:
+    async with service() as running:
+        stored = certificates()
+        running.certificates.set(stored)
+        async with running.connected(stored.bundle) as client:
+            head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "
+            await client.stream.send_all(head.ljust(server.MOST_HEADER_BYTES + 1, b"x"))
+            received = await client.stream.receive_some(65536)
+            assert received.startswith(b"HTTP/1.1 431 ")
+
+
 async def test_anyone_who_reaches_the_port_can_fill_a_bounded_part_of_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
