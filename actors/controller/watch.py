@@ -10,7 +10,6 @@ distinguished from "not known yet". It stops being live when one of these two ca
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,23 +17,14 @@ from typing import Final
 
 import trio
 
-from actors.lib.kube.availability import Availability
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.decoding import is_behind
-from actors.lib.kube.errors import UnreachableError
-from actors.lib.kube.reflector import GRACE_SECONDS, Reflector
+from actors.lib.kube.reflector import Reflector, ServerCache
 from actors.lib.kube.store import Store
 from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from supervisor.runtime.faults import summarize
 
 from .cluster_state import ClusterNode, ClusterObject, ClusterState, Decoder, NodeReport
-
-log = get_logger("cluster_watch")
 
 #: Minimum interval between published states: thousands of nodes may report within seconds.
 PUBLISH_SECONDS: Final = 0.5
@@ -57,25 +47,18 @@ async def run(
             cache = Cache(current.server, namespace)
         async with trio.open_nursery() as nursery:
             if cache is not None and current is not None:
-                nursery.start_soon(_follow, cache, current, connect)
+                nursery.start_soon(cache.follow, current, connect)
                 nursery.start_soon(_publish, cache, out)
             with ctx.idle():
                 await credentials.wait_pending()
             nursery.cancel_scope.cancel()
 
 
-class Cache:
+class Cache(ServerCache):
     """The objects of one server, and the reflectors that fill it."""
 
     def __init__(self, server: str, namespace: str) -> None:
-        self.server = server
-        self.changes: Latest[None] = Latest("controller.changes")
-        # What a reflector asks of its owner. There are few controllers, so requests need not be spread over time.
-        self.cluster_size = ClusterSize(nodes=1)
-        self.labels_known = trio.Event()
-        self.labels_known.set()
-        self.last_event: float | None = None
-        self.edits = 0
+        super().__init__(server, Latest("controller.changes"))
         decoder = Decoder()
         self._nodes: Store[ClusterNode] = Store(decoder.node)
         self._reports: Store[NodeReport] = Store(decoder.report)
@@ -100,14 +83,6 @@ class Cache:
         needed = self._nodes.known and self._reports.known
         return needed and all(one.synced or one.blocked for one in self.reflectors)
 
-    def dead_at(self) -> float:
-        """Return when the content stops being live, in trio's time; infinity while it is followed."""
-        essential = (self.node, self.statuses)
-        if any(one.failure is not None and one.blocked for one in essential):
-            return -math.inf
-        down = [one.down_since for one in essential if one.down_since is not None]
-        return min(down, default=math.inf) + GRACE_SECONDS
-
     def state(self, *, live: bool) -> ClusterState:
         """Return everything that is known now."""
         stores = self._objects.values()
@@ -118,56 +93,6 @@ class Cache:
             live,
         )
 
-    def wake(self) -> None:
-        """Have the publisher check what to do."""
-        self.changes.set(None)
-
-    def set_trouble(self, trouble: str) -> None:
-        """Have the publisher check what to do; the log has the problem."""
-        self.wake()
-
-    def interrupt_all(self) -> None:
-        """End all watches."""
-        for reflector in self.reflectors:
-            reflector.interrupt()
-
-    def list_one(self) -> None:
-        """List the Nodes again."""
-        self.node.list_again()
-
-    def changed(self, reflector: Reflector) -> None:
-        """React to a changed store."""
-        self.edits += 1
-        self.wake()
-
-    def listed(self, reflector: Reflector, version: str) -> None:
-        """React to a list; one that is older than what was seen causes everything to be listed again."""
-        if is_behind(version, reflector.version):
-            for other in self.reflectors:
-                other.version = None
-            self.interrupt_all()
-        reflector.listed(version)
-        self.changed(reflector)
-
-    def select_without_node(self) -> None:
-        """Do nothing: the log names what may not be read."""
-
-
-async def _follow(cache: Cache, credentials: ApiCredentials, connect: Callable[[ApiCredentials], KubeClient]) -> None:
-    """Fill the cache over one connection until cancelled."""
-    try:
-        async with connect(credentials) as client, trio.open_nursery() as nursery:
-            server = Availability(client, cache, random.random)
-            nursery.start_soon(server.run)
-            for reflector in cache.reflectors:
-                nursery.start_soon(reflector.run, server)
-    except UnreachableError as error:
-        log.warning(
-            "the API server's credentials are not usable",
-            message_id=message_ids.API_CREDENTIALS_UNUSABLE,
-            error=summarize(error),
-        )
-
 
 async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
     """Publish what is complete, indefinitely, and when it is no longer live."""
@@ -175,7 +100,7 @@ async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
     while True:
         changes.take()
         now = trio.current_time()
-        dead_at = cache.dead_at()
+        dead_at = cache.dead_at(cache.node, cache.statuses)
         if cache.complete and (cache.edits != edits or (now < dead_at) != live):
             edits, live = cache.edits, now < dead_at
             out.set(cache.state(live=live))

@@ -13,32 +13,26 @@ for when it is published.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
 from actors.lib.kube.availability import Availability
 from actors.lib.kube.client import KubeClient
-from actors.lib.kube.errors import UnreachableError
 from actors.lib.kube.mirror_signature import mirror_key
 from actors.lib.kube.reflector import Reflector
 from config.api import ApiAccess, ApiCredentials, ApiSnapshot
 from config.outcomes import StaticSnapshot
 from config.settings import Settings
-from supervisor.logs import message_ids
-from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
-from supervisor.runtime.faults import DependencyFault, summarize
+from supervisor.runtime.faults import DependencyFault
 
 from .cache import Cache
 from .debounce import Publisher
 from .saved_labels import SavedLabels
-
-log = get_logger("crd_watch")
 
 Connect = Callable[[ApiCredentials], KubeClient]
 
@@ -85,7 +79,8 @@ async def run(
             publisher.follow(cache, target.missing)
             async with trio.open_nursery() as following:
                 if cache is not None and target.credentials is not None and target.name:
-                    following.start_soon(_follow, cache, target.credentials, connect, changes)
+                    secrets = partial(_follow_secrets, cache, changes)
+                    following.start_soon(cache.follow, target.credentials, connect, _poll_size(cache), secrets)
                 target = await _other_target(target, access, snapshots)
                 following.cancel_scope.cancel()
 
@@ -128,32 +123,11 @@ def _next_target(target: Target, access: LatestReader[ApiAccess], snapshots: Lat
     return replace(target, name=static.node.name, index=static.node.index) if static is not None else target
 
 
-async def _follow(cache: Cache, credentials: ApiCredentials, connect: Connect, changes: Latest[None]) -> None:
-    """Fill the cache over one connection until cancelled."""
-    async with AsyncExitStack() as stack:
-        stack.callback(cache.set_trouble, "")
-        try:
-            client = await stack.enter_async_context(connect(credentials))
-        except UnreachableError as error:
-            cache.set_trouble(summarize(error))
-            log.warning(
-                "the API server's credentials are not usable",
-                message_id=message_ids.API_CREDENTIALS_UNUSABLE,
-                error=summarize(error),
-            )
-            # Only other credentials can help, and they cancel this.
-            await trio.sleep_forever()
-            return
-        server = Availability(client, cache, random.random)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.run)
-            nursery.start_soon(cache.cluster_size.keep_polling, client, cache.namespace, server.wait)
-            for reflector in cache.reflectors:
-                nursery.start_soon(reflector.run, server)
-            await _follow_secrets(cache, server, changes)
+def _poll_size(cache: Cache) -> Callable[[Availability], Awaitable[None]]:
+    return lambda server: cache.cluster_size.keep_polling(server.client, cache.namespace, server.wait)
 
 
-async def _follow_secrets(cache: Cache, server: Availability, changes: Latest[None]) -> None:
+async def _follow_secrets(cache: Cache, changes: Latest[None], server: Availability) -> None:
     """Keep a reflector running for each Secret that is referred to at the moment."""
     reader = changes.reader()
     running: dict[Reflector, trio.CancelScope] = {}

@@ -27,9 +27,8 @@ import trio
 from pydantic import ValidationError
 
 from actors.lib.kube.client import Json
-from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.decoding import api_node, is_behind, other_router, password, whole
-from actors.lib.kube.reflector import Reflector
+from actors.lib.kube.decoding import api_node, other_router, password, whole
+from actors.lib.kube.reflector import Reflector, ServerCache
 from actors.lib.kube.store import Store
 from config.api import (
     API_VERSION,
@@ -58,7 +57,7 @@ MOST_SECRETS: Final = 128
 _SECRET_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-class Cache:
+class Cache(ServerCache):
     """The known objects; another server, or another name or index of the node, gets a new cache.
 
     ``changes`` is set whenever the publisher may have something to do; ``key`` signs what this node writes.
@@ -75,17 +74,9 @@ class Cache:
         changes: Latest[None],
         saved_labels: SavedLabels,
     ) -> None:
-        self.server, self.name, self.namespace, self.index = server, name, namespace, index
-        self._changes = changes
+        super().__init__(server, changes)
+        self.name, self.namespace, self.index = name, namespace, index
         self._saved_labels = saved_labels
-        #: Changes of content so far.
-        self.edits = 0
-        #: What is wrong with the connection, in one line.
-        self.trouble = ""
-        #: As long as the size is not known the waits are those of a small cluster, and grow with refusals.
-        self.cluster_size = ClusterSize(nodes=1)
-        #: When the last event came (Unix seconds).
-        self.last_event: float | None = None
         #: Set when it is known which labels the node has, or that there is no Node.
         self.labels_known = trio.Event()
         self._labels: Mapping[str, str] | None = None
@@ -176,44 +167,12 @@ class Cache:
             if one.down_since is not None and not one.excluded and not one.blocked:
                 yield one
 
-    def wake(self) -> None:
-        """Have the publisher check what to do."""
-        self._changes.set(None)
-
-    def set_trouble(self, trouble: str) -> None:
-        """Set what is wrong with the connection, "" for nothing."""
-        self.trouble = trouble
-        self.wake()
-
-    def interrupt_all(self) -> None:
-        """End all watches."""
-        for reflector in self.all_reflectors():
-            reflector.interrupt()
-
-    def list_one(self) -> None:
-        """List the Node again."""
-        self.node.list_again()
-
     def changed(self, reflector: Reflector) -> None:
         """React to a changed store."""
-        self.edits += 1
         if reflector is self.node:
             self._select()
         self._update_secrets()
-        self.wake()
-
-    def listed(self, reflector: Reflector, version: str) -> None:
-        """React to a list, which also shows the age of the server's data.
-
-        A server with older data than was seen (etcd was restored from a backup) answers watches from our versions not
-        with an error, but with silence: then everything is listed again.
-        """
-        if is_behind(version, reflector.version):
-            for other in self.all_reflectors():
-                other.version = None
-            self.interrupt_all()
-        reflector.listed(version)
-        self.changed(reflector)
+        super().changed(reflector)
 
     def snapshot(self, synced_at: float, *, live: bool) -> ApiSnapshot:
         """Return everything, in a fixed order."""

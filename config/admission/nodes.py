@@ -7,7 +7,7 @@ addresses is too small. So the nodes of such a group are in the order of their i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,11 +55,6 @@ class Nodes:
         """Remove a node, if it exists."""
         if self._nodes.pop(name, None) is not None:
             self._selected.clear()
-
-    def replace(self, nodes: Iterable[ApiNode]) -> None:
-        """Replace all nodes."""
-        self._nodes = {node.name: node for node in nodes}
-        self._selected.clear()
 
     def selected(self, entry: Entry) -> frozenset[str]:
         """Return the names of the nodes that an entry selects."""

@@ -10,20 +10,20 @@ for its installation only are left out. The result is moved to ``build/image`` a
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/harness")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/harness"), str(ROOT / "packaging/release")]
+
+from cyclonedx import Component, bill_of_materials  # noqa: E402
 
 from guestvm.cache import cache_dir  # noqa: E402
 from guestvm.errors import GuestError  # noqa: E402
@@ -121,37 +121,13 @@ def copy_packages(tree: Path, target: Path, names: Iterable[str]) -> None:
                 shutil.copy2(source, copy, follow_symlinks=False)
 
 
-def bill_of_materials(packages: Mapping[str, Package], names: Iterable[str], distribution: str) -> dict[str, Any]:
-    """Return CycloneDX 1.5: the program and the packages that it needs; identical for identical versions."""
-    components = [
-        {
-            "type": "library",
-            "bom-ref": _reference(packages[name], distribution),
-            "name": name,
-            "version": packages[name]["Version"],
-            "purl": _reference(packages[name], distribution),
-        }
-        for name in sorted(names)
-    ]
-    program = f"pkg:github/openperouter/openperouter@{VERSION}"
-    references = [str(one["bom-ref"]) for one in components]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, ' '.join([program, *references]))}",
-        "version": 1,
-        "metadata": {
-            "component": {"type": "application", "bom-ref": program, "name": "openperouter", "version": VERSION}
-        },
-        "components": components,
-        "dependencies": [{"ref": program, "dependsOn": references}],
-    }
-
-
-def _reference(package: Package, distribution: str) -> str:
-    """Return a package's URL (purl); a version's + and : have to be escaped in it."""
-    version = package["Version"].replace("+", "%2B").replace(":", "%3A").replace("~", "~")
-    return f"pkg:deb/debian/{package['Package']}@{version}?arch={package['Architecture']}&distro={distribution}"
+def component(package: Package, distribution: str) -> Component:
+    """Return a package as the bill of materials has it; a version's + and : have to be escaped in a URL (purl)."""
+    name, version = package["Package"], package["Version"]
+    escaped = version.replace("+", "%2B").replace(":", "%3A")
+    return Component(
+        name, version, f"pkg:deb/debian/{name}@{escaped}?arch={package['Architecture']}&distro={distribution}"
+    )
 
 
 def make_rootfs(tree: Path, rootfs: Path) -> Path:
@@ -178,7 +154,7 @@ def make_rootfs(tree: Path, rootfs: Path) -> Path:
     found = re.search(r'^VERSION_ID="?([^"\n]+)', (tree / "usr/lib/os-release").read_text(), re.MULTILINE)
     bill = rootfs / "usr/share/openperouter/sbom.cdx.json"
     distribution = f"debian-{found[1]}" if found else "debian"
-    bill.write_text(json.dumps(bill_of_materials(packages, names, distribution), indent=1) + "\n")
+    bill.write_text(bill_of_materials(VERSION, (component(packages[name], distribution) for name in names)))
     return bill
 
 

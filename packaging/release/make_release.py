@@ -14,20 +14,22 @@ import argparse
 import gzip
 import hashlib
 import io
-import json
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "packaging/release")]
+
+from cyclonedx import Component, bill_of_materials  # noqa: E402
+
 SUMS: Final = "SHA256SUMS"
 #: For the slowest part, which downloads and builds in a clean Debian.
 _SECONDS: Final = 3600
@@ -142,13 +144,12 @@ def _write_gzip(path: Path, content: bytes, seconds: int) -> None:
 
 def make_bill(release: Release) -> None:
     """Write what the program needs of Python, in the versions of Debian 13 (CycloneDX 1.5)."""
-    document = bill_of_materials(release)
     path = release.output / f"openperouter-{release.version}.python.cdx.json"
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    path.write_text(bill_of_materials(release.version, components(release), release.commit))
 
 
-def bill_of_materials(release: Release) -> dict[str, Any]:
-    """Return the bill; each dependency that pyproject.toml names must have its version in debian13.txt."""
+def components(release: Release) -> list[Component]:
+    """Return the dependencies that pyproject.toml names; each must have its version in debian13.txt."""
     project = tomllib.loads((release.root / "pyproject.toml").read_text())["project"]
     names = [re.split(r"[<>=!~; \[]", one)[0].lower() for one in project["dependencies"]]
     pinned = (release.root / "packaging/requirements/debian13.txt").read_text()
@@ -156,30 +157,7 @@ def bill_of_materials(release: Release) -> dict[str, Any]:
     missing = sorted(set(names) - versions.keys())
     if missing:
         raise ReleaseError(f"packaging/requirements/debian13.txt has no version of {', '.join(missing)}")
-    components = [
-        {"type": "library", "bom-ref": purl, "name": name, "version": versions[name], "purl": purl}
-        for name in sorted(names)
-        for purl in [f"pkg:pypi/{name}@{versions[name]}"]
-    ]
-    program = f"pkg:github/openperouter/openperouter@{release.version}"
-    references = [str(one["bom-ref"]) for one in components]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, ' '.join([program, release.commit, *references]))}",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": program,
-                "name": "openperouter",
-                "version": release.version,
-                "licenses": [{"license": {"id": "Apache-2.0"}}],
-            }
-        },
-        "components": components,
-        "dependencies": [{"ref": program, "dependsOn": references}],
-    }
+    return [Component(name, versions[name], f"pkg:pypi/{name}@{versions[name]}") for name in names]
 
 
 def make_wheel(release: Release) -> None:

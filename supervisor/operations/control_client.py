@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .exit_codes import NO_ANSWER, NOT_RUNNING, USAGE, CommandError
 
 #: The daemon answers within milliseconds unless the node is drowning; seconds.
 ANSWER_SECONDS = 5.0
+#: How long :func:`follow` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
+RESTART_SECONDS = 60.0
+RETRY_SECONDS = 0.5
 
 
 class NotRunningError(CommandError):
@@ -57,6 +62,32 @@ def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forge
             text = str(answer.get("summary", "") if answer.get("ok") else answer.get("reason"))
             return Outcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
     raise NotRunningError("the daemon ended before the reload was complete")
+
+
+def follow(shown: Callable[[], Iterable[object]], say: Callable[[str], object]) -> NoReturn:
+    """Show what the daemon sends until it has ended for good; ``shown`` shows it over one connection, item by item.
+
+    A daemon that ends after it has sent something, as in an upgrade, has some time to come back; ``say`` gets a line
+    about that. Raises :class:`CommandError`.
+    """
+    seen, until = False, 0.0
+    while True:
+        gone: CommandError = NotRunningError("the daemon has stopped")
+        try:
+            for _ in shown():
+                seen, until = True, 0.0
+        except (NotRunningError, NoAnswerError) as error:
+            gone = error
+        if until == 0.0 and seen:
+            until = time.monotonic() + RESTART_SECONDS
+            say(f"{gone}; waiting {RESTART_SECONDS:g} s for it to come back")
+        if time.monotonic() >= until:
+            raise gone
+        _pause()
+
+
+def _pause() -> None:
+    threading.Event().wait(RETRY_SECONDS)
 
 
 def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = ANSWER_SECONDS) -> Iterator[Any]:

@@ -1,9 +1,10 @@
-"""Small pages over HTTP/1.1: ``GET`` and ``HEAD``, one request for each connection, on a unix socket or TCP.
+"""HTTP/1.1 with bounds; and small pages, one ``GET`` or ``HEAD`` for each connection, on a unix socket or TCP.
 
     connection ──> TLS, if there is a context ──> request's head (bounded) ──> Answer of the program ──> closed
 
-h11 parses what clients send and bounds it; a connection has a deadline, and their number has a limit. Nothing can be
-changed through it: other methods are refused, and a request's body is never read.
+h11 parses what clients send and bounds it; the number of connections has a limit. A connection for pages has a
+deadline, and nothing can be changed through it: other methods are refused, and a request's body is never read. The
+admission webhook (actors/webhook/server.py) has the same limits on heads and connections, and reads bodies.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ MOST_HEADER_BYTES: Final = 16 * 1024
 #: Read and write for the owner and the group (unix(7): connecting needs write permission).
 SOCKET_MODE: Final = 0o660
 PLAIN: Final = "text/plain; charset=utf-8"
+#: A head may be larger than its bound by one read.
 _READ_BYTES: Final = 4096
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
@@ -50,13 +52,18 @@ Respond = Callable[[h11.Request], Awaitable[Answer]]
 
 
 @asynccontextmanager
-async def listeners(path: Path | None, host: str = "", port: int = 0) -> AsyncIterator[list[trio.SocketListener]]:
-    """Listen on a unix socket for this user and its group, or without ``path`` on an address. Raises ``OSError``."""
+async def listeners(
+    path: Path | None, host: str = "", port: int = 0, *, backlog: int = MOST_CONNECTIONS
+) -> AsyncIterator[list[trio.SocketListener]]:
+    """Listen on a unix socket for this user and its group, or without ``path`` on an address, "" for all addresses.
+
+    Raises ``OSError``.
+    """
     if path is not None:
-        with listening(path, mode=SOCKET_MODE, backlog=MOST_CONNECTIONS) as listener:
+        with listening(path, mode=SOCKET_MODE, backlog=backlog) as listener:
             yield [listener]
         return
-    opened = await trio.open_tcp_listeners(port, host=host, backlog=MOST_CONNECTIONS)
+    opened = await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
     try:
         yield opened
     finally:
@@ -65,27 +72,38 @@ async def listeners(path: Path | None, host: str = "", port: int = 0) -> AsyncIt
                 await one.aclose()
 
 
+class Connections:
+    """Serves clients, up to ``most`` at once, each by ``serve``, which gets its connection and need not close it."""
+
+    def __init__(self, serve: Callable[[trio.SocketStream], Awaitable[None]], most: int = MOST_CONNECTIONS) -> None:
+        self._serve, self._most = serve, most
+        self._open = 0
+
+    async def handle(self, stream: trio.SocketStream) -> None:
+        """Serve one client; no error of its connection leaves this method."""
+        self._open += 1
+        try:
+            async with stream:
+                if self._open <= self._most:
+                    await self._serve(stream)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError) as group:
+            log.debug("a client disconnected", error=str(group.exceptions[0]))
+        finally:
+            self._open -= 1
+
+
 class HttpServer:
     """Serves what ``respond`` answers to a ``GET`` or ``HEAD``; over TLS if there is a ``context``."""
 
     def __init__(self, respond: Respond, context: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._respond = respond
         self._context = context
-        self._connections = 0
+        self.handle = Connections(self._handle).handle
 
-    async def handle(self, stream: trio.SocketStream) -> None:
-        """Serve one client; no error of its connection leaves this method."""
-        self._connections += 1
-        try:
-            # Closing TLS properly needs the peer; the deadline covers that as well.
-            with trio.move_on_after(CONNECTION_SECONDS):
-                async with stream:
-                    if self._connections <= MOST_CONNECTIONS:
-                        await self._serve(self._secured(stream))
-        except* (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError) as group:
-            log.debug("a client disconnected", error=str(group.exceptions[0]))
-        finally:
-            self._connections -= 1
+    async def _handle(self, stream: trio.SocketStream) -> None:
+        # Closing TLS properly needs the peer; the deadline covers that as well.
+        with trio.move_on_after(CONNECTION_SECONDS):
+            await self._serve(self._secured(stream))
 
     def _secured(self, stream: trio.SocketStream) -> Stream:
         if self._context is None:
@@ -95,9 +113,9 @@ class HttpServer:
     async def _serve(self, stream: Stream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEADER_BYTES)
         try:
-            request = await _request(stream, connection)
+            request = await read_head(stream, connection)
         except h11.RemoteProtocolError as error:
-            await _send(stream, connection, Answer(error.error_status_hint, b"bad request\n"))
+            await send(stream, connection, Answer(error.error_status_hint, b"bad request\n"))
             return
         if request is None:
             return
@@ -105,13 +123,13 @@ class HttpServer:
             answer = await self._respond(request)
         else:
             answer = Answer(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
-        await _send(stream, connection, answer, head=request.method == b"HEAD")
+        await send(stream, connection, answer, head=request.method == b"HEAD")
         if isinstance(stream, trio.SSLStream):
             await stream.aclose()
 
 
-async def _request(stream: Stream, connection: h11.Connection) -> h11.Request | None:
-    """Return the request's head, None for a client that left. Raises h11's error for what is none."""
+async def read_head(stream: Stream, connection: h11.Connection) -> h11.Request | None:
+    """Return the next request's head, None for a client that left. Raises h11's error for what is none."""
     while True:
         event = connection.next_event()
         if isinstance(event, h11.Request):
@@ -121,10 +139,13 @@ async def _request(stream: Stream, connection: h11.Connection) -> h11.Request | 
         connection.receive_data(await stream.receive_some(_READ_BYTES))
 
 
-async def _send(stream: Stream, connection: h11.Connection, answer: Answer, *, head: bool = False) -> None:
-    headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), ("Connection", "close")]
-    response = h11.Response(status_code=answer.status, headers=[*headers, *answer.headers])
-    out = connection.send(response) or b""
+async def send(
+    stream: Stream, connection: h11.Connection, answer: Answer, *, head: bool = False, close: bool = True
+) -> None:
+    """Send an answer, or its ``head`` only; ``close``: it says that it is the connection's last one."""
+    headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *answer.headers]
+    headers += [("Connection", "close")] if close else []
+    out = connection.send(h11.Response(status_code=answer.status, headers=headers)) or b""
     if not head:
         out += connection.send(h11.Data(data=answer.body)) or b""
     out += connection.send(h11.EndOfMessage()) or b""

@@ -287,15 +287,15 @@ def ssl_context(credentials: ApiCredentials) -> ssl.SSLContext:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if credentials.client_certificate and credentials.client_key is not None:
-            _load_pair(context, credentials.client_certificate, credentials.client_key.reveal())
+            load_pair(context, credentials.client_certificate, credentials.client_key.reveal())
     except (ssl.SSLError, ValueError) as error:
         raise UnreachableError(f"{credentials.source}: its certificates are not usable: {_describe(error)}") from None
     return context
 
 
-def _load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Load a certificate and its key. OpenSSL reads only files: one in memory keeps the key off the disk."""
-    descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
         file.write(f"{certificate}\n{key}\n".encode())
         file.flush()

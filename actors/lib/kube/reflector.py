@@ -1,6 +1,6 @@
 """One reflector per collection: a list, then a watch from its version on, indefinitely, whatever happens in between.
 
-    list in pages ──> Store.replace ──> watch ──> Store.put/remove ──> Cache.changed
+    list in pages ──> Store.replace ──> watch ──> Store.put/remove ──> ServerCache.changed
          ^                               │ ends, breaks: watch again from the last version
          └── 410, or labels that may ────┘
              select other objects
@@ -15,22 +15,26 @@ from the same version. What each error means for it is in :func:`retry_after`.
 
 from __future__ import annotations
 
+import math
+import random
 import time
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import trio
 
 from actors.lib.metrics.counters import WATCH_RESTARTS
-from config.api import WatchFailure
+from config.api import ApiCredentials, WatchFailure
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.runtime.channel import Latest
 from supervisor.runtime.faults import summarize
 from supervisor.runtime.restart_policy import Backoff
 
+from .availability import Availability
 from .client import PAGE_SIZE, Json, KubeClient
 from .cluster_size import ClusterSize
 from .decoding import is_behind, items, version_of
@@ -116,39 +120,108 @@ def retry_after(error: ApiError, failures: int, chance: float) -> Retry:
             return Retry(USUAL.delay(failures, chance), WatchFailure.FAILING, relist=failures >= RELIST_AFTER)
 
 
-class Server(Protocol):
-    """What a reflector needs of the server's availability (:mod:`.availability`)."""
+class ServerCache:
+    """One server's objects, the reflectors that fill it, and what a change of one means for the others.
 
-    client: KubeClient
-    chance: Callable[[], float]
-
-    async def wait(self) -> None:
-        """Wait until the server answers."""
-
-    def lost(self) -> None:
-        """Report that the server did not answer."""
-
-
-class Owner(Protocol):
-    """What a reflector reports to and reads from: the cache that it is part of."""
+    ``changes`` is set whenever a publisher may have something to do. ``node`` is the reflector of the Nodes, one of
+    ``reflectors``.
+    """
 
     node: Reflector
-    labels_known: trio.Event
-    cluster_size: ClusterSize
-    last_event: float | None
-    edits: int
+    reflectors: Sequence[Reflector]
+
+    def __init__(self, server: str, changes: Latest[None]) -> None:
+        self.server = server
+        self.changes = changes
+        #: Changes of content so far.
+        self.edits = 0
+        #: What is wrong with the connection, in one line.
+        self.trouble = ""
+        #: As long as the size is not known the waits are those of a small cluster, and grow with refusals.
+        self.cluster_size = ClusterSize(nodes=1)
+        #: When the last event came (Unix seconds).
+        self.last_event: float | None = None
+        #: Set when it is known which objects to select: from the start, unless a node's labels do that.
+        self.labels_known = trio.Event()
+        self.labels_known.set()
+
+    def all_reflectors(self) -> Iterable[Reflector]:
+        """Return the present reflectors, also those that come and go."""
+        return self.reflectors
 
     def wake(self) -> None:
         """Have the publisher check what to do."""
+        self.changes.set(None)
 
-    def changed(self, reflector: Reflector, /) -> None:
+    def set_trouble(self, trouble: str) -> None:
+        """Set what is wrong with the connection, "" for nothing."""
+        self.trouble = trouble
+        self.wake()
+
+    def interrupt_all(self) -> None:
+        """End all watches."""
+        for reflector in self.all_reflectors():
+            reflector.interrupt()
+
+    def list_one(self) -> None:
+        """List the Nodes again."""
+        self.node.list_again()
+
+    def changed(self, reflector: Reflector) -> None:
         """React to a changed store."""
+        self.edits += 1
+        self.wake()
 
-    def listed(self, reflector: Reflector, version: str, /) -> None:
-        """React to a list."""
+    def listed(self, reflector: Reflector, version: str) -> None:
+        """React to a list, which also shows the age of the server's data.
+
+        A server with older data than was seen (etcd was restored from a backup) answers watches from our versions not
+        with an error, but with silence: then everything is listed again.
+        """
+        if is_behind(version, reflector.version):
+            for other in self.all_reflectors():
+                other.version = None
+            self.interrupt_all()
+        reflector.listed(version)
+        self.changed(reflector)
+
+    def dead_at(self, *needed: Reflector) -> float:
+        """Return when the content of some reflectors is out of date, in trio's time; infinity while it is followed."""
+        ends = (
+            -math.inf if one.blocked else math.inf if one.down_since is None else one.down_since + GRACE_SECONDS
+            for one in needed
+        )
+        return min(ends, default=math.inf)
 
     def select_without_node(self) -> None:
-        """Select by the saved labels where the Node may not be read."""
+        """Do what is possible where the Nodes may not be read: nothing, unless one of them selects the objects."""
+
+    async def follow(
+        self,
+        credentials: ApiCredentials,
+        connect: Callable[[ApiCredentials], KubeClient],
+        *also: Callable[[Availability], Awaitable[None]],
+    ) -> None:
+        """Fill the cache over one connection until cancelled, beside ``also``, which get the server's availability."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self.set_trouble, "")
+            try:
+                client = await stack.enter_async_context(connect(credentials))
+            except UnreachableError as error:
+                self.set_trouble(summarize(error))
+                log.warning(
+                    "the API server's credentials are not usable",
+                    message_id=message_ids.API_CREDENTIALS_UNUSABLE,
+                    error=summarize(error),
+                )
+                # Only other credentials can help, and they cancel this.
+                await trio.sleep_forever()
+                return
+            server = Availability(client, self, random.random)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.run)
+                for run in (*also, *(reflector.run for reflector in self.reflectors)):
+                    nursery.start_soon(run, server)
 
 
 class Reflector:
@@ -159,7 +232,7 @@ class Reflector:
 
     def __init__(
         self,
-        cache: Owner,
+        cache: ServerCache,
         resource: str,
         path: str,
         store: Store[Any],
@@ -234,7 +307,7 @@ class Reflector:
         """Continue from a list's version."""
         self.version, self._relist = version, False
 
-    async def run(self, server: Server) -> None:
+    async def run(self, server: Availability) -> None:
         """List and watch until cancelled. Raises only what is a bug."""
         self._failures, self._last_error = 0, None
         try:
@@ -253,7 +326,7 @@ class Reflector:
         """Return over how many seconds the nodes' lists of one kind are spread."""
         return self._cache.cluster_size.row(RELIST_SECONDS)
 
-    async def _list_and_watch(self, server: Server) -> None:
+    async def _list_and_watch(self, server: Availability) -> None:
         if self.needs_list:
             if self._failures == 0 and self._all_nodes_list():
                 # With one place for all kinds of a node their changes are published together.
@@ -339,7 +412,7 @@ class Reflector:
                 return False
         raise UnreachableError(f"{self._path}: the server sends events of type {what[:40]!r}")
 
-    async def _recover(self, error: ApiError, server: Server) -> None:
+    async def _recover(self, error: ApiError, server: Availability) -> None:
         """Record what is wrong, and wait as long as the error asks for."""
         if isinstance(error, NotFoundError) and not self._optional:
             error = UnreachableError(f"the server has no {self.resource}: not an API server")

@@ -22,7 +22,7 @@ from actors.webhook import follow, server
 from actors.webhook.certificates import Stored, next_step, stored_in
 from actors.webhook.follow import ClusterObjects
 from actors.webhook.rotation import Storage, look_after
-from config.api import ApiCredentials
+from config.api import PLURALS, ApiCredentials
 from config.problems import Kind
 from config.resolve.grants import Grants
 from supervisor.runtime.actor import ActorContext
@@ -124,13 +124,18 @@ async def service() -> AsyncIterator[Service]:
 
 
 def whole(fake: FakeApiServer) -> ClusterObjects:
-    """Return the picture of a cluster with a node, an underlay and a network."""
+    """Return the picture of a cluster with a node, an underlay and a network, which is followed."""
+    fake.put_node("node-a")
+    fake.put_kind(Kind.UNDERLAY, "fabric", UNDERLAY, namespace=OWN)
+    fake.put_kind(Kind.L3VNI, "blue", {"vrf": "blue", "vni": 1}, namespace="tenant")
     known = ClusterObjects(OWN)
-    known.replace("nodes", [fake.put_node("node-a")])
-    known.replace("underlays", [fake.put_kind(Kind.UNDERLAY, "fabric", UNDERLAY, namespace=OWN)])
-    known.replace("l3vnis", [fake.put_kind(Kind.L3VNI, "blue", {"vrf": "blue", "vni": 1}, namespace="tenant")])
-    for plural in ("l2vnis", "l3passthroughs", "rawfrrconfigs"):
-        known.replace(plural, [])
+    for one in known.reflectors:
+        listed = one.store.fresh()
+        for raw in fake.find(f"/{one.resource}/"):
+            listed.put(raw)
+        one.store.replace(listed)
+        one.listed(str(fake.version))
+        one.down_since = None
     return known
 
 
@@ -160,6 +165,18 @@ async def test_reviews_are_answered_one_after_another_on_one_connection() -> Non
             assert (await client.ask("/validate", encoded(asked()), ("Expect", "100-continue")))[0] == 200
 
 
+async def test_an_old_picture_of_the_cluster_denies_nothing() -> None:
+    async with service() as running:
+        stored, known = certificates(), whole(FakeApiServer())
+        running.certificates.set(stored)
+        running.known.set(known)
+        async with running.connected(stored.bundle) as client:
+            assert not decision(await client.ask("/validate", encoded(asked())))["allowed"]
+            known.node.down_since = trio.current_time() - 60
+            assert (await client.ask("/validate", encoded(asked())))[0] == 503
+            assert (await client.ask("/readyz"))[0] == 503
+
+
 async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_BODY_BYTES", 1000)
     async with service() as running:
@@ -170,6 +187,17 @@ async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
             assert (await client.ask("/validate", b"x" * 5000))[0] == 413
         async with running.connected(stored.bundle) as client:
             assert (await client.ask("/healthz"))[0] == 200
+
+
+async def test_a_head_without_end_is_refused() -> None:
+    async with service() as running:
+        stored = certificates()
+        running.certificates.set(stored)
+        async with running.connected(stored.bundle) as client:
+            head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "
+            await client.stream.send_all(head.ljust(server.MOST_HEADER_BYTES + 1, b"x"))
+            received = await client.stream.receive_some(65536)
+            assert received.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_anyone_who_reaches_the_port_can_fill_a_bounded_part_of_the_memory(
@@ -301,7 +329,7 @@ async def test_objects_and_nodes_are_followed_through_changes_and_failures(autoj
     fake.put_node("node-a")
     fake.put_kind(Kind.L3VNI, "red", {"vrf": "red", "vni": 1}, namespace="tenant")
     async with followed(fake) as known:
-        await reached(lambda: known.complete)
+        await reached(lambda: known.ready)
         assert names(known) == {"red"}
         fake.put_kind(Kind.L3VNI, "blue", {"vrf": "blue", "vni": 2}, namespace="tenant")
         fake.put_node("node-b")
@@ -311,10 +339,62 @@ async def test_objects_and_nodes_are_followed_through_changes_and_failures(autoj
         # What is deleted while the history is lost is missing from the next list.
         fake.stop()
         fake.delete_kind(Kind.L3VNI, "blue", namespace="tenant")
+        await trio.sleep(5)
+        assert known.ready, "a server's restart is no reason to admit everything"
         await trio.sleep(120)
+        # A decision from what is so old could deny a network because of one that was deleted.
+        assert not known.ready
         assert names(known) == {"blue"}
         fake.compact()
         fake.start()
+        await reached(lambda: known.ready)
+        assert names(known) == set()
+
+
+async def test_nothing_is_decided_from_a_collection_that_is_no_longer_followed(autojump_clock: object) -> None:
+    fake = FakeApiServer()
+    fake.put_node("node-a")
+    async with followed(fake) as known:
+        await reached(lambda: known.ready)
+        for error in (error_for(403, "Forbidden", "no"), error_for(429, "", "busy"), error_for(500, "", "no")):
+            fake.trouble = lambda verb, path, error=error: error if "l2vnis" in path else None  # type: ignore[misc]
+            fake.break_watches()
+            await reached(lambda: not known.ready)
+            fake.trouble = lambda verb, path: None
+            await reached(lambda: known.ready)
+
+
+async def test_a_watch_continues_without_a_list_and_a_busy_server_gets_none(autojump_clock: object) -> None:
+    fake = FakeApiServer()
+    fake.put_node("node-a")
+    async with followed(fake) as known:
+        await reached(lambda: known.ready)
+        lists = fake.requests_of("list")
+        assert sorted(lists) == sorted(["nodes", *PLURALS.values()])
+        busy = error_for(429, "", "busy")
+        fake.trouble = lambda verb, path: busy if verb == "watch" else None
+        fake.break_watches()
+        await trio.sleep(30)
+        fake.put_node("node-b")
+        fake.trouble = lambda verb, path: None
+        await reached(lambda: known.ready and len(known.nodes) == 2)
+        assert fake.requests_of("list") == lists
+
+
+async def test_a_removed_kinds_objects_stay_in_force_on_the_nodes_and_count(autojump_clock: object) -> None:
+    fake = FakeApiServer()
+    fake.put_node("node-a")
+    fake.put_kind(Kind.L3VNI, "red", {"vrf": "red", "vni": 1}, namespace="tenant")
+    async with followed(fake) as known:
+        await reached(lambda: known.ready)
+        missing = error_for(404, "", "404 page not found")
+        fake.trouble = lambda verb, path: missing if "l3vnis" in path else None
+        fake.break_watches(missing)
+        await trio.sleep(60)
+        assert known.ready
+        assert names(known) == {"red"}
+        fake.delete_kind(Kind.L3VNI, "red", namespace="tenant")
+        fake.trouble = lambda verb, path: None
         await reached(lambda: names(known) == set())
 
 
@@ -324,15 +404,15 @@ async def test_a_kind_that_is_not_installed_has_no_objects_and_a_refused_one_is_
     missing = error_for(404, "", "404 page not found")
     fake.trouble = lambda verb, path: missing if "l3passthroughs" in path else None
     async with followed(fake) as known:
-        await reached(lambda: known.complete)
+        await reached(lambda: known.ready)
     fake = FakeApiServer()
     refused = error_for(403, "Forbidden", "no")
     fake.trouble = lambda verb, path: refused if "l2vnis" in path else None
     async with followed(fake) as known:
         await trio.sleep(300)
-        assert not known.complete
+        assert not known.ready
         fake.trouble = lambda verb, path: None
-        await reached(lambda: known.complete)
+        await reached(lambda: known.ready)
 
 
 class Store(KubeClient):

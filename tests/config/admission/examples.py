@@ -83,7 +83,8 @@ def judge(
 
 def all_of(nodes: Iterable[ApiNode]) -> Nodes:
     known = Nodes()
-    known.replace(nodes)
+    for node in nodes:
+        known.put(node)
     return known
 
 

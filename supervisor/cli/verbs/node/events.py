@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from supervisor.operations import exit_codes
-from supervisor.operations.control_client import ANSWER_SECONDS, NoAnswerError, NotRunningError, ask
+from supervisor.operations.control_client import ANSWER_SECONDS, ask, follow
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
 from ...options import add_verb, complain
 from ...terminal import print_line
-
-#: How long ``--follow`` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
-RESTART_SECONDS: Final = 60.0
-RETRY_SECONDS: Final = 0.5
 
 DESCRIPTION: Final = (
     "Show what has changed since the daemon started, oldest first: files read, configurations applied and verified, "
@@ -42,29 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the events."""
     path = run_dir(arguments.settings) / CONTROL_SOCKET
     page = _Page(as_json=arguments.json)
-    if not arguments.follow:
-        page.read(path, follow=False)
-        return exit_codes.OK
-    until = 0.0
-    while True:
-        shown = page.last
-        try:
-            page.read(path, follow=True)
-            gone: CommandError = NotRunningError("the daemon has stopped")
-        except (NotRunningError, NoAnswerError) as error:
-            gone = error
-        if page.last != shown:
-            until = 0.0
-        if until == 0.0 and page.instance:
-            until = time.monotonic() + RESTART_SECONDS
-            complain(f"{gone}; waiting {RESTART_SECONDS:g} s for it to come back")
-        if time.monotonic() >= until:
-            raise gone
-        _pause()
-
-
-def _pause() -> None:
-    threading.Event().wait(RETRY_SECONDS)
+    if arguments.follow:
+        follow(lambda: page.read(path, follow=True), complain)
+    for _ in page.read(path, follow=False):
+        pass
+    return exit_codes.OK
 
 
 @dataclass
@@ -75,8 +52,8 @@ class _Page:
     instance: str = ""
     last: int = 0
 
-    def read(self, path: Path, *, follow: bool) -> None:
-        """Print the events that are new until the daemon closes."""
+    def read(self, path: Path, *, follow: bool) -> Iterator[None]:
+        """Print the events that are new until the daemon closes, one for each step."""
         request = {"verb": "events", "follow": follow, "instance": self.instance, "after": self.last}
         for answer in ask(path, request, seconds=None if follow else ANSWER_SECONDS):
             if not isinstance(answer, dict) or "error" in answer:
@@ -86,6 +63,7 @@ class _Page:
                 self._begin(str(head.get("instance")))
             else:
                 self._print(answer)
+            yield
 
     def _begin(self, instance: str) -> None:
         if self.instance and instance != self.instance:

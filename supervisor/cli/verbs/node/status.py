@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NoReturn
 
 from config.status import Status, StatusFormatError
 from supervisor.operations import exit_codes
-from supervisor.operations.control_client import NoAnswerError, NotRunningError
+from supervisor.operations.control_client import follow
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.inspection.current_status import Seen, read_status, statuses
 from supervisor.operations.paths import run_dir
@@ -22,9 +22,6 @@ from ...options import add_settings, complain, complain_of_last
 from ...terminal import Painter, wants_colour
 from .status_page import render
 
-#: How long ``--watch`` waits for a daemon that has ended, and how often it tries; an upgrade takes seconds.
-RESTART_SECONDS: Final = 60.0
-RETRY_SECONDS: Final = 0.5
 #: Moves to the top left and clears a terminal (ECMA-48).
 _CLEAR = "\033[H\033[2J"
 
@@ -52,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until interrupted."""
     directory = run_dir(arguments.settings)
     if arguments.watch:
-        return _watch(directory, as_json=arguments.json, everything=arguments.verbose)
+        _watch(directory, as_json=arguments.json, everything=arguments.verbose)
     seen = read_status(directory)
     if seen.is_last:
         return _show_last(seen, as_json=arguments.json)
@@ -74,32 +71,13 @@ def _show(status: Status, *, as_json: bool, everything: bool = False) -> None:
         print(render(status, Painter(colour=wants_colour()), time.time(), everything=everything))
 
 
-def _watch(directory: Path, *, as_json: bool, everything: bool) -> int:
-    """Show every change: on a terminal the whole page again, elsewhere a line each.
-
-    A daemon that ends, as in an upgrade, has some time to come back.
-    """
-    seen, until = False, 0.0
-    while True:
-        gone: CommandError = NotRunningError("the daemon has stopped")
-        try:
-            for status in statuses(directory, "watch"):
-                _show_change(status, as_json=as_json, everything=everything)
-                seen, until = True, 0.0
-        except (NotRunningError, NoAnswerError) as error:
-            gone = error
-        except StatusFormatError as error:
-            raise CommandError(str(error), exit_codes.NO_ANSWER) from None
-        if until == 0.0 and seen:
-            until = time.monotonic() + RESTART_SECONDS
-            complain(f"{gone}; waiting {RESTART_SECONDS:g} s for it to come back")
-        if time.monotonic() >= until:
-            raise gone
-        _pause()
-
-
-def _pause() -> None:
-    threading.Event().wait(RETRY_SECONDS)
+def _watch(directory: Path, *, as_json: bool, everything: bool) -> NoReturn:
+    """Show every change: on a terminal the whole page again, elsewhere a line each."""
+    show = partial(_show_change, as_json=as_json, everything=everything)
+    try:
+        follow(lambda: map(show, statuses(directory, "watch")), complain)
+    except StatusFormatError as error:
+        raise CommandError(str(error), exit_codes.NO_ANSWER) from None
 
 
 def _show_change(status: Status, *, as_json: bool, everything: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from supervisor.cli import main
-from supervisor.cli.verbs.node import events
+from supervisor.operations import control_client
 from tests.supervisor.cli.examples import answering
 
 
@@ -73,7 +73,7 @@ def follow(
             else:
                 served.enter_context(answering(directory, life, requests))
 
-        monkeypatch.setattr(events, "_pause", pause)
+        monkeypatch.setattr(control_client, "_pause", pause)
         return run(settings, "--follow"), requests
 
 

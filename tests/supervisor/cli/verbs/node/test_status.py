@@ -16,7 +16,6 @@ import pytest
 
 from config.status import Status
 from supervisor.cli import main
-from supervisor.cli.verbs.node import status as status_verb
 from supervisor.operations import control_client
 from supervisor.operations.inspection import current_status
 from tests.supervisor.cli.examples import DEGRADED, READY, answering, status_answer
@@ -98,7 +97,7 @@ def test_a_daemon_that_answers_nonsense_is_no_crash(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a daemon that has ended not come back."""
-    monkeypatch.setattr(status_verb, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(control_client, "RESTART_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -124,10 +123,10 @@ def test_watch_continues_with_a_daemon_that_was_restarted(
 
         def restart() -> None:
             (directory / "control.sock").unlink()
-            monkeypatch.setattr(status_verb, "RESTART_SECONDS", 0.0)
+            monkeypatch.setattr(control_client, "RESTART_SECONDS", 0.0)
             daemons.enter_context(answering(directory, [status_answer(DEGRADED)]))
 
-        monkeypatch.setattr(status_verb, "_pause", restart)
+        monkeypatch.setattr(control_client, "_pause", restart)
         assert status(settings, "--watch") == 3
     shown = capsys.readouterr()
     assert [line.split(" ", 1)[1] for line in shown.out.splitlines()] == [READY.summary, DEGRADED.summary]
