@@ -1,9 +1,9 @@
-"""When each change of a mirror may be sent: not before its turn, not again before its effect shows, not endlessly.
+"""When each change of a mirror may be sent: not before its slot, not again before its effect shows, not endlessly.
 
 In: the plan, and the outcome of each attempt. Out: the time at which each planned change is due, the latest of three:
 
-* Its turn. A file that comes to all nodes at once changes a mirror on each of them, and each write goes to every node,
-  since all watch these kinds. So each change waits for its place in a row of all nodes' changes.
+* Its slot. A file that comes to all nodes at once changes a mirror on each of them, and each write goes to every node,
+  since all watch these kinds. So each node sends each change at a random time in a window over all nodes' changes.
 * The watch. It lags behind what was written, so a change is planned again until the watch shows its effect. Where the
   server defaults or drops a field that the model does not know, its answer is as close as the mirror will get.
 * Back-off, after failures and against another client that keeps undoing the node's writes. What RBAC, a missing CRD or
@@ -41,11 +41,11 @@ INVALID: Final = Backoff(first=600.0, longest=600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """``since`` is when the change was first planned, ``place`` in [0, 1) is that of one of this node's ``writes``."""
+class _Slot:
+    """``since`` is when the change was first planned, ``jitter`` in [0, 1) is for one of this node's ``writes``."""
 
     since: float
-    place: float
+    jitter: float
     writes: int
 
 
@@ -96,17 +96,17 @@ class Schedule:
     """Times are seconds of one clock."""
 
     size: ClusterSize
-    _turns: dict[ResourceId, _Turn] = field(default_factory=dict)
+    _slots: dict[ResourceId, _Slot] = field(default_factory=dict)
     _attempts: dict[ResourceId, _Attempt] = field(default_factory=dict)
     _holds: dict[tuple[str, Kind], _Hold] = field(default_factory=dict)
 
     def begin(self, todo: Plan, now: float) -> None:
         """Begin a pass: take in the plan and what the watch shows, and forget what is neither planned nor recent."""
         planned = [change.id for change in todo.changes]
-        turns, self._turns = self._turns, {}
+        slots, self._slots = self._slots, {}
         for key in planned:
-            # A change that had its turn and is not done does not wait for another one.
-            self._turns[key] = turns.get(key) or _Turn(now, self.size.chance(), len(planned))
+            # A change whose slot has passed and that is not done gets no new one.
+            self._slots[key] = slots.get(key) or _Slot(now, self.size.chance(), len(planned))
         if planned:
             self.size.poll_soon(now)
         for key, attempt in self._attempts.items():
@@ -114,7 +114,7 @@ class Schedule:
                 # The watch has caught up: from here on the same version is news.
                 attempt.stale = frozenset()
         recent = now - FORGET_SECONDS
-        self._attempts = {key: one for key, one in self._attempts.items() if key in self._turns or one.at > recent}
+        self._attempts = {key: one for key, one in self._attempts.items() if key in self._slots or one.at > recent}
         self._holds = {key: hold for key, hold in self._holds.items() if hold.backoff.until > recent}
         for hold in self._holds.values():
             hold.failures = 0
@@ -124,14 +124,14 @@ class Schedule:
         hold = self._holds.get((change.verb, change.id.kind))
         attempt = self._attempts.get(change.id)
         return max(
-            self._turn_at(change),
+            self._slot_at(change),
             hold.backoff.until if hold else -math.inf,
             attempt.due_at(change) if attempt else -math.inf,
         )
 
     def poll_at(self, changes: Iterable[Change], now: float) -> float:
-        """Return when to count the nodes: only while a change waits for its turn."""
-        return self.size.poll_at if any(self._turn_at(change) > now for change in changes) else math.inf
+        """Return when to count the nodes: only while a change waits for its slot."""
+        return self.size.poll_at if any(self._slot_at(change) > now for change in changes) else math.inf
 
     def sent(self, change: Change, outcome: Outcome, now: float) -> None:
         """Record that the server accepted a change, and its answer."""
@@ -169,9 +169,9 @@ class Schedule:
         """Return the mirrors that another client keeps changing."""
         return [key for key, attempt in self._attempts.items() if attempt.undone >= UNDONE_OFTEN]
 
-    def _turn_at(self, change: Change) -> float:
-        turn = self._turns.get(change.id)
-        return turn.since + turn.place * self.size.watched_row(turn.writes) if turn else -math.inf
+    def _slot_at(self, change: Change) -> float:
+        slot = self._slots.get(change.id)
+        return slot.since + slot.jitter * self.size.watched_window(slot.writes) if slot else -math.inf
 
     def _counts(self, change: Change, now: float) -> tuple[int, int]:
         """Return, with the attempt just made, how many there were in a row and how many of them were undone."""

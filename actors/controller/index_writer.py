@@ -29,7 +29,7 @@ from .node_indices import IndexedNode, assign, described, duplicates
 log = get_logger("node_indices")
 
 #: How long a new Node may be without an index: the daemon on it starts before the kubelet, and writes its own as soon
-#: as it may, in a large cluster when its turn comes.
+#: as it may, in a large cluster in its slot.
 GRACE_SECONDS: Final = 60.0
 SECONDS_PER_NODE: Final = 0.01
 #: How long a duplicate must last before it is reported, and when it is reported again: Events expire.

@@ -50,7 +50,7 @@ log = get_logger("controller")
 RATE: Final = 20.0
 BURST: Final = 20
 #: Deadline of one write: at most three requests.
-TURN_SECONDS: Final = 100.0
+WRITE_SECONDS: Final = 100.0
 
 
 async def run(
@@ -176,8 +176,8 @@ class Writer:
 
     def _next(self, now: float) -> tuple[Part, float]:
         allowed = max(self._rate.due(now, self._nodes), self._server.until)
-        turns = [(part, max(part.due(now), part.backoff.until, allowed)) for part in self._parts]
-        return min(turns, key=lambda turn: turn[1])
+        due = [(part, max(part.due(now), part.backoff.until, allowed)) for part in self._parts]
+        return min(due, key=lambda one: one[1])
 
     @property
     def _nodes(self) -> int:
@@ -188,7 +188,7 @@ class Writer:
             now = trio.current_time()
             self._rate.take(now, self._nodes)
             try:
-                with self.ctx.working(f"writing {part.name}", TURN_SECONDS):
+                with self.ctx.working(f"writing {part.name}", WRITE_SECONDS):
                     await self._write(client, part, now)
             except SERVER_ERRORS:
                 raise

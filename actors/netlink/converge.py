@@ -213,8 +213,8 @@ def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: Fa
         if stop():
             interrupted = True
             break
-        turns = _Turns(group, progress)
-        while batch := turns.batch():
+        batches = _Batches(group, progress)
+        while batch := batches.next():
             for step, refusal in zip(batch, kernel.apply_all(batch), strict=True):
                 if step.writes_kernel:
                     NETLINK_OPS.count(_operation(type(step).__name__), "ok" if refusal is None else "refused")
@@ -227,7 +227,7 @@ def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: Fa
     return Applied(writes, found, tuple(progress.errors), progress.refused, interrupted)
 
 
-class _Turns:
+class _Batches:
     """The batches of one group of steps: each has the next step of every unit that does not have to wait."""
 
     def __init__(self, steps: Sequence[Step], progress: _Progress) -> None:
@@ -237,7 +237,7 @@ class _Turns:
         for step in steps:
             self._left.setdefault(step.unit, deque()).append(step)
 
-    def batch(self) -> list[Step]:
+    def next(self) -> list[Step]:
         """Return the next batch, whose steps do not depend on one another; empty when nothing is left.
 
         A resource inside another's VRF waits for all of the other's steps.

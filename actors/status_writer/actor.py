@@ -55,8 +55,8 @@ from .node_state import ChannelValues, NodeState
 from .node_status import NodeStatusWriter
 from .rate_limit import Retry, log
 
-#: Seconds for one turn of a writer: at most four requests, each with the client's own deadline.
-TURN_SECONDS: Final = 180.0
+#: Seconds for one write: at most four requests, each with the client's own deadline.
+WRITE_SECONDS: Final = 180.0
 #: Most characters of the fact about what fails, which is one line among others.
 _MAX_FACT: Final = 200
 
@@ -103,8 +103,8 @@ async def run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """The next thing to do: ``due`` is when, in seconds of the clock."""
+class _DueWrite:
+    """What to write next: ``due`` is when, in seconds of the clock."""
 
     due: float
     writer: Writer
@@ -137,34 +137,34 @@ class _Reporter:
         A connection lasts as long as something is due: thousands of idle ones would be a load of their own.
         """
         while True:
-            turn = self._next_turn()
-            if turn is None:
+            write = self._next_write()
+            if write is None:
                 return math.inf
-            if (wait := turn.due - trio.current_time()) > 0:
+            if (wait := write.due - trio.current_time()) > 0:
                 return wait
             try:
-                async with self.connect(turn.credentials) as client:
-                    await self._write_while_due(turn, client)
+                async with self.connect(write.credentials) as client:
+                    await self._write_while_due(write, client)
             except SERVER_ERRORS as error:
                 self._server.failed(error, trio.current_time())
                 self._note()
 
-    async def _write_while_due(self, turn: _Turn | None, client: KubeClient) -> None:
-        while turn and turn.credentials == client.credentials and turn.due <= trio.current_time():
+    async def _write_while_due(self, write: _DueWrite | None, client: KubeClient) -> None:
+        while write and write.credentials == client.credentials and write.due <= trio.current_time():
             try:
-                with self.ctx.working(f"writing to the API server: {turn.writer.name}", TURN_SECONDS):
-                    await turn.writer.write(client, trio.current_time())
+                with self.ctx.working(f"writing to the API server: {write.writer.name}", WRITE_SECONDS):
+                    await write.writer.write(client, trio.current_time())
             except SERVER_ERRORS:
                 raise
             except ApiError as error:
-                turn.retry.failed(error, trio.current_time())
+                write.retry.failed(error, trio.current_time())
             else:
-                turn.retry.succeeded()
+                write.retry.succeeded()
                 self._server.succeeded()
-            turn = self._next_turn()
+            write = self._next_write()
 
-    def _next_turn(self) -> _Turn | None:
-        """Read the newest values; return the next turn, None while something is missing."""
+    def _next_write(self) -> _DueWrite | None:
+        """Read the newest values; return the next write, None while something is missing."""
         self._take_values()
         state = self._state
         if isinstance(state, str):
@@ -176,11 +176,11 @@ class _Reporter:
         for writer, _ in self._writers.retries:
             writer.update(state, now)
         self._note()
-        turns = [
-            _Turn(max(writer.due(now), retry.backoff.until, server), writer, retry, state.credentials)
+        writes = [
+            _DueWrite(max(writer.due(now), retry.backoff.until, server), writer, retry, state.credentials)
             for writer, retry in self._writers.retries
         ]
-        return min(turns, key=lambda turn: turn.due)
+        return min(writes, key=lambda write: write.due)
 
     def _take_values(self) -> None:
         new = {name: value for name, reader in self.readers.items() if (value := reader.take()) is not None}
@@ -236,7 +236,7 @@ class _Writers:
 
 @dataclass(slots=True)
 class _SizePoll:
-    """Counts the nodes, which determines how long the other writers wait for their turn."""
+    """Counts the nodes, which determines how long the other writers wait for their slots."""
 
     size: ClusterSize
     namespace: str

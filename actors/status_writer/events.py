@@ -58,19 +58,19 @@ class _Series:
 class _Lasting:
     """A failure that is there, or was until ``gone_at``.
 
-    It is reported from ``next_at`` on, after ``place`` in [0, 1) of the row of all nodes, which report the same.
+    It is reported from ``next_at`` on, after ``jitter`` in [0, 1) of the window of all nodes, which report the same.
     """
 
     failure: LastingFailure
     next_at: float
-    place: float
+    jitter: float
     reported: bool = False
     gone_at: float = math.inf
 
     def due(self, size: ClusterSize) -> float:
         """Return when to report it, or that it is over."""
         begin = self.next_at if self.gone_at == math.inf else self.gone_at + STEADY_SECONDS
-        return begin + self.place * size.row()
+        return begin + self.jitter * size.window()
 
 
 class EventWriter:

@@ -47,7 +47,7 @@ class NodeIndexWriter:
 
     def due(self, now: float) -> float:
         """Return when to write."""
-        return max(now, self._next_at, self._differs_at + self._size.place * self._size.row())
+        return max(now, self._next_at, self._differs_at + self._size.jitter * self._size.window())
 
     async def write(self, client: KubeClient, now: float) -> None:
         """Write the annotation."""

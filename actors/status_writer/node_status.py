@@ -53,7 +53,7 @@ class NodeStatusWriter:
         self._conditions: tuple[Condition, ...] = ()
         self._wanted: Json = {}
         self._differs_at = math.inf
-        self._place = 0.0
+        self._jitter = 0.0
         self._written_at = -math.inf
         self._answer = _Answer()
         #: Whether a role of an earlier version forbids the label: then other nodes do not see this one's addresses.
@@ -92,12 +92,12 @@ class NodeStatusWriter:
         self.writes += 1
 
     def _write_at(self, now: float) -> float:
-        """Return when to write: what all nodes have to write they write one after the other, once in each row."""
+        """Return when to write: what all nodes have to write is spread over a window, and each writes once in it."""
         if self._differs_at == math.inf:
             return math.inf
-        turn = self._differs_at + self._place * self._size.row()
-        again = self._written_at + self._size.row(LONGEST)
-        return max(turn, self._bucket.due(now), again)
+        slot = self._differs_at + self._jitter * self._size.window()
+        again = self._written_at + self._size.window(LONGEST)
+        return max(slot, self._bucket.due(now), again)
 
     def _ripe_at(self, state: NodeState) -> float:
         """Return when to compare: the news has ended, or, for a configuration on its way, at the latest."""
@@ -114,7 +114,7 @@ class NodeStatusWriter:
         if self._is_shown(server, state):
             self._differs_at = math.inf
         elif self._differs_at == math.inf:
-            self._differs_at, self._place = now, self._size.chance()
+            self._differs_at, self._jitter = now, self._size.chance()
 
     async def _apply_object(self, client: KubeClient, state: NodeState) -> set[str]:
         """Apply the object without its status; return its versions."""

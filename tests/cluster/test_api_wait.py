@@ -258,10 +258,11 @@ async def test_a_plugin_gives_the_token_and_runs_again_before_it_expires(node: N
     answer = credential(token=admin(server), expirationTimestamp=soon)
     node.write(program(node.directory, f"echo once >>{ran}\n{answer}"))
     async with node.alive() as seen:
-        await seen.reach(ApiReach.REACHABLE)
+        first = await seen.reach(ApiReach.REACHABLE)
         with trio.fail_after(SECONDS):
             while ran.read_text().count("once") < 2:  # noqa: ASYNC110 - another process writes it
                 await trio.sleep(0.1)
+        assert await works(first.credentials)
 
 
 async def test_the_status_says_how_it_stands_and_nothing_that_is_secret(node: Node, server: ClusterServer) -> None:

@@ -231,7 +231,10 @@ async def test_a_mirror_without_label_and_owner_is_restored(server: ClusterServe
     async with kube(pair.a.account) as client:
         await client.merge_patch(path, manifest(own), manager=MANAGER)
         await pair.a.admin.merge_patch(path, {"metadata": {"labels": {STATIC_NODE_LABEL: "x"}}}, manager=MANAGER)
-        await client.merge_patch(path, manifest(own), manager=MANAGER)
+        restored = await client.merge_patch(path, manifest(own), manager=MANAGER)
+        assert {field: restored["metadata"][field] for field in lost["metadata"]} == {
+            field: manifest(own)["metadata"][field] for field in lost["metadata"]
+        }
         await client.delete(path)
 
 

@@ -12,7 +12,6 @@ import trio
 from config.settings import Settings
 from config.status import Status
 from supervisor.process.sd_notify import Notifier
-from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import ChildState, ChildStatus
 from supervisor.runtime.graph import GraphError
 from supervisor.runtime.tree import Supervisor
@@ -57,7 +56,9 @@ def test_frr_heeds_what_follows_from_its_own_outcome(daemon: Daemon) -> None:
 
 async def test_each_child_has_all_that_its_actor_needs(daemon: Daemon) -> None:
     for spec in daemon.children():
-        inspect.signature(spec.body()).bind(ActorContext(spec.name))
+        parameters = inspect.signature(spec.body()).parameters
+        needed = [name for name, one in parameters.items() if one.default is one.empty]
+        assert needed == ["ctx"], spec.name
 
 
 async def test_a_child_s_next_run_reads_its_channels_from_the_newest_value_on(daemon: Daemon) -> None:

@@ -1,7 +1,7 @@
 """How many nodes the cluster has, roughly, and how their simultaneous requests are spread over time.
 
-Requests that all nodes have to send at the same moment are spread over a period, the *row*: each node waits for a
-random place in it. The row is so long that all of them together stay below a rate; in a small cluster it is too short
+Requests that all nodes have to send at the same moment are spread over a *window*: each node waits for a random part of
+it, its *jitter*. The window is so long that all of them together stay below a rate; in a small cluster it is too short
 to notice.
 
 The size comes from the API server: a list of the nodes' status objects that is limited to one item has in
@@ -47,19 +47,20 @@ POLL: Final = Backoff(first=60.0, factor=6.0, longest=6 * 3600.0, jitter=0.5)
 
 @dataclass(slots=True)
 class ClusterSize:
-    """``nodes`` is their number; ``chance`` returns a random number in [0, 1). ``place`` is this node's in any row.
+    """``nodes`` is their number; ``chance`` returns a random number in [0, 1). ``jitter`` is this node's part
+    of every window, in [0, 1).
 
     ``poll_at`` is when the next poll is due, in seconds of the caller's clock.
     """
 
     nodes: int = LARGE
     chance: Callable[[], float] = random.random
-    place: float = field(init=False)
+    jitter: float = field(init=False)
     poll_at: float = math.inf
     _polls: int = 0
 
     def __post_init__(self) -> None:
-        self.place = self.chance()
+        self.jitter = self.chance()
 
     def learn(self, nodes: int) -> None:
         """Record a count; one of about the same size changes nothing."""
@@ -67,12 +68,12 @@ class ClusterSize:
         if abs(math.log(nodes / self.nodes)) >= _OTHER_SIZE:
             self.nodes = nodes
 
-    def row(self, shortest: float = 0.0) -> float:
-        """Return the length of a row of all nodes, in seconds."""
+    def window(self, shortest: float = 0.0) -> float:
+        """Return over how many seconds requests of all nodes are spread."""
         return max(shortest, (self.nodes - 1) / RATE)
 
-    def watched_row(self, writes: int) -> float:
-        """Return the length of a row of all nodes' ``writes``, in seconds, when each write is sent to all nodes."""
+    def watched_window(self, writes: int) -> float:
+        """Return over how many seconds ``writes`` of every node are spread when each is sent to all nodes."""
         return (self.nodes - 1) * writes / min(RATE, MESSAGES / self.nodes)
 
     def poll_soon(self, now: float) -> None:

@@ -322,15 +322,15 @@ class Reflector:
         finally:
             self._down()
 
-    def _row(self) -> float:
+    def _window(self) -> float:
         """Return over how many seconds the nodes' lists of one kind are spread."""
-        return self._cache.cluster_size.row(RELIST_SECONDS)
+        return self._cache.cluster_size.window(RELIST_SECONDS)
 
     async def _list_and_watch(self, server: Availability) -> None:
         if self.needs_list:
             if self._failures == 0 and self._all_nodes_list():
-                # With one place for all kinds of a node their changes are published together.
-                await self._wait_for_turn(self._cache.cluster_size.place * self._row())
+                # With one jitter for all kinds of a node their changes are published together.
+                await self._wait_for_slot(self._cache.cluster_size.jitter * self._window())
             await self._list(server.client)
         if not self.needs_list:
             await self._watch(server.client)
@@ -339,8 +339,8 @@ class Reflector:
         """Whether all nodes may want this list at the moment: a label for all of them, or a server with other data."""
         return self is not self._cache.node and self.store.known and (self.store.stale or self.version is None)
 
-    async def _wait_for_turn(self, seconds: float) -> None:
-        """Wait for this node's place among all; that it is not up to date until then is no loss of the server."""
+    async def _wait_for_slot(self, seconds: float) -> None:
+        """Wait for this node's slot; that it is not up to date until then is no loss of the server."""
         now = trio.current_time()
         if self.down_since is not None and now - self.down_since < GRACE_SECONDS:
             self.down_since = now + seconds
@@ -436,7 +436,7 @@ class Reflector:
             server.lost()
         if isinstance(error, GoneError) and self is not self._cache.node:
             # All nodes get it within a moment.
-            await self._wait_for_turn(max(retry.seconds, server.chance() * self._row()))
+            await self._wait_for_slot(max(retry.seconds, server.chance() * self._window()))
         else:
             await trio.sleep(retry.seconds)
 

@@ -50,7 +50,7 @@ class Bench:
     ctx: ActorContext = field(default_factory=lambda: ActorContext("api_mirror"))
     watching: bool = True
     node: ApiNode | None = NODE
-    #: All dice; with 0 it is always this node's turn.
+    #: All random numbers; 0 is the first slot of any window.
     chance: float = 0.0
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ EDITED = stored(MIRROR, labels={}, resource_version="9")
 
 
 def one_node(chance: float = 0.5) -> Schedule:
-    """Return the schedule of a node whose turn it always is."""
+    """Return the schedule of a node whose slot is the first of any window."""
     return Schedule(ClusterSize(1, lambda: chance))
 
 

@@ -197,8 +197,11 @@ async def test_a_stopped_leader_gives_the_lease_back(autojump_clock: MockClock) 
         await bench.until(lambda: bench.holder == "one")
         await bench.start(nursery, "two")
         await trio.sleep(30)
+        terms = bench.server.objects[LEASE]["spec"]["leaseTransitions"]
         bench.controllers["one"].supervisor.stop()
+        # Long before it would expire.
         await bench.until(lambda: bench.holder == "two", 10)
+        assert bench.server.objects[LEASE]["spec"]["leaseTransitions"] == terms + 1
 
 
 async def test_a_leader_whose_token_is_renewed_stays_the_leader(autojump_clock: MockClock) -> None:

@@ -125,10 +125,12 @@ async def test_an_object_that_is_selected_no_more_goes_and_one_that_is_now_comes
 async def test_a_selector_that_cannot_be_read_is_passed_to_the_merging_code(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
-    bench.server.put_kind(Kind.L3VNI, "odd", {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}})
-    bench.server.put_kind(Kind.L3VNI, "odder", {"nodeSelector": "all"})
+    selectors = {"odd": {"matchExpressions": [{"key": "a", "operator": "Is"}]}, "odder": "all"}
+    for name, selector in selectors.items():
+        bench.server.put_kind(Kind.L3VNI, name, {"nodeSelector": selector})
     bench.begin()
-    await bench.names("odd", "odder")
+    snapshot = await bench.names(*selectors)
+    assert {one.name: one.spec["nodeSelector"] for one in snapshot.objects} == selectors
 
 
 async def test_new_labels_select_again_and_all_kinds_at_once(autojump_clock: MockClock, bench: Bench) -> None:

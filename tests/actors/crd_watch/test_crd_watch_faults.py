@@ -183,7 +183,8 @@ async def test_connections_that_died_silently_are_cut_when_one_of_them_shows_it(
     await bench.until(lambda snapshot: not snapshot.live)
     bench.server.put_kind(Kind.L3VNI, "pink")
     bench.server.start()
-    await bench.names("red", "green", "blue", "pink", seconds=15)
+    snapshot = await bench.names("red", "green", "blue", "pink", seconds=15)
+    assert snapshot.live
 
 
 # A history that is forgotten
@@ -300,5 +301,6 @@ async def test_a_server_restored_from_a_backup_is_listed_again(autojump_clock: M
     del bench.server.objects[path_of("l3vnis", "blue", "default")]
     bench.server.start()
     await bench.names("red", "green", seconds=30)
+    assert "l3vnis" in bench.server.requests_of("list")
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "pink", seconds=30)

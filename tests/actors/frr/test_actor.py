@@ -286,8 +286,10 @@ async def test_a_reload_gives_every_refused_line_a_new_attempt(bench: Bench, aut
     bench.desired.set(BASIC)
     await trio.sleep(3600)
     bench.frr.refuses = set()
+    assert bench.outcome().failures
     bench.desired.set(replace(BASIC, generation=2, reload_id=1))
     await until(lambda: not bench.outcome().failures, 1)
+    assert bench.outcome().desired.generation == 2
 
 
 async def test_a_reload_counts_while_the_actor_waits_for_its_turn(bench: Bench, autojump_clock: Clock) -> None:
@@ -300,7 +302,9 @@ async def test_a_reload_counts_while_the_actor_waits_for_its_turn(bench: Bench, 
         await trio.testing.wait_all_tasks_blocked()
         bench.desired.set(replace(BASIC, generation=3, reload_id=1))
         await trio.testing.wait_all_tasks_blocked()
+        assert bench.outcome().failures
     await until(lambda: not bench.outcome().failures, 1)
+    assert bench.outcome().desired.generation == 3
 
 
 async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_audit(

@@ -129,23 +129,29 @@ async def test_a_process_that_hangs_in_the_kernel_blocks_nothing_else(
     one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, release = threading.Event(), threading.Event()
+    released = []
 
     def blocked(_pathspace: str) -> bool:
         reading.set()
-        return not release.wait(60)
+        released.append(release.wait(60))
+        return False
 
     monkeypatch.setattr(driver, "is_loading", blocked)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.wait_ready, DAEMONS)
         await trio.to_thread.run_sync(reading.wait)
         release.set()
+    # This task ran while the read hung.
+    assert released == [True]
 
 
 async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
     one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS - {"bfdd", "staticd"})
+    looks = iter([DAEMONS - {"bfdd", "staticd"}])
+    monkeypatch.setattr(driver, "running_daemons", lambda _directory: next(looks))
     await one.wait_ready(CORE_DAEMONS)
+    assert not list(looks)
 
 
 @pytest.mark.parametrize("absent", sorted(DAEMONS))

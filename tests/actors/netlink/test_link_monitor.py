@@ -60,9 +60,12 @@ def test_a_monitor_that_was_closed_during_a_pass_has_nothing_to_drop() -> None:
     one.setblocking(False)
     other.send(b"queued")
     drain(one)
+    with pytest.raises(BlockingIOError):
+        one.recv(1)
     with one, other:
         pass
     drain(one)
+    assert one.fileno() == -1
 
 
 @dataclass

@@ -127,8 +127,9 @@ async def test_a_replaced_directory_is_read_again(node: Node) -> None:
         configs.rename(configs.with_name("old"))
         configs.mkdir()
         node.write("a", GOOD + RED)
-        while kinds(await snapshots.receive()) != [Kind.UNDERLAY, Kind.L3VNI]:
+        while kinds(snapshot := await snapshots.receive()) != [Kind.UNDERLAY, Kind.L3VNI]:
             pass
+        assert not snapshot.problems
 
 
 async def test_a_directory_that_vanishes_stays_in_force_over_a_restart_until_a_reload(node: Node) -> None:

@@ -100,8 +100,10 @@ async def test_cancelling_the_caller_kills_the_family(tmp_path: Path) -> None:
             while not pids.exists():  # noqa: ASYNC110 - waits for a real process
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
-    for pid in pids.read_text().split():
-        await until_dead(int(pid))
+    shell, child = (int(pid) for pid in pids.read_text().split())
+    await until_dead(shell)
+    await until_dead(child)
+    assert not alive(shell)
 
 
 async def test_the_program_has_its_own_session() -> None:

@@ -164,4 +164,6 @@ async def test_two_who_wait_for_any_are_both_woken_by_one_value(autojump_clock: 
             nursery.start_soon(wait_any, one.reader(), two.reader())
             nursery.start_soon(wait_any, two.reader(), three.reader())
             await wait_all_tasks_blocked()
+            assert len(nursery.child_tasks) == 2
             two.set(2)
+    assert not one._waiting | two._waiting | three._waiting

@@ -1,4 +1,4 @@
-"""How many nodes there are, and how long the rows are in which they send."""
+"""How many nodes there are, and over how long a window their requests are spread."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_a_writer_assumes_a_large_cluster() -> None:
 
 
 def test_a_row_is_as_long_as_keeps_all_nodes_below_the_rate() -> None:
-    assert [middling(nodes).row() for nodes in (1, 301, 5001)] == [0.0, 300 / RATE, 50.0]
-    assert [middling(nodes).row(3.0) for nodes in (1, 301, 501)] == [3.0, 3.0, 5.0]
+    assert [middling(nodes).window() for nodes in (1, 301, 5001)] == [0.0, 300 / RATE, 50.0]
+    assert [middling(nodes).window(3.0) for nodes in (1, 301, 501)] == [3.0, 3.0, 5.0]
 
 
 def test_writes_that_go_to_all_nodes_are_slower_in_a_large_cluster() -> None:
     """A hundred thousand events a second, of all nodes together."""
-    assert [middling(nodes).watched_row(5) for nodes in (1, 301, 1001, 5001)] == [
+    assert [middling(nodes).watched_window(5) for nodes in (1, 301, 1001, 5001)] == [
         0.0,
         pytest.approx(15.0),
         pytest.approx(50.0, rel=0.01),
@@ -57,8 +57,8 @@ def test_writes_that_go_to_all_nodes_are_slower_in_a_large_cluster() -> None:
 
 
 def test_each_node_has_its_own_place() -> None:
-    assert ClusterSize(chance=lambda: 0.25).place == 0.25
-    assert 0.0 <= ClusterSize().place < 1.0
+    assert ClusterSize(chance=lambda: 0.25).jitter == 0.25
+    assert 0.0 <= ClusterSize().jitter < 1.0
 
 
 async def test_nodes_that_all_start_at_once_are_counted_again() -> None:

@@ -176,6 +176,7 @@ async def test_a_cancelled_watch_ends_at_once_and_closes_its_connection() -> Non
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(follow)
                 await received.wait()
+                assert not server.closed.is_set()
                 nursery.cancel_scope.cancel()
             await server.closed.wait()
 

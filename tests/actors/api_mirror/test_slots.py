@@ -46,7 +46,7 @@ def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -
     assert max(schedule.due_at(change) for change in CHANGES) <= 100.0 + seconds
 
 
-def test_a_change_that_had_its_turn_does_not_wait_for_another_one() -> None:
+def test_a_change_whose_slot_has_passed_gets_no_other_one() -> None:
     schedule = Schedule(ClusterSize(5000, lambda: 0.5))
     schedule.begin(Plan(tuple(CHANGES[:1])), 100.0)
     due = schedule.due_at(CHANGES[0])
@@ -81,7 +81,7 @@ async def test_a_small_cluster_does_not_notice(bench: Bench, mock_clock: MockClo
     assert bench.server.requests[6:] == [("patch", f"{L3VNIS}/static-node-1")]
 
 
-async def test_in_a_large_one_a_node_waits_for_its_turn(bench: Bench, mock_clock: MockClock) -> None:
+async def test_in_a_large_one_a_node_waits_for_its_slot(bench: Bench, mock_clock: MockClock) -> None:
     bench.chance = 0.5
     bench.report(5000)
     await bench.files(red())
