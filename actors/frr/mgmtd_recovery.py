@@ -103,7 +103,7 @@ class MgmtdRecovery:
             log.info("waiting for mgmtd", silent=lock.silent, transactions=transactions, seconds=patience)
         while lock is not None and not lock.has_live_owner:
             if trio.current_time() - since >= patience:
-                self._end(lock)
+                await self._end(lock)
                 return
             await trio.sleep(POLL_SECONDS)
             later = await self._probe()
@@ -146,11 +146,11 @@ class MgmtdRecovery:
             log.debug("the kernel does not list UNIX connections", error=error)
             return frozenset()
 
-    def _end(self, lock: _Lock) -> None:
+    async def _end(self, lock: _Lock) -> None:
         self._paused_until = trio.current_time() + PAUSE_SECONDS
         try:
-            ended = lock.pid is not None and end_daemon(self._run_dir, DAEMON, lock.pid)
-        except OSError as error:
+            ended = lock.pid is not None and await end_daemon(self._run_dir, DAEMON, lock.pid)
+        except (OSError, DependencyFault) as error:
             log.warning("cannot end mgmtd", message_id=message_ids.FRR_STAYS_LOCKED, pid=lock.pid, error=error)
             return
         if not ended:

@@ -61,6 +61,14 @@ def test_each_unit_has_a_start_timeout(unit: Path) -> None:
     assert value in ("60s", "5min")
 
 
+def test_the_daemon_keeps_three_capabilities() -> None:
+    """What only overrides the modes and users of files and processes is none of them."""
+    settings = settings_of(UNIT)
+    assert settings["CapabilityBoundingSet"] == ["CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN"]
+    assert "AmbientCapabilities" not in settings
+    assert settings["NoNewPrivileges"] == ["yes"]
+
+
 def test_no_user_can_open_a_lock_for_which_a_unit_waits() -> None:
     locks = [(unit, found) for unit in ALL for found in _LOCK.finditer(unit.read_text())]
     assert locks

@@ -152,3 +152,28 @@ def test_frr_is_bounded_and_its_daemons_are_started_again_inside(node: Machine) 
         write(node, UNDERLAY, written)
         reload(node)
     eventually(lambda: EVPN(node).ok, "the EVPN session is back")
+
+
+def test_a_management_daemon_that_hangs_is_ended_from_the_daemons_sandbox(node: Machine) -> None:
+    """The sandbox has no capability for it; the daemon itself waits for minutes before it does this."""
+    hanging = node.remote.run("cat /run/frr/perouter/mgmtd.pid").stdout.strip()
+    code = (
+        "import sys, pathlib; sys.path.insert(0, '/usr/share/openperouter'); import trio; "
+        "from actors.lib.frr.processes import end_daemon; "
+        f"assert trio.run(end_daemon, pathlib.Path('/run/frr/perouter'), 'mgmtd', {hanging})"
+    )
+    unit, copy = "/usr/lib/systemd/system/openperouter.service", "/run/systemd/system/end-mgmtd.service"
+    own = "Wants|Before|After|Type|NotifyAccess|Watchdog.*|Restart.*|ExecReload"
+    script = f'sed -E "/^({own})=/d" {unit} >{copy} && cat >>{copy} && systemctl daemon-reload'
+    node.remote.run(script, stdin=f'[Service]\nExecStart=\nType=oneshot\nExecStart=/usr/bin/python3 -c "{code}"\n')
+    try:
+        node.remote.run(f"kill -STOP {hanging}")
+        node.remote.run("systemctl start end-mgmtd", seconds=120)
+        eventually(lambda: node.remote.run(f"test -e /proc/{hanging}", check=False).returncode != 0, "it has ended")
+        pid = "cat /run/frr/perouter/mgmtd.pid"
+        eventually(lambda: node.remote.run(pid, check=False).stdout.strip() not in {"", hanging}, "watchfrr starts it")
+    finally:
+        node.remote.run(f"kill -KILL {hanging}; rm {copy}; systemctl daemon-reload", check=False)
+    eventually(lambda: EVPN(node).ok, "the EVPN session is there")
+    # A change that goes through mgmtd.
+    node.remote.run("systemctl restart openperouter", seconds=300)

@@ -356,12 +356,25 @@ class Node:
         return {f"{frr.name}/{daemon}": frr.pid(daemon) for frr in (self.frr, self.leaf.frr) for daemon in DAEMONS}
 
 
+#: What the unit's mounts do: no one but frr may enter Debian's /etc/frr.
+MOUNTS: Final = """cd /etc/frr/perouter
+mount -t tmpfs -o mode=755 none /etc/frr
+mkdir /etc/frr/perouter
+mount --no-canonicalize --bind /proc/self/cwd /etc/frr/perouter
+cd /
+exec "$@"
+"""
+
+
 def bounded() -> list[str]:
-    """Return what starts a program with the capabilities that the daemon's unit leaves it, and no others."""
-    key = "CapabilityBoundingSet="
-    [line] = [one.removeprefix(key) for one in UNIT.read_text().splitlines() if one.startswith(key)]
-    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in line.split())
-    return ["setpriv", "--no-new-privs", f"--bounding-set=-all,{kept}", "--"]
+    """Return what starts a program with the unit's capabilities, groups and view of /etc/frr, and no others."""
+    lines = [line.partition("=")[::2] for line in UNIT.read_text().splitlines()]
+    [kept] = [value.split() for key, value in lines if key == "CapabilityBoundingSet"]
+    [groups] = [value.split() for key, value in lines if key == "SupplementaryGroups"]
+    assert ("BindPaths", "/etc/frr/perouter") in lines
+    capabilities = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in kept)
+    options = ["--no-new-privs", f"--groups={','.join(groups)}", f"--bounding-set=-all,{capabilities}"]
+    return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
 
 
 def ping_command(tenant: Tenant) -> list[str]:

@@ -8,6 +8,9 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from supervisor.process.subprocesses import run_command
+from supervisor.runtime.faults import DependencyFault
+
 PROC: Final = Path("/proc")
 #: The daemons that every configuration is sent to, and all that ours may be sent to.
 CORE_DAEMONS: Final = frozenset({"zebra", "mgmtd", "bgpd"})
@@ -15,6 +18,8 @@ DAEMONS: Final = CORE_DAEMONS | {"bfdd", "staticd"}
 #: The script that watchfrr runs to start daemons; it lasts until the configuration is loaded. Its pathspace is in its
 #: environment, which a process with fewer capabilities may not read; any will do, since it takes only seconds.
 _START_SCRIPT: Final = "watchfrr.sh"
+#: Deadline of what systemd runs for us, in seconds; an emulated machine needs one.
+_SYSTEMD_SECONDS: Final = 20.0
 
 
 def pid_of(run_dir: Path, daemon: str) -> int | None:
@@ -27,21 +32,36 @@ def pid_of(run_dir: Path, daemon: str) -> int | None:
     return pid if name == daemon else None
 
 
-def end_daemon(run_dir: Path, daemon: str, pid: int) -> bool:
+async def end_daemon(run_dir: Path, daemon: str, pid: int) -> bool:
     """Kill a daemon, if that process still is the one that its PID file names; return whether it was.
 
     The file is the daemons' to write, so a process of another user than the file's is not ended: the file's owner could
-    not end that one without us either. Raises OSError if the kernel refuses.
+    not end that one without us either. Raises OSError if the kernel refuses, DependencyFault if systemd does.
     """
     process = os.pidfd_open(pid)
     try:
         # With the descriptor open, what is read now is about the process that gets the signal.
-        if pid_of(run_dir, daemon) != pid or _user_of(pid) != (run_dir / f"{daemon}.pid").stat().st_uid:
+        user = (run_dir / f"{daemon}.pid").stat().st_uid
+        if pid_of(run_dir, daemon) != pid or _user_of(pid) != user:
             return False
-        signal.pidfd_send_signal(process, signal.SIGKILL)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        except PermissionError:
+            # The daemon's unit has no CAP_KILL.
+            await _end_as(user, daemon, pid)
     finally:
         os.close(process)
     return True
+
+
+async def _end_as(user: int, daemon: str, pid: int) -> None:
+    """Have systemd end a process as its own user, which needs no capability. Raises DependencyFault."""
+    # systemd would replace a "$", so there is none. A oneshot unit has ended when it has started.
+    script = f"grep -qx {daemon} /proc/{pid}/comm && kill -KILL {pid}"
+    options = ("--quiet", "--collect", "--service-type=oneshot", f"--uid={user}")
+    done = await run_command(("systemd-run", *options, "--", "/bin/sh", "-c", script), seconds=_SYSTEMD_SECONDS)
+    if done.returncode != 0:
+        raise DependencyFault(f"systemd-run: {done.stderr.strip() or done.returncode}")
 
 
 def _user_of(pid: int) -> int | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -28,8 +30,10 @@ from actors.frr.mgmtd_recovery import (
     MgmtdRecovery,
     abandoned,
 )
+from actors.lib.frr import processes
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout, Completed
+from supervisor.runtime.faults import DependencyFault
 
 #: Between two configurations that exceed their deadline: the configuration itself, and the pause after it.
 ROUND = 90.0
@@ -141,8 +145,8 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 @contextmanager
-def started(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of a given name, which the PID file names."""
+def started(directory: Path, name: str, user: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of a given name, which the PID file names, of a user that the file belongs to."""
     program = directory / "programs" / name
     program.parent.mkdir(exist_ok=True)
     sleep = shutil.which("sleep")
@@ -150,12 +154,15 @@ def started(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
     # The one before may still run.
     program.unlink(missing_ok=True)
     shutil.copy(sleep, program)
-    with subprocess.Popen([str(program), "600"]) as process:
+    # From its own directory: others may not enter those above it.
+    with subprocess.Popen([f"./{name}", "600"], user=user, cwd=program.parent) as process:
         # The kernel resumes the parent a moment before it gives the child its new name.
         deadline = time.monotonic() + 30
         while Path(f"/proc/{process.pid}/comm").read_text().strip() != name:
             assert time.monotonic() < deadline
         (directory / "mgmtd.pid").write_text(f"{process.pid}\n")
+        if user is not None:
+            os.chown(directory / "mgmtd.pid", user, user)
         yield process
         process.kill()
 
@@ -373,6 +380,41 @@ async def test_who_writes_the_pid_file_cannot_have_processes_of_other_users_ende
     await case.scripted(LOST).recovery.recover(broken=False)
     assert case.alive
     assert "its PID file does not name its process" in caplog.text
+
+
+#: As far as it is needed here: a unit of its own that runs something as the user that is asked for.
+SYSTEMD_RUN = """#!/bin/sh
+while [ "$1" != -- ]; do case $1 in --uid=*) user=${1#--uid=} ;; esac; shift; done
+shift
+exec setpriv --reuid="$user" --regid="$user" --clear-groups -- "$@"
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of another user")
+@pytest.mark.parametrize("reused", [False, True])
+async def test_without_the_capability_systemd_ends_it_as_its_own_user(
+    reused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number may be another process's by the time that systemd starts something: that one is left alone."""
+
+    def refused(process: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refused)
+    (tmp_path / "systemd-run").write_text(SYSTEMD_RUN)
+    (tmp_path / "systemd-run").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with started(tmp_path, "other" if reused else "mgmtd", user=65534) as process:
+        case = Case(tmp_path, process)
+        if reused:
+            monkeypatch.setattr(processes, "pid_of", lambda directory, daemon: process.pid)
+            with pytest.raises(DependencyFault, match="systemd-run: 1"):
+                await processes.end_daemon(tmp_path, "mgmtd", process.pid)
+            assert case.alive
+        else:
+            assert await processes.end_daemon(tmp_path, "mgmtd", process.pid)
+            assert case.ended
 
 
 async def test_no_pid_file_is_no_crash(case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
