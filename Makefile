@@ -11,7 +11,7 @@ CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start several
 # times as quickly.
-FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves segments vrfs)
+FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health host_sessions moves segments vrfs)
 # User-Mode Linux has no nftables for IP, and the host's kernel has.
 FILTER_TESTS := tests/kernel/test_packet_filter.py
 UML_TESTS := tests/kernel $(FILTER_TESTS:%=--ignore=%) tests/router $(FABRIC_TESTS)
