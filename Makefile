@@ -11,7 +11,7 @@ CLUSTER := PYTHONPATH=tests/harness $(PYTHON)
 UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packaging tests/harness)
 # What needs VRF devices runs in User-Mode Linux; FRR alone is content with the host's kernel, where processes start several
 # times as quickly.
-FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health moves segments vrfs)
+FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health host_sessions moves segments vrfs)
 # User-Mode Linux has no nftables for IP, and the host's kernel has.
 FILTER_TESTS := tests/kernel/test_packet_filter.py
 UML_TESTS := tests/kernel $(FILTER_TESTS:%=--ignore=%) tests/router $(FABRIC_TESTS)
@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release host-prometheus host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release host-prometheus host-gobgp host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -81,7 +81,7 @@ simulate: .venv/.ready
 soak: .venv/.ready
 	@$(SIMULATION) tests.simulation --processes $(JOBS)
 
-test-frr: host-guest
+test-frr: host-guest host-gobgp
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && tests/harness/container/run.sh $$tree $(RESULTS) \
 	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
@@ -118,7 +118,7 @@ api-servers: host-cluster
 # uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
 # output comes when those are done. API servers that have to be built first take what the others leave of the machine. Emulated
 # machines run last and alone, since they are slow, and what they wait for has deadlines.
-test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-shells
+test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
 	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
@@ -196,7 +196,11 @@ host-uml: host-guest
 
 # Without it the tests of alert rules are there, skipped, and say so.
 host-prometheus:
-	@tests/harness/fetch-prometheus.sh >/dev/null || echo 'no promtool: the tests of alert rules are skipped' >&2
+	@tests/harness/fetch-package.sh prometheus prometheus >/dev/null || echo 'no promtool: the tests of alert rules are skipped' >&2
+
+# A host's BGP speaker. Beside the tree, which its 10 MB would make longer to build.
+host-gobgp:
+	@tests/harness/fetch-package.sh gobgpd gobgp >/dev/null || echo 'no gobgpd: its test is skipped' >&2
 
 # They judge the completion that is generated for them.
 host-shells:

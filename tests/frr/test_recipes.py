@@ -6,14 +6,16 @@ The pages are about an L3VNI; the passthrough has the same session in the instan
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from config.desired import Secret
 from supervisor.operations.peer_config import peer_config
 from tests.actors.frr.cases import ENDS_V4, l3vni, session, state, underlay
 
@@ -55,6 +57,53 @@ async def test_the_page_on_bird(host: Host, tmp_path: Path) -> None:
     with bird(tmp_path):
         eventually("the session is up", host.is_up)
         eventually("BIRD's route is there", lambda: ANNOUNCED in host.routes())
+
+
+GOBGP = """\
+[global.config]
+  as = 64515
+  router-id = "192.170.10.2"
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "192.170.10.1"
+    peer-as = 64514
+    auth-password = "s3cret"
+  [neighbors.timers.config]
+    connect-retry = 1
+"""
+
+
+@contextmanager
+def gobgp(directory: Path) -> Iterator[Callable[[str], str]]:
+    """GoBGP on the host; the function runs its client."""
+    configuration = directory / "gobgpd.toml"
+    configuration.write_text(GOBGP)
+    inside = ["ip", "netns", "exec", "frrhost"]
+    with subprocess.Popen([*inside, "gobgpd", "-f", str(configuration)]) as daemon:
+
+        def ask(words: str) -> str:
+            return sh(f"{' '.join(inside)} gobgp {words}", check=False)
+
+        try:
+            eventually("gobgpd answers", lambda: "64515" in ask("global"))
+            yield ask
+        finally:
+            daemon.terminate()
+
+
+@pytest.mark.skipif(shutil.which("gobgpd") is None, reason="no gobgpd: tests/harness/fetch-package.sh fetches it")
+async def test_gobgp_as_the_hosts_speaker(host: Host, tmp_path: Path) -> None:
+    desired = passthrough(replace(PLAIN, password=Secret("s3cret")))
+    await host.bench.applied(desired)
+    with gobgp(tmp_path) as ask:
+        eventually("the session is up", host.is_up)
+        ask(f"global rib add {ANNOUNCED} nexthop 192.170.10.2 -a ipv4")
+        eventually("GoBGP's route is in the router", lambda: ANNOUNCED in host.routes())
+        commands = ("configure terminal", "router bgp 64514", "address-family ipv4 unicast", "network 192.170.10.0/24")
+        host.router.vtysh(*commands)
+        eventually("the router's route is in GoBGP", lambda: "192.170.10.0/24" in ask("global rib -a ipv4"))
+        ask(f"global rib del {ANNOUNCED} -a ipv4")
+        eventually("GoBGP's route has gone", lambda: ANNOUNCED not in host.routes())
 
 
 async def test_the_page_on_frr(host: Host, tmp_path: Path) -> None:

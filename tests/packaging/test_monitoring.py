@@ -38,7 +38,7 @@ SCRAPES = 3
 METRIC = re.compile(r"openperouter_(\w+)(?:\{([^}]*)\})?")
 
 needs_prometheus = pytest.mark.skipif(
-    not (PROGRAMS / "promtool").exists(), reason="no promtool: tests/harness/fetch-prometheus.sh fetches it"
+    not (PROGRAMS / "promtool").exists(), reason="no promtool: tests/harness/fetch-package.sh fetches it"
 )
 
 

@@ -5,7 +5,8 @@
 #     run.sh TREE RESULTS COMMAND...
 #
 # The tree stays untouched (an overlay in memory), the checkout is /checkout (read-only) and the working directory, RESULTS is
-# /results. Network, mounts, host name and processes are the command's own and end with it.
+# /results. Programs that were fetched beside the tree (fetch-package.sh) are in /opt/gobgp. Network, mounts, host name and
+# processes are the command's own and end with it.
 set -eu
 
 [ "$#" -ge 3 ] || { echo "usage: run.sh TREE RESULTS COMMAND..." >&2; exit 64; }
@@ -33,6 +34,11 @@ mkdir -p "$root/checkout" "$root/results"
 mount --bind "$checkout" "$root/checkout"
 mount -o remount,bind,ro "$root/checkout"
 mount --bind "$results" "$root/results"
+programs=${OPENPEROUTER_CACHE:-/var/cache/openperouter-dev}/gobgp/usr/bin
+if [ -d "$programs" ]; then
+    mkdir -p "$root/opt/gobgp"
+    mount --bind -o ro "$programs" "$root/opt/gobgp"
+fi
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount --rbind /dev "$root/dev"
@@ -45,6 +51,6 @@ mount --make-rshared "$root/run/netns"
 hostname openperouter-container
 ip link set lo up
 # The shell stays as the container's first process and reaps what daemons leave behind: to FRR's scripts a zombie is running.
-exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/gobgp \
     PYTHONDONTWRITEBYTECODE=1 OPENPEROUTER_KERNEL_TESTS=1 \
     /bin/sh -c 'cd /checkout && "$@"; exit $?' sh "$@"
