@@ -11,25 +11,20 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
-from config.desired import Secret
+from config.desired import DesiredSession, Secret
 from supervisor.operations.peer_config import peer_config
 from tests.actors.frr.cases import ENDS_V4, l3vni, session, state, underlay
+from tests.recipes import block, documents, find, router_file
 
 from .harness import eventually, sh
 from .test_guarded_sessions import PLAIN, Host, hosts, passthrough
 
-RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 ANNOUNCED = "10.50.0.0/24"
-
-
-def block(page: str, language: str) -> str:
-    """Return a page's one block of a language."""
-    [text] = re.findall(rf"^```{language}\n(.*?)^```$", (RECIPES / page).read_text(), re.MULTILINE | re.DOTALL)
-    return str(text)
 
 
 @pytest.fixture
@@ -39,10 +34,10 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 @contextmanager
-def bird(directory: Path) -> Iterator[None]:
+def bird(directory: Path, page: str = "bird-on-the-host.md") -> Iterator[None]:
     """BIRD on the host with the page's configuration."""
     configuration = directory / "bird.conf"
-    configuration.write_text(block("bird-on-the-host.md", "bird"))
+    configuration.write_text(block(page, "bird"))
     sh(f"bird -p -c {configuration}")
     command = ["ip", "netns", "exec", "frrhost", "bird", "-f", "-c", str(configuration), "-s", str(directory / "ctl")]
     with subprocess.Popen(command) as daemon:
@@ -113,6 +108,38 @@ async def test_the_page_on_frr(host: Host, tmp_path: Path) -> None:
     assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
     eventually("the session is up", host.is_up)
     eventually("FRR's route is there", lambda: ANNOUNCED in host.routes())
+
+
+def guarded(page: str) -> DesiredSession:
+    """The page's session of the router: with its password, taking only the networks that the page allows."""
+    [network] = documents(router_file(page))[0]["l3vnis"]
+    allowed = tuple(map(ip_network, network["hostSession"]["allowedPrefixes"]))
+    [password] = find(page, "Secret")["stringData"].values()
+    return replace(PLAIN, password=Secret(password), allowed_prefixes=allowed)
+
+
+async def test_what_frr_k8s_makes_of_the_page_on_metallb(host: Host, tmp_path: Path) -> None:
+    await host.bench.applied(passthrough(guarded("metallb.md")))
+    path = tmp_path / "host.conf"
+    # Another service, outside of what the router's side allows.
+    outside = "router bgp 64515\naddress-family ipv4 unicast\nnetwork 192.0.2.7/32\nexit\nexit\n"
+    outside += "ip prefix-list 192.170.10.1-pl-ipv4 seq 9 permit 192.0.2.7/32\n"
+    path.write_text(block("metallb.md", "frr") + outside)
+    assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
+    eventually("the session is up", host.is_up)
+    eventually("the service's route is there", lambda: "198.51.100.10/32" in host.routes())
+    assert "192.0.2.7/32" in host.speaker.vtysh("show bgp ipv4 unicast neighbors 192.170.10.1 advertised-routes")
+    assert "192.0.2.7/32" not in host.routes()
+
+
+async def test_what_the_page_on_calico_is_in_bird(host: Host, tmp_path: Path) -> None:
+    await host.bench.applied(passthrough(guarded("calico.md")))
+    with bird(tmp_path, "calico.md"):
+        eventually("the session is up", host.is_up)
+        eventually("the pods' block is there", lambda: "10.244.7.0/26" in host.routes())
+        sent = sh(f"birdc -s {tmp_path / 'ctl'} show route export Global_192_170_10_1")
+        assert "192.0.2.0/24" in sent
+        assert "192.0.2.0/24" not in host.routes()
 
 
 @pytest.mark.parametrize(
