@@ -51,12 +51,15 @@ Respond = Callable[[h11.Request], Awaitable[Answer]]
 
 @asynccontextmanager
 async def listeners(path: Path | None, host: str = "", port: int = 0) -> AsyncIterator[list[trio.SocketListener]]:
-    """Listen on a unix socket for this user and its group, or without ``path`` on an address. Raises ``OSError``."""
+    """Listen on a unix socket for this user and its group, or without ``path`` on an address. Raises ``OSError``.
+
+    An empty ``host`` is all addresses.
+    """
     if path is not None:
         with listening(path, mode=SOCKET_MODE, backlog=MOST_CONNECTIONS) as listener:
             yield [listener]
         return
-    opened = await trio.open_tcp_listeners(port, host=host, backlog=MOST_CONNECTIONS)
+    opened = await trio.open_tcp_listeners(port, host=host or None, backlog=MOST_CONNECTIONS)
     try:
         yield opened
     finally:
