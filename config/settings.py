@@ -93,8 +93,8 @@ class Settings(BaseModel):
     metrics_file: AbsolutePath | None = Field(
         default=None,
         description="Metrics in Prometheus' text format, for node_exporter's textfile collector; absent: "
-        "/var/lib/prometheus/node-exporter/openperouter.prom, or metrics.prom in runDir where node_exporter is not "
-        "installed. The unit must allow the daemon to write to another directory.",
+        "/var/lib/prometheus/node-exporter/openperouter.prom, or metrics/openperouter.prom in runDir where "
+        "node_exporter is not installed. The unit must allow the daemon to write to another directory.",
     )
     metrics: MetricsSettings = Field(
         default_factory=MetricsSettings, description="Where the metrics can be scraped, besides their file."

@@ -2,7 +2,7 @@
 
     newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
 
-The state file is the status on disk, for when no daemon answers on the control socket; the metrics beside it are for
+The state file is the status on disk, for when no daemon answers on the control socket; the metrics are for
 monitoring. Both are replaced atomically. A disk that refuses costs the file, not the daemon, and is logged once.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -130,7 +131,11 @@ class StatusFiles:
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
-        self._metrics = _File(textfile.textfile(settings), textfile.MODE, textfile.reader)
+        metrics = textfile.textfile(settings)
+        if settings.metrics_file is None:
+            with suppress(OSError):  # writing the file says so
+                metrics.parent.mkdir(mode=textfile.DIRECTORY_MODE, exist_ok=True)
+        self._metrics = _File(metrics, textfile.MODE, textfile.reader)
         self._measured: Status | None = None
 
     async def write(self, status: Status) -> None:

@@ -28,36 +28,40 @@ ALL: Final = tuple(
     for value in (
         "controller.enabled",
         "webhook.enabled",
+        "metrics.enabled",
         "networkPolicy.enabled",
         "monitoring.prometheusRule",
+        "monitoring.podMonitor",
         "monitoring.dashboard",
     )
 )
 #: What the server keeps for itself.
 OWN: Final = frozenset({"events", "leases", "endpoints", "endpointslices", "apiservices"})
-_RULES: Final = "prometheusrules.monitoring.coreos.com"
-#: What Prometheus' operator brings: without its schema, which is not at hand.
-PROMETHEUS_RULES: Final = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": _RULES},
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {"kind": "PrometheusRule", "plural": "prometheusrules", "singular": "prometheusrule"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
+
+
+def operators_definition(kind: str) -> dict[str, Any]:
+    """Return a definition that Prometheus' operator brings: without its schema, which is not at hand."""
+    singular = kind.lower()
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": f"{singular}s", "singular": singular},
+            "versions": [version],
+        },
+    }
 
 
 class Tools:
@@ -172,11 +176,15 @@ async def new_since(client: KubeClient, before: set[str]) -> set[str]:
             await trio.sleep(0.1)
 
 
-async def install_prometheus_rules(client: KubeClient) -> None:
+async def install_operators_definitions(client: KubeClient) -> None:
     """Install what Prometheus' operator would, and wait until it is served."""
-    await client.apply(path_of(PROMETHEUS_RULES), PROMETHEUS_RULES, manager=MANAGER)
+    for kind in ("PrometheusRule", "PodMonitor"):
+        definition = operators_definition(kind)
+        await client.apply(path_of(definition), definition, manager=MANAGER)
     with trio.fail_after(PATIENCE):
-        while not any(path.endswith("/prometheusrules") for path in await collections(client)):  # noqa: ASYNC110
+        while not {"prometheusrules", "podmonitors"} <= {  # noqa: ASYNC110
+            path.rpartition("/")[2] for path in await collections(client)
+        }:
             await trio.sleep(0.1)
 
 
@@ -218,6 +226,8 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
         *ALL,
         "--set=controller.replicas=1",
         "--set=networkPolicy.apiServerPorts={8443}",
+        "--set=metrics.hostDirectory=/var/lib/prometheus/node-exporter",
+        "--set=networkPolicy.metricsFrom[0].ipBlock.cidr=192.0.2.1/32",
         "--set=monitoring.labels.team=network",
         namespace="routers",
     )
@@ -242,6 +252,13 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
     assert "--namespace=routers" in webhook["args"]
     [egress] = found["NetworkPolicy", "routers", "openperouter-controller"]["spec"]["egress"]
     assert egress["ports"] == [{"protocol": "TCP", "port": 8443}]
+    metrics = found["DaemonSet", "routers", "openperouter-metrics"]["spec"]["template"]["spec"]
+    assert metrics["volumes"][0]["hostPath"]["path"] == "/var/lib/prometheus/node-exporter"
+    assert metrics["containers"][0]["volumeMounts"][0]["mountPath"] == "/run/openperouter/metrics"
+    [ingress] = found["NetworkPolicy", "routers", "openperouter-metrics"]["spec"]["ingress"]
+    assert ingress["from"] == [{"ipBlock": {"cidr": "192.0.2.1/32"}}]
+    assert ingress["ports"] == [{"protocol": "TCP", "port": 9473}]
+    assert found["PodMonitor", "routers", "openperouter"]["metadata"]["labels"]["team"] == "network"
     kept = [one for (kind, _, _), one in found.items() if kind == "CustomResourceDefinition"]
     assert len(kept) == 6
     assert all(one["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for one in kept)
@@ -257,6 +274,8 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
         ("hostbridge.apiServer=http://192.0.2.1", "apiServer"),
         ("hostbridge.apisServer=service", "apisServer"),
         ("crds.keep=maybe", "keep"),
+        ("metrics.hostDirectory=run", "hostDirectory"),
+        ("monitoring.podMonitor=yes", "podMonitor"),
     ],
 )
 def test_wrong_values_are_refused_by_their_names(offline: Tools, value: str, field: str) -> None:
@@ -268,7 +287,7 @@ def test_wrong_values_are_refused_by_their_names(offline: Tools, value: str, fie
 async def test_helm_installs_upgrades_and_leaves_nothing(fresh: ClusterServer, tools: Tools) -> None:
     release = ("openperouter", tools.chart, f"--namespace={SYSTEM}", *ALL)
     async with kube(fresh.admin) as client:
-        await install_prometheus_rules(client)
+        await install_operators_definitions(client)
         before = await inventory(client)
         await tools.helm("install", *release, "--create-namespace", "--dry-run=server")
         assert await new_since(client, before) == set()
@@ -291,7 +310,7 @@ async def test_helm_installs_upgrades_and_leaves_nothing(fresh: ClusterServer, t
 async def test_kustomizations_are_applied_and_leave_nothing(fresh: ClusterServer, tools: Tools) -> None:
     objects = list(tools.build("overlays/full").values())
     async with kube(fresh.admin) as client:
-        await install_prometheus_rules(client)
+        await install_operators_definitions(client)
         before = await inventory(client)
         for one in objects:
             path = path_of(one)

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import h11
 import httpx
 import pytest
 import trio
@@ -24,7 +25,8 @@ from actors.metrics_endpoint.actor import Certificates, responder
 from actors.report.status_builder import build_status
 from config.metrics_settings import MetricsSettings
 from kubeserver.pki import Authority
-from supervisor.process.http_server import HttpServer
+from supervisor.operations.cluster.node_metrics import NodeMetrics
+from supervisor.process.http_server import Answer, HttpServer
 from tests.actors.report.examples import inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,7 +161,7 @@ class Page:
 
 
 @needs_prometheus
-async def test_a_real_prometheus_scrapes_the_endpoint_with_tls(tmp_path: Path) -> None:
+async def test_a_real_prometheus_scrapes_the_endpoint_with_tls_and_a_pod(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     pair, client = authority.server("metrics"), authority.client("prometheus", "prometheus")
     settings = MetricsSettings(
@@ -173,7 +175,7 @@ async def test_a_real_prometheus_scrapes_the_endpoint_with_tls(tmp_path: Path) -
         server = HttpServer(responder(page.read), Certificates(settings).context)
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, server.handle, [listener])
-        job = {
+        job: dict[str, Any] = {
             "job_name": "openperouter",
             "scheme": "https",
             "tls_config": {
@@ -183,18 +185,44 @@ async def test_a_real_prometheus_scrapes_the_endpoint_with_tls(tmp_path: Path) -
             },
             "static_configs": [{"targets": [f"127.0.0.1:{listener.socket.getsockname()[1]}"]}],
         }
-        answers = await prometheus(nursery, tmp_path, job, page.enough)
+        file = tmp_path / "openperouter.prom"
+        file.write_bytes(page.read())
+        pod = Page()
+
+        async def counted(request: h11.Request) -> Answer:
+            pod.read()
+            return await NodeMetrics(file, 0).respond(request)
+
+        [of_pod] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, HttpServer(counted).handle, [of_pod])
+        jobs = [job, pod_job(of_pod.socket.getsockname()[1])]
+        answers = await prometheus(nursery, tmp_path, jobs, [page.enough, pod.enough])
         nursery.cancel_scope.cancel()
-    [ready] = answers["openperouter_ready"]
-    assert ready["value"][1] == "1"
+    ready = {one["metric"]["instance"]: one["value"][1] for one in answers["openperouter_ready"]}
+    assert ready == {job["static_configs"][0]["targets"][0]: "1", "node-a": "1"}
     up = {one["metric"]["peer"]: one["value"][1] for one in answers["openperouter_bgp_session_up"]}
     assert up == {"192.168.11.2": "1", "192.170.10.2": "0"}
 
 
+def pod_job(port: int) -> dict[str, Any]:
+    """Return what Prometheus' operator makes of the PodMonitor, for a pod on node-a."""
+    [endpoint] = yaml.safe_load((MONITORING / "pod-monitor.yaml").read_text())["spec"]["podMetricsEndpoints"]
+    target = {"targets": [f"127.0.0.1:{port}"], "labels": {"__meta_kubernetes_pod_node_name": "node-a"}}
+    relabelings = [
+        {"source_labels": each["sourceLabels"], "target_label": each["targetLabel"]} for each in endpoint["relabelings"]
+    ]
+    return {
+        "job_name": "pods",
+        "metrics_path": endpoint["path"],
+        "static_configs": [target],
+        "relabel_configs": relabelings,
+    }
+
+
 async def prometheus(
-    nursery: trio.Nursery, directory: Path, job: dict[str, Any], scraped: trio.Event
+    nursery: trio.Nursery, directory: Path, jobs: list[dict[str, Any]], scraped: list[trio.Event]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run Prometheus with our rules on one job; return its answers once it has scraped, to all that we ask."""
+    """Run Prometheus with our rules on jobs; return its answers once it has scraped, to all that we ask."""
     # Its own port is chosen by the kernel; it takes no socket that is open.
     [probe] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = f"127.0.0.1:{probe.socket.getsockname()[1]}"
@@ -202,7 +230,7 @@ async def prometheus(
     configuration = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
         "rule_files": [str(RULES)],
-        "scrape_configs": [job],
+        "scrape_configs": jobs,
     }
     (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     command = [
@@ -214,7 +242,8 @@ async def prometheus(
     ]
     await nursery.start(partial(trio.run_process, command, check=False))
     with trio.fail_after(90):
-        await scraped.wait()
+        for each in scraped:
+            await each.wait()
     found: dict[str, list[dict[str, Any]]] = {}
     async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as client:
         for query in ("openperouter_ready", "openperouter_bgp_session_up", *queries()):

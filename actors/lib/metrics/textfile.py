@@ -17,8 +17,10 @@ from config.settings import Settings
 COLLECTOR: Final = Path("/var/lib/prometheus/node-exporter")
 COLLECTOR_GROUP: Final = "prometheus"
 MODE: Final = 0o640
+DIRECTORY_MODE: Final = 0o750
 _NAME: Final = "openperouter.prom"
-_OWN_NAME: Final = "metrics.prom"
+#: In ``runDir``. A directory with nothing else in it can be mounted into a pod without the control socket.
+_OWN_DIRECTORY: Final = "metrics"
 
 
 def textfile(settings: Settings, collector: Path = COLLECTOR) -> Path:
@@ -38,7 +40,7 @@ def candidates(settings: Settings, collector: Path = COLLECTOR) -> tuple[Path, .
     if settings.metrics_file is not None:
         return (settings.metrics_file,)
     installed = settings.run_dir == Settings.model_fields["run_dir"].default
-    return (*((collector / _NAME,) if installed else ()), settings.run_dir / _OWN_NAME)
+    return (*((collector / _NAME,) if installed else ()), settings.run_dir / _OWN_DIRECTORY / _NAME)
 
 
 def reader(path: Path) -> int:

@@ -27,14 +27,16 @@ from .hostbridge import NODE_LOCAL, SERVICE, address
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
 NAMESPACE: Final = "openperouter-system"
 #: The parts of :func:`manifests` in the order in which they have to be applied, and those printed by default.
-PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "webhook", "network", "monitoring")
+PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "webhook", "metrics", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")
 _KUSTOMIZATIONS: Final = {
     "nodes": "kubernetes/Kustomization",
     "hostbridge": "kubernetes/hostbridge/kustomization.yaml",
     "controller": "kubernetes/controller/kustomization.yaml",
     "webhook": "kubernetes/webhook/kustomization.yaml",
+    "metrics": "kubernetes/metrics/kustomization.yaml",
     "network": "kubernetes/network/kustomization.yaml",
+    "monitoring": "monitoring/Kustomization",
 }
 _IMAGE_LINE: Final = re.compile(r"^( +image:) openperouter$", re.MULTILINE)
 _IMAGE: Final = re.compile(r"[^\s:@]+(:\d+/[^\s:@]+)?(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII)
@@ -76,11 +78,12 @@ def _part(name: str) -> str:
     if name == "crds":
         return crds()
     base = _base()
-    if name == "monitoring":
-        return (base / "monitoring/prometheus-rule.yaml").read_text() + "---\n" + to_yaml(_dashboard(base))
     kustomization = base / _KUSTOMIZATIONS[name]
     names: list[str] = yaml.safe_load(kustomization.read_text())["resources"]
-    return "---\n".join((kustomization.parent / each).read_text() for each in names)
+    texts = [(kustomization.parent / each).read_text() for each in names]
+    if name == "monitoring":
+        texts.append(to_yaml(_dashboard(base)))
+    return "---\n".join(texts)
 
 
 def _dashboard(base: Path) -> Mapping[str, object]:

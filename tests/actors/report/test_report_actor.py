@@ -147,7 +147,7 @@ async def test_the_metrics_are_for_root_and_a_group_only(bench: Bench, monkeypat
     monkeypatch.setattr(actor, "METRICS_PAUSE_SECONDS", 0.0)
     bench.converge()
     await written(bench, "running")
-    path = bench.settings.run_dir / "metrics.prom"
+    path = bench.settings.run_dir / "metrics" / "openperouter.prom"
     await readable(path, "openperouter_ready 1.0")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
@@ -159,12 +159,12 @@ async def test_the_metrics_can_be_put_where_a_collector_looks(tmp_path: Path) ->
         nursery.start_soon(bench.start)
         await readable(tmp_path / "collector" / "router.prom", "openperouter_ready 0.0")
         nursery.cancel_scope.cancel()
-    assert not (tmp_path / "metrics.prom").exists()
+    assert not (tmp_path / "metrics").exists()
 
 
 async def test_metrics_are_written_some_time_after_changes_and_once_a_minute(tmp_path: Path) -> None:
     files = StatusFiles(Settings(run_dir=tmp_path))
-    path = tmp_path / "metrics.prom"
+    path = tmp_path / "metrics" / "openperouter.prom"
     moments = []
     for status in (
         Status(updated_at=1000.0),
@@ -288,5 +288,5 @@ async def test_a_disk_that_refuses_costs_the_file_and_not_the_status(
         bench.converge()
         await until(statuses, "running")
         nursery.cancel_scope.cancel()
-    for name in ("state.json", "metrics.prom"):
+    for name in ("state.json", "openperouter.prom"):
         assert caplog.text.count(f"{name} cannot be written") == 1

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import controller, crds, hostbridge, join, manifests, webhook
+from . import controller, crds, hostbridge, join, manifests, metrics, webhook
 
-VERBS = (join, crds, manifests, hostbridge, controller, webhook)
+VERBS = (join, crds, manifests, hostbridge, metrics, controller, webhook)

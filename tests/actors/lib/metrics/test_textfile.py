@@ -15,7 +15,7 @@ INSTALLED = Settings()
 
 def test_node_exporters_directory_is_used_where_it_is(tmp_path: Path) -> None:
     assert textfile.textfile(INSTALLED, tmp_path) == tmp_path / "openperouter.prom"
-    assert textfile.textfile(INSTALLED, tmp_path / "absent") == Path("/run/openperouter/metrics.prom")
+    assert textfile.textfile(INSTALLED, tmp_path / "absent") == Path("/run/openperouter/metrics/openperouter.prom")
 
 
 def test_the_setting_decides(tmp_path: Path) -> None:
@@ -26,8 +26,8 @@ def test_the_setting_decides(tmp_path: Path) -> None:
 
 def test_a_second_instance_does_not_replace_the_files_of_the_first(tmp_path: Path) -> None:
     other = Settings(run_dir=tmp_path / "run")
-    assert textfile.candidates(other, tmp_path) == (tmp_path / "run" / "metrics.prom",)
-    assert textfile.textfile(other, tmp_path) == tmp_path / "run" / "metrics.prom"
+    assert textfile.candidates(other, tmp_path) == (tmp_path / "run" / "metrics" / "openperouter.prom",)
+    assert textfile.textfile(other, tmp_path) == tmp_path / "run" / "metrics" / "openperouter.prom"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another group")

@@ -74,7 +74,10 @@ def test_parts_image_and_server_can_be_chosen(capsys: pytest.CaptureFixture[str]
     assert pod["image"] == image
     assert "--api-server=https://[2001:db8::1]:6443" in pod["args"]
     assert main(["manifests", "monitoring"]) == 0
-    assert [one["kind"] for one in objects(capsys.readouterr().out)] == ["PrometheusRule", "ConfigMap"]
+    assert [one["kind"] for one in objects(capsys.readouterr().out)] == ["PrometheusRule", "PodMonitor", "ConfigMap"]
+    assert main(["manifests", "metrics", "--image", image]) == 0
+    [metrics] = objects(capsys.readouterr().out)
+    assert metrics["spec"]["template"]["spec"]["containers"][0]["image"] == image
 
 
 @pytest.mark.parametrize(
