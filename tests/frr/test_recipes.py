@@ -5,7 +5,6 @@ The pages are about an L3VNI; the passthrough has the same session in the instan
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
