@@ -23,6 +23,7 @@ from actors.lib.kube.errors import ApiError, ConflictError
 from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.logs.throttle import RepeatLimiter
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from supervisor.runtime.faults import summarize
@@ -70,26 +71,23 @@ async def run(
 ) -> None:
     """Renew them indefinitely; ``out`` gets those to serve."""
     ctx.started()
-    problem = ""
+    limiter = RepeatLimiter(log, clock=trio.current_time)
     with ctx.idle():
         await credentials.wait_pending()
     while True:
         current = credentials.take() or credentials.peek()
-        before, problem, settled = problem, "", False
+        soon = False
         if current is not None:
             with ctx.working("renewing the certificates", _PASS_SECONDS):
                 try:
                     async with connect(current) as client:
-                        settled = await look_after(client, storage, out, clock())
+                        soon = not await look_after(client, storage, out, clock())
+                    limiter.recovered(storage.secret, "the webhook's certificates can be renewed again")
                 except ApiError as error:
                     problem = summarize(error)
-        if problem and problem != before:
-            log.warning(
-                "cannot renew or store the webhook's certificates; the last ones stay in use",
-                message_id=message_ids.WEBHOOK_CERTIFICATES,
-                error=problem,
-            )
-        seconds = poll_seconds if settled or problem else min(SOON_SECONDS, poll_seconds)
+                    text = f"cannot renew the webhook's certificates; the last ones stay in use: {problem}"
+                    limiter.failing(storage.secret, text, message_id=message_ids.WEBHOOK_CERTIFICATES, error=problem)
+        seconds = min(SOON_SECONDS, poll_seconds) if soon else poll_seconds
         with ctx.idle(), trio.move_on_after(seconds * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter
             await wait_any(credentials)
 

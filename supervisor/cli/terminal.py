@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
+from config.syntax.printable import printable
+
 if TYPE_CHECKING:
     from config.problems import Problem
 
@@ -39,7 +41,7 @@ class Painter:
 
     def paint(self, text: str, style: Style) -> str:
         """Return text for the terminal; control characters in it are replaced."""
-        safe = "".join(character if character.isprintable() else "?" for character in text)
+        safe = printable(text)
         code = _CODES[style] if self._colour else ""
         return f"{code}{safe}{_RESET}" if code and safe else safe
 

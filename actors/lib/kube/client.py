@@ -28,9 +28,10 @@ import trio
 
 from actors.lib.metrics.counters import API_WRITE_ERRORS
 from config.api import ApiCredentials
+from config.syntax.printable import one_line
 from supervisor.version import VERSION
 
-from .errors import ApiError, InvalidError, TooLargeError, UnreachableError, error_for, one_line
+from .errors import ApiError, InvalidError, TooLargeError, UnreachableError, error_for
 
 if TYPE_CHECKING:
     import httpx

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from config.syntax.printable import one_line
 from supervisor.runtime.faults import DependencyFault
-
-#: Most characters that are kept of a server's own text.
-_LENGTH: Final = 500
 
 
 class ApiError(DependencyFault):
@@ -107,8 +105,3 @@ def error_in(event: Mapping[str, Any]) -> ApiError | None:
     code = status.get("code")
     message = str(status.get("message") or "the server gives no reason")
     return error_for(code if isinstance(code, int) else 500, str(status.get("reason") or ""), one_line(message))
-
-
-def one_line(text: str) -> str:
-    """Return a foreign text as one line of bounded length that cannot control a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:_LENGTH]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from config.desired import CniAttachment
 from config.models.cni import canonical
+from config.syntax.printable import one_line
 
 #: Longest text of a plugin's answer that is quoted, in characters.
 _QUOTED: Final = 300
@@ -88,7 +89,7 @@ def plugin_input(attachment: CniAttachment, index: int, previous: str) -> str:
 
 def result_of(plugin: str, output: str) -> str:
     """Return a successful ADD's result. Raises :class:`PluginError` when it is none."""
-    problem = PluginError(plugin, f"its result is not a JSON object: {_quoted(output)}", unable=True)
+    problem = PluginError(plugin, f"its result is not a JSON object: {one_line(output, _QUOTED)}", unable=True)
     try:
         found = json.loads(output)
         text = canonical(found)
@@ -107,12 +108,6 @@ def refusal(plugin: str, status: int, output: str, errors: str) -> PluginError:
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("code"), int):
         how = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
-        return PluginError(plugin, f"{how}: {_quoted(errors or output)}", unable=True)
+        return PluginError(plugin, f"{how}: {one_line(errors or output, _QUOTED)}", unable=True)
     words = [str(answer[key]) for key in ("msg", "details") if answer.get(key)]
-    return PluginError(plugin, _quoted(": ".join(words)), unable=answer["code"] in _UNABLE)
-
-
-def _quoted(text: str) -> str:
-    """Return a plugin's words on one line, shortened, without control characters."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."
+    return PluginError(plugin, one_line(": ".join(words), _QUOTED), unable=answer["code"] in _UNABLE)

@@ -25,6 +25,7 @@ from actors.lib.kube.expiry import token_node
 from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.logs.throttle import RepeatLimiter
 from supervisor.operations.exit_codes import OK, USAGE, CommandError
 
 from .kubeconfig_file import kubeconfig_text, write_kubeconfig
@@ -103,13 +104,12 @@ class Hostbridge:
 
     async def follow(self) -> None:
         """Write every change, indefinitely; a fault is logged when it begins, and retried."""
-        problem = ""
+        limiter = RepeatLimiter(log, clock=trio.current_time)
         while True:
-            before, problem = problem, await trio.to_thread.run_sync(self.step)
-            if problem and problem != before:
-                log.warning(problem, message_id=message_ids.HOSTBRIDGE_FAILS)
-            elif before and not problem:
-                log.info("the host's credentials are written again")
+            if problem := await trio.to_thread.run_sync(self.step):
+                limiter.failing("kubeconfig", problem, message_id=message_ids.HOSTBRIDGE_FAILS)
+            else:
+                limiter.recovered("kubeconfig", "the host's credentials are written again")
             await trio.sleep(POLL_SECONDS)
 
     def step(self) -> str:

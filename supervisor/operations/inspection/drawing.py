@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
+from config.syntax.printable import printable
+
 from .topology import Place
 
 #: What a drawing shows of a node with hundreds of VNIs; more could not be found in it.
@@ -128,14 +130,9 @@ def _boxes(root: Place) -> list[_Box]:
     return found
 
 
-def _printable(text: str) -> str:
-    """Return text without control and direction characters, of which XML allows only some."""
-    return "".join(character if character.isprintable() else "?" for character in text)
-
-
 def _shown(box: _Box) -> str:
     most = MOST_CHARACTERS if box.parent else 2 * MOST_CHARACTERS
-    text = _printable(str(box.place))
+    text = printable(str(box.place))
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -160,7 +157,7 @@ def _line(box: _Box, parent: _Box, lefts: list[float]) -> dict[str, str]:
 
 def _draw(drawing: ET.Element, box: _Box, left: float) -> None:
     group = ET.SubElement(drawing, "g")
-    ET.SubElement(group, "title").text = _printable(str(box.place))
+    ET.SubElement(group, "title").text = printable(str(box.place))
     colours = _DOWN if box.place.down else _GOOD
     corner = {"x": f"{left:.1f}", "y": f"{_middle(box) - _BOX / 2:.1f}", "rx": "4"}
     ET.SubElement(group, "rect", {**corner, "width": f"{_width(box):.1f}", "height": str(_BOX), **colours})

@@ -17,6 +17,7 @@ from typing import Any, Final
 from config.desired import DesiredState
 from config.outcomes import SessionHealth, VniHealth
 from config.status import Status
+from config.syntax.printable import printable
 
 from .details import DEFAULT_VRF, host_end_of, left_out, segment_end
 
@@ -100,8 +101,7 @@ def _dot(place: Place, parent: int | None, numbers: Iterator[int]) -> Iterator[s
 
 def _quoted(text: str) -> str:
     r"""Return a DOT string: in labels a backslash begins an escape (``\N``), also before what needs none."""
-    safe = "".join(character if character.isprintable() else "?" for character in text)
-    return '"' + safe.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _fabric(node: _Node) -> Iterator[Place]:

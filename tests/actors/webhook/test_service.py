@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ import trio.testing
 
 from actors.lib.kube.client import Json, KubeClient, Params
 from actors.lib.kube.errors import ConflictError, NotFoundError, error_for
-from actors.webhook import follow, server
+from actors.webhook import follow, rotation, server
 from actors.webhook.certificates import Stored, next_step, stored_in
 from actors.webhook.follow import ClusterObjects
 from actors.webhook.rotation import Storage, look_after
@@ -490,3 +491,27 @@ async def test_a_missing_secret_is_an_error_and_nothing_is_written() -> None:
     with pytest.raises(NotFoundError):
         await look_after(store, store.place, Latest("certificates"), NOW)
     assert store.writes == []
+
+
+async def test_a_failure_is_logged_when_it_begins_and_ends(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, out = Store(), Latest[Stored]("certificates")
+    secret = store.objects.pop(store.place.secret_path)
+    credentials: Latest[ApiCredentials] = Latest("credentials")
+    credentials.set(store.credentials)
+    caplog.set_level(logging.INFO, "openperouter.webhook")
+
+    async def renewing() -> None:
+        reader, ctx = credentials.reader(), ActorContext("rotation")
+        await rotation.run(ctx, storage=store.place, credentials=reader, out=out, connect=lambda _: store)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(renewing)
+        await trio.sleep(30)
+        [begin] = caplog.messages
+        assert "cannot renew the webhook's certificates; the last ones stay in use" in begin
+        store.objects[store.place.secret_path] = secret
+        await reached(lambda: out.peek() is not None)
+        nursery.cancel_scope.cancel()
+    assert any("can be renewed again" in one for one in caplog.messages)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from config.syntax.printable import printable
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings
@@ -125,12 +126,8 @@ def show(command: str, settings: Settings, daemon: str) -> None:
         raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
     # Answers in JSON have no passwords, and would not be JSON any more.
     text = answer if answer.lstrip().startswith(("{", "[")) else redact(answer)
-    print(_harmless(text.rstrip()), flush=True)
-
-
-def _harmless(text: str) -> str:
-    """Return text that does not control a terminal: FRR shows what peers call themselves as they sent it."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+    # FRR shows what peers call themselves as they sent it.
+    print(printable(text.rstrip(), keep="\n\t"), flush=True)
 
 
 async def _answer(command: str, settings: Settings, daemon: str) -> str:

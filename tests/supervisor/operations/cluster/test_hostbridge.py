@@ -267,7 +267,7 @@ async def test_a_fault_is_logged_once_and_its_end_too(
     caplog.set_level(logging.INFO, "openperouter")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bridge.follow)
-        await trio.sleep(100)
+        await trio.sleep(50)
         assert ["no credentials to write" in record.getMessage() for record in caplog.records] == [True]
         token.write_text(TOKEN)
         await trio.sleep(100)

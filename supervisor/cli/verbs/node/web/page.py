@@ -22,6 +22,7 @@ from markupsafe import Markup
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Severity
 from config.status import Status
+from config.syntax.printable import printable
 from supervisor.operations.inspection.current_status import Seen
 from supervisor.operations.inspection.drawing import to_svg
 from supervisor.operations.inspection.topology import topology
@@ -124,7 +125,7 @@ def _printable(value: object) -> object:
     """Return text without control and direction characters, which could make a name look like another one."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return "".join(character if character.isprintable() else "?" for character in value)
+    return printable(value)
 
 
 def _clock(moment: float) -> str:
