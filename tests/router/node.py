@@ -357,11 +357,12 @@ class Node:
 
 
 #: What the unit's mounts do: no one but frr may enter Debian's /etc/frr.
-MOUNTS: Final = """cd /etc/frr/perouter
+MOUNTS: Final = """here=$PWD
+cd /etc/frr/perouter
 mount -t tmpfs -o mode=755 none /etc/frr
 mkdir /etc/frr/perouter
 mount --no-canonicalize --bind /proc/self/cwd /etc/frr/perouter
-cd /
+cd "$here"
 exec "$@"
 """
 
