@@ -300,7 +300,8 @@ class _ControlLoop:
             self.nursery.start_soon(self.watch_router, monitor, self.router_watch)
 
     def _leave_router(self) -> None:
-        """Close the monitor of the router's namespace: it would keep the namespace alive, with the NIC in it."""
+        """Close what would keep the router's namespace alive, with the NIC in it: its monitor, and DHCP's daemon."""
+        self.dhcp.release()
         self.monitors.pop("router", None)
         if self.router_watch is not None:
             self.router_watch.cancel()

@@ -35,7 +35,7 @@ from config.settings import Settings
 
 from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
-from ..runtime.faults import DependencyFault, KernelFault
+from ..runtime.faults import DependencyFault, KernelFault, leaves
 
 #: Prints one line for the user.
 Report = Callable[[str], None]
@@ -158,7 +158,10 @@ def _clear_between(router: Path, settings: Settings, state: StateFiles, report: 
             nursery.cancel_scope.cancel()
         return errors
 
-    return trio.run(with_dhcp)
+    try:
+        return trio.run(with_dhcp)
+    except ExceptionGroup as errors:
+        raise leaves(errors)[0] from None
 
 
 def _clear_with(router: Path, plugins: Attachments, state: StateFiles, report: Report) -> tuple[str, ...]:

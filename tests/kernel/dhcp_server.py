@@ -1,7 +1,8 @@
 """A DHCP server (RFC 2131) of tests: gives each client the address that a file has at that moment.
 
-As a program it serves the interface ARGV[1]. ARGV[2] is a JSON file with ``address``, ``seconds`` (of the lease), and
-``renew`` (T1, after which a client asks again); an empty address: no answer. Each message is a line in ARGV[3].
+As a program it serves the interface ARGV[1]. ARGV[2] is a JSON file with ``server`` (its own address), ``address``,
+``seconds`` (of the lease), and ``renew`` (T1, after which a client asks again); an empty address: no answer. Each
+message is a line in ARGV[3].
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 DISCOVER, OFFER, REQUEST, ACK, NAK, RELEASE = 1, 2, 3, 5, 6, 7
 NAMES: Final = {1: "DISCOVER", 2: "OFFER", 3: "REQUEST", 5: "ACK", 6: "NAK", 7: "RELEASE"}
 COOKIE: Final = bytes([99, 130, 83, 99])
-SERVER: Final = IPv4Address("192.0.2.1")
+SERVER: Final = "192.0.2.1"
 WAIT_SECONDS: Final = 60.0
 
 
@@ -38,14 +39,15 @@ def options_of(message: bytes) -> dict[int, bytes]:
     return found
 
 
-def answer(request: bytes, kind: int, given: IPv4Address, seconds: int, renew: int) -> bytes:
+def answer(request: bytes, kind: int, said: dict[str, Any]) -> bytes:
     """Return an answer: a BOOTP reply with the request's transaction and hardware address."""
-    address = bytes(4) if kind == NAK else given.packed
-    head = b"\x02" + request[1:12] + bytes(4) + address + SERVER.packed + request[24:28] + request[28:44] + bytes(192)
-    options = {53: bytes([kind]), 54: SERVER.packed}
+    server = IPv4Address(said["server"]).packed
+    address = bytes(4) if kind == NAK else IPv4Address(said["address"]).packed
+    head = b"\x02" + request[1:12] + bytes(4) + address + server + request[24:28] + request[28:44] + bytes(192)
+    options = {53: bytes([kind]), 54: server}
     if kind != NAK:
-        times = {51: seconds, 58: renew, 59: renew + 1}
-        options |= {1: IPv4Address("255.255.255.0").packed, 3: SERVER.packed}
+        times = {51: said["seconds"], 58: said["renew"], 59: said["renew"] + 1}
+        options |= {1: IPv4Address("255.255.255.0").packed, 3: server}
         options |= {code: struct.pack("!I", value) for code, value in times.items()}
     return head + COOKIE + b"".join(bytes([code, len(data)]) + data for code, data in options.items()) + b"\xff"
 
@@ -69,9 +71,14 @@ def serve(interface: str, config: Path, log: Path) -> None:
                 asked = options.get(50) or request[12:16]
                 reply = OFFER if kind == DISCOVER else ACK if asked == given.packed else NAK
                 line += [NAMES[reply], str(given)]
-                server.sendto(answer(request, reply, given, said["seconds"], said["renew"]), ("255.255.255.255", 68))
+                server.sendto(answer(request, reply, said), ("255.255.255.255", 68))
             with log.open("a") as file:
                 file.write(" ".join(line) + "\n")
+
+
+def offer(address: str, *, server: str = SERVER, seconds: int = 3600, renew: int = 1800) -> str:
+    """Return what the server's file says."""
+    return json.dumps({"server": server, "address": address, "seconds": seconds, "renew": renew})
 
 
 class DhcpServer:
@@ -85,7 +92,7 @@ class DhcpServer:
     def give(self, address: str, *, seconds: int = 3600, renew: int = 1800) -> None:
         """Answer with another address from now on, or not at all."""
         new = self.config.with_suffix(".new")
-        new.write_text(json.dumps({"address": address, "seconds": seconds, "renew": renew}))
+        new.write_text(offer(address, seconds=seconds, renew=renew))
         new.replace(self.config)
 
     def count(self, word: str) -> int:

@@ -178,6 +178,19 @@ async def test_an_interface_that_its_ended_lease_set_down_is_made_again(
         assert host.link("net1")["ifindex"] != before
 
 
+async def test_a_new_namespace_gets_the_interface_and_the_daemon_leaves_the_old_one(
+    host: Node, server: DhcpServer, tmp_path: Path
+) -> None:
+    async with running(host, run_dir=tmp_path / "run") as run:
+        run.applied_in_frr(INSIDE)
+        await leased(run, host, FIRST)
+        [daemon] = daemons()
+        ip("netns", "del", Node.NETNS)
+        host.add_netns()
+        await leased(run, host, FIRST)
+        assert daemon not in daemons()
+
+
 #: A process that makes one pass over the kernel, as the daemon does.
 PASS = """
 import sys

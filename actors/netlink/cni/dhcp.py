@@ -102,7 +102,7 @@ class DhcpDaemon:
         """End it: no interface needs it."""
         if self._needed.is_set():
             self._needed = trio.Event()
-            self._problem = ""
+            self._answers, self._problem = False, ""
             self._scope.cancel()
 
     async def run(self, changed: Callable[[], None]) -> None:

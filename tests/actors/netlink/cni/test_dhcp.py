@@ -35,9 +35,10 @@ while True:
     stream.close()
     for word in ("say", "end"):
         if (here / word).exists():
-            sys.stderr.write((here / word).read_text() + "\\n")
-            sys.stderr.flush()
+            text = (here / word).read_text()
             (here / word).unlink()
+            sys.stderr.write(text + "\\n")
+            sys.stderr.flush()
             if word == "end":
                 sys.exit(3)
 """
@@ -56,7 +57,8 @@ class Daemon:
         return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
 
     def write(self, word: str, text: str = "") -> None:
-        (self.directory / word).write_text(text)
+        (self.directory / "new").write_text(text)
+        (self.directory / "new").rename(self.directory / word)
 
     def changed(self) -> None:
         self.changes += 1
