@@ -45,6 +45,8 @@ from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import DependencyFault
 
 from .cni.attachments import PLUGIN_SECONDS, Attachments
+from .cni.dhcp import DhcpDaemon, Leases
+from .cni.protocol import leasing
 from .converge import Pass, Planner, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
@@ -90,12 +92,14 @@ async def run(
 ) -> None:
     """Run one incarnation until cancelled. ``access`` has the API server, which no session may take from the host."""
     owner = trio.CapacityLimiter(1)
-    kernel = await trio.to_thread.run_sync(_open, settings, limiter=owner)
+    dhcp = DhcpDaemon.of(settings)
+    kernel = await trio.to_thread.run_sync(_open, settings, dhcp, limiter=owner)
     try:
         async with trio.open_nursery() as nursery:
             loop = _ControlLoop(
-                ctx, kernel, owner, frr, changing, out, settings.audit_interval_seconds, nursery, access
+                ctx, kernel, owner, frr, changing, out, settings.audit_interval_seconds, nursery, dhcp, access
             )
+            nursery.start_soon(dhcp.run, loop.wake_up)
             nursery.start_soon(loop.watch_host)
             nursery.start_soon(loop.receive)
             ctx.started()
@@ -112,7 +116,7 @@ def _server_of(access: LatestReader[ApiAccess] | None) -> str:
     return "" if credentials is None else urlsplit(credentials.server).hostname or ""
 
 
-def _open(settings: Settings) -> LinuxKernel:
+def _open(settings: Settings, dhcp: DhcpDaemon) -> LinuxKernel:
     zebra = DaemonSockets.of(settings, seconds=ZEBRA_SECONDS)
     state = StateFiles.of(settings)
 
@@ -124,7 +128,7 @@ def _open(settings: Settings) -> LinuxKernel:
         NAMESPACES / settings.netns,
         state,
         lambda vrfs: trio.from_thread.run(await_zebra, zebra, dict(vrfs)),
-        Attachments.of(settings, state, run_plugin),
+        Attachments.of(settings, state, run_plugin, Leases(dhcp.socket, lambda: trio.from_thread.run(dhcp.ready))),
     )
 
 
@@ -163,6 +167,7 @@ class _ControlLoop:
     out: Latest[KernelOutcome]
     audit_seconds: float
     nursery: trio.Nursery
+    dhcp: DhcpDaemon
     access: LatestReader[ApiAccess] | None = None
     newest: FrrOutcome | None = None
     in_force: FrrOutcome | None = None
@@ -263,6 +268,8 @@ class _ControlLoop:
         ended = trio.current_time()
         self.earliest = ended + min(DISTANCE * (ended - started), LONGEST_DISTANCE)
         self.interest = _interest(desired, result)
+        if not _leases(desired, result):
+            self.dhcp.release()
         if result.interrupted:
             log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)
             self.wake.set()
@@ -293,7 +300,8 @@ class _ControlLoop:
             self.nursery.start_soon(self.watch_router, monitor, self.router_watch)
 
     def _leave_router(self) -> None:
-        """Close the monitor of the router's namespace: it would keep the namespace alive, with the NIC in it."""
+        """Close what would keep the router's namespace alive, with the NIC in it: its monitor, and DHCP's daemon."""
+        self.dhcp.release()
         self.monitors.pop("router", None)
         if self.router_watch is not None:
             self.router_watch.cancel()
@@ -395,6 +403,12 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
         underlay_mtu=model.mtu,
         withdraw=result.plan.moves,
     )
+
+
+def _leases(desired: DesiredState, result: Pass) -> bool:
+    """Return whether an interface, wanted or still there, has its addresses from DHCP."""
+    wanted = () if desired.underlay is None else desired.underlay.attachments
+    return any(leasing(one) for one in (*wanted, *(record.attachment for record in result.observed.cni.values())))
 
 
 def _interest(desired: DesiredState, result: Pass) -> Interest:

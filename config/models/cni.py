@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from .base import Model
 from .names import InterfaceName
-from .rules import NOT_YET
 
 #: The oldest version whose results have ``interfaces`` and ``ips`` as they are read here.
 OLDEST_VERSION: Final = (1, 0, 0)
@@ -26,6 +25,9 @@ _PLUGIN: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", re.ASCII)
 _MAX_PLUGINS: Final = 16
 #: Bytes of JSON: a configuration is written on the standard input of each of its plugins, and into the state directory.
 _MAX_SIZE: Final = 64 * 1024
+#: The IPAM plugin whose addresses are leases, and its key for the socket of the daemon that keeps them.
+DHCP: Final = "dhcp"
+DAEMON_SOCKET: Final = "daemonSocketPath"
 _ANY_OBJECT: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -85,8 +87,8 @@ def _check_plugin(plugin: Any, where: str) -> None:
     method = ipam.get("type")
     if method is not None and (not isinstance(method, str) or not _PLUGIN.fullmatch(method)):
         raise ValueError(f"{where}.ipam.type: must be the name of a plugin, which is a file in the plugin directory")
-    if method == "dhcp":
-        raise ValueError(f"{where}.ipam.type: dhcp is {NOT_YET}: use static")
+    if method == DHCP and DAEMON_SOCKET in ipam:
+        raise ValueError(f"{where}.ipam.{DAEMON_SOCKET}: leave it out: the router runs a DHCP daemon of its own")
 
 
 class CniDevice(Model):

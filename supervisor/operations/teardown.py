@@ -23,6 +23,7 @@ from actors.frr.render.render import render
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.lib.metrics.textfile import candidates
 from actors.netlink.cni.attachments import PLUGIN_SECONDS, Attachments
+from actors.netlink.cni.dhcp import DhcpDaemon, Leases
 from actors.netlink.converge import converge
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
@@ -34,7 +35,7 @@ from config.settings import Settings
 
 from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
-from ..runtime.faults import DependencyFault, KernelFault
+from ..runtime.faults import DependencyFault, KernelFault, leaves
 
 #: Prints one line for the user.
 Report = Callable[[str], None]
@@ -147,7 +148,23 @@ def clear_kernel(settings: Settings, report: Report) -> tuple[str, ...]:
 
 
 def _clear_between(router: Path, settings: Settings, state: StateFiles, report: Report) -> tuple[str, ...]:
-    plugins = Attachments.of(settings, state, _run_plugin)
+    async def with_dhcp() -> tuple[str, ...]:
+        daemon = DhcpDaemon.of(settings)
+        leases = Leases(daemon.socket, lambda: trio.from_thread.run(daemon.ready))
+        plugins = Attachments.of(settings, state, _run_plugin, leases)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(daemon.run, lambda: None)
+            errors = await trio.to_thread.run_sync(_clear_with, router, plugins, state, report)
+            nursery.cancel_scope.cancel()
+        return errors
+
+    try:
+        return trio.run(with_dhcp)
+    except ExceptionGroup as errors:
+        raise leaves(errors)[0] from None
+
+
+def _clear_with(router: Path, plugins: Attachments, state: StateFiles, report: Report) -> tuple[str, ...]:
     kernel = LinuxKernel(router, state, plugins=plugins)
     try:
         reporting = _ReportingKernel(kernel, report)

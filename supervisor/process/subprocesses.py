@@ -1,17 +1,18 @@
-"""Running external programs with a deadline.
+"""Running external programs: commands with a deadline, and children that live as long as a block.
 
-Each command runs in its own session. Past its deadline, or when the caller is cancelled, the whole process group is
-killed, grandchildren included, so that no part of it keeps writing. Output is bounded.
+Each runs in its own session. Past its deadline, or when the caller is cancelled, the whole process group is killed,
+grandchildren included, so that no part of it keeps writing. A command's output is bounded.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
+from subprocess import DEVNULL, PIPE, STDOUT
 from typing import Final
 
 import trio
@@ -83,6 +84,25 @@ async def run_command(
     if not ended or process.returncode is None:
         raise CommandTimeout(command, seconds, _text(output), _text(errors))
     return Completed(command, process.returncode, _text(output), _text(errors))
+
+
+@asynccontextmanager
+async def running_child(argv: Sequence[str], *, env: Mapping[str, str]) -> AsyncIterator[trio.Process]:
+    """Run a program until the block ends, then kill its group. Raises :class:`CommandMissing`.
+
+    Its ``stdout`` is a pipe with both of its outputs, which the block has to read. Nothing ends it when this process is
+    killed: that is up to systemd, which kills what is left of the unit.
+    """
+    try:
+        process = await trio.lowlevel.open_process(
+            argv, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, env=env, start_new_session=True
+        )
+    except OSError as error:
+        raise CommandMissing(f"cannot start {argv[0]}: {error.strerror or error}") from error
+    try:
+        yield process
+    finally:
+        await _kill_group(process)
 
 
 def _text(data: bytearray) -> str:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any, Final
 
-from config.desired import CniAttachment
-from config.models.cni import canonical
+from config.desired import CniAttachment, IPInterface
+from config.models.cni import DAEMON_SOCKET, DHCP, canonical
 from config.syntax.printable import one_line
 
 #: Longest text of a plugin's answer that is quoted, in characters.
-_QUOTED: Final = 300
+QUOTED: Final = 300
 #: Codes that say that the plugin could not do its work, rather than what it found: incompatible version, invalid
 #: environment, I/O, decoding, invalid configuration, try again later (section "Error").
 _UNABLE: Final = frozenset({1, 4, 5, 6, 7, 11})
-#: The IPAM plugin that keeps nothing: addresses are in the configuration.
-_STATELESS_IPAM: Final = "static"
+#: The IPAM plugins that reserve nothing for good: addresses are in the configuration, or leases, which end.
+_STATELESS_IPAM: Final = frozenset({None, "static", DHCP})
 #: Keys of a plugin's configuration that are for the runtime alone.
 _RUNTIME_KEYS: Final = frozenset({"capabilities"})
 
@@ -64,15 +65,29 @@ def checks(attachment: CniAttachment) -> bool:
 
 
 def reserves(attachment: CniAttachment) -> bool:
-    """Return whether a plugin may have reserved something outside of the interface, as IPAM plugins but static do."""
+    """Return whether a plugin may have reserved something outside of the interface that stays reserved."""
     plugins = json.loads(attachment.conflist)["plugins"]
-    return any(plugin.get("ipam", {}).get("type", _STATELESS_IPAM) != _STATELESS_IPAM for plugin in plugins)
+    return any(plugin.get("ipam", {}).get("type") not in _STATELESS_IPAM for plugin in plugins)
 
 
-def plugin_input(attachment: CniAttachment, index: int, previous: str) -> str:
+def leasing(attachment: CniAttachment) -> tuple[int, ...]:
+    """Return the indices of the plugins whose addresses are leases of a DHCP server."""
+    plugins = json.loads(attachment.conflist)["plugins"]
+    return tuple(index for index, plugin in enumerate(plugins) if plugin.get("ipam", {}).get("type") == DHCP)
+
+
+def addresses_of(result: str) -> frozenset[IPInterface]:
+    """Return the addresses of a result, none where it is not as the specification has it."""
+    try:
+        return frozenset(ip_interface(one["address"]) for one in json.loads(result).get("ips", ()))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return frozenset()
+
+
+def plugin_input(attachment: CniAttachment, index: int, previous: str, daemon: Path | None = None) -> str:
     """Return one plugin's configuration: ``previous`` is the result so far as JSON, empty for none.
 
-    Of the values of capabilities it gets those that it declares.
+    Of the values of capabilities it gets those that it declares. ``daemon`` is the DHCP daemon's socket.
     """
     conflist: Mapping[str, Any] = json.loads(attachment.conflist)
     written: Mapping[str, Any] = conflist["plugins"][index]
@@ -82,6 +97,8 @@ def plugin_input(attachment: CniAttachment, index: int, previous: str) -> str:
     content |= {"name": conflist["name"], "cniVersion": conflist["cniVersion"]}
     if given:
         content["runtimeConfig"] = given
+    if daemon is not None and index in leasing(attachment):
+        content["ipam"] = {**content["ipam"], DAEMON_SOCKET: str(daemon)}
     if previous:
         content["prevResult"] = json.loads(previous)
     return canonical(content)
@@ -89,7 +106,7 @@ def plugin_input(attachment: CniAttachment, index: int, previous: str) -> str:
 
 def result_of(plugin: str, output: str) -> str:
     """Return a successful ADD's result. Raises :class:`PluginError` when it is none."""
-    problem = PluginError(plugin, f"its result is not a JSON object: {one_line(output, _QUOTED)}", unable=True)
+    problem = PluginError(plugin, f"its result is not a JSON object: {one_line(output, QUOTED)}", unable=True)
     try:
         found = json.loads(output)
         text = canonical(found)
@@ -108,6 +125,6 @@ def refusal(plugin: str, status: int, output: str, errors: str) -> PluginError:
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("code"), int):
         how = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
-        return PluginError(plugin, f"{how}: {one_line(errors or output, _QUOTED)}", unable=True)
+        return PluginError(plugin, f"{how}: {one_line(errors or output, QUOTED)}", unable=True)
     words = [str(answer[key]) for key in ("msg", "details") if answer.get(key)]
-    return PluginError(plugin, one_line(": ".join(words), _QUOTED), unable=answer["code"] in _UNABLE)
+    return PluginError(plugin, one_line(": ".join(words), QUOTED), unable=answer["code"] in _UNABLE)

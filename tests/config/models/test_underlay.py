@@ -12,6 +12,8 @@ from config.models.passwords import with_passwords
 
 from ..samples import interface, neighbor, underlay_spec
 
+OWN_DAEMON = {"type": "dhcp", "daemonSocketPath": "/run/cni/dhcp.sock"}
+
 
 def cni(device: dict[str, Any] | None = None, **conflist: Any) -> dict[str, Any]:
     plugin = {"type": "macvlan", "master": "eth1", "ipam": {"type": "static"}}
@@ -48,6 +50,7 @@ def test_defaults_are_upstreams() -> None:
         {"interfaces": [cni(), cni({"interfaceName": "net2", "runtimeConfig": {"mac": "02:00:00:00:00:01"}})]},
         {"interfaces": [cni(cniVersion="1.1.0", disableCheck=True, plugins=[{"type": "a", "of its own": [1, None]}])]},
         {"interfaces": [cni(plugins=[{"type": "a", "capabilities": {"mac": True}}, {"type": "b", "ipam": {}}])]},
+        {"interfaces": [cni(plugins=[{"type": "macvlan", "ipam": {"type": "dhcp", "request": []}}])]},
     ],
 )
 def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
@@ -100,8 +103,8 @@ def test_an_underlay_is_accepted(fields: dict[str, Any]) -> None:
         ({"interfaces": [cni(plugins=[{"type": "x", "ipam": "static"}])]}, "ipam: must be an object"),
         ({"interfaces": [cni(plugins=[{"type": "x", "ipam": {"type": "a/b"}}])]}, "ipam.type: must be the name"),
         (
-            {"interfaces": [cni(plugins=[{"type": "a"}, {"type": "x", "ipam": {"type": "dhcp"}}])]},
-            r"plugins\[1\].ipam.type: dhcp is not supported yet in this version: use static",
+            {"interfaces": [cni(plugins=[{"type": "a"}, {"type": "x", "ipam": OWN_DAEMON}])]},
+            r"plugins\[1\].ipam.daemonSocketPath: leave it out: the router runs a DHCP daemon of its own",
         ),
         ({"interfaces": [cni(plugins=[{"type": "x", "capabilities": ["mac"]}])]}, "capabilities: must map"),
         ({"interfaces": [cni(disableCheck="yes")]}, "disableCheck: must be true or false"),

@@ -65,12 +65,12 @@ ACCEPTED = {
     "CNI": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig, "
     "interfaceName: net1, rawConfig: {cniVersion: 1.0.0, name: fabric, plugins: [{type: macvlan, master: eth1, "
     "ipam: {type: static, addresses: [{address: 192.0.2.3/24}]}}]}}}]}]",
+    "CNI with DHCP": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig, "
+    "rawConfig: {cniVersion: 1.0.0, name: fabric, plugins: [{type: macvlan, ipam: {type: dhcp}}]}}}]}]",
     "raw snippet": "rawfrrconfigs: [{priority: 1, rawConfig: 'ip prefix-list a permit any'}]",
 }
 
 LATER = {
-    "CNI with DHCP": f"underlays: [{{asn: 1, {PEER}, interfaces: [{{type: CNIDevice, cniDevice: {{type: RawConfig, "
-    "rawConfig: {cniVersion: 1.0.0, name: fabric, plugins: [{type: macvlan, ipam: {type: dhcp}}]}}}]}]",
     "IS-IS": f"underlays: [{{asn: 1, {NIC}, {PEER}, isis: {{baseNet: 49.0001.0002.0003.0004.00}}}}]",
     "SRv6": f"underlays: [{{asn: 1, {NIC}, {PEER}, srv6: {{locator: {{basePrefix: 'fd00::/48'}}}}}}]",
     "VPN family": f"underlays: [{{asn: 1, {NIC}, neighbors: [{{asn: 2, address: '2001:db8::1', "

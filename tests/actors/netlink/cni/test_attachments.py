@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 
 from actors.netlink.cni.attachments import AttachmentRefused, Attachments
+from actors.netlink.cni.dhcp import Leases
+from actors.netlink.cni.protocol import PluginError
 from actors.netlink.planning.observed import Address, CniRecord, Link, NamespaceView
 from actors.netlink.state_files import ATTACHMENTS, StateFiles
 from config.desired import CniAttachment
 from config.models.cni import canonical
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout, Completed
+from supervisor.runtime.faults import DependencyFault
 
 NETNS = Path("/run/netns/perouter")
 #: Keeps what it made in a file, as the kernel does; ``refuse-COMMAND`` beside it makes a command fail.
@@ -42,6 +46,24 @@ LINK = Link(5, "net1", up=True)
 VIEW = NamespaceView({"net1": LINK}, {"net1": (Address(ip_interface("192.0.2.3/24")),)})
 
 
+#: Its plugin asks the program dhcp for an address, as real ones do, and the answer is in the file ``address``.
+LEASED = CniAttachment(
+    "net1",
+    canonical({"cniVersion": "1.0.0", "name": "fabric", "plugins": [{"type": "one", "ipam": {"type": "dhcp"}}]}),
+)
+LEASING = """\
+#!/bin/sh
+here=$(dirname "$0"); me=$(basename "$0")
+cat >"$here/stdin-$me-$CNI_COMMAND"
+echo "$CNI_COMMAND $me $CNI_CONTAINERID" >>"$here/calls"
+if [ -e "$here/refuse-$me-$CNI_COMMAND" ]; then cat "$here/refuse-$me-$CNI_COMMAND"; exit 1; fi
+case $CNI_COMMAND in
+    ADD) [ $me = dhcp ] || touch "$here/made-$me"; echo '{"ips": [{"address": "'$(cat "$here/address")'"}]}' ;;
+    DEL) rm -f "$here/made-$me" ;;
+esac
+"""
+
+
 class Killed(BaseException):
     """The process ends here."""
 
@@ -57,6 +79,7 @@ class Plugins:
             (self.directory / name).write_text(PLUGIN)
             (self.directory / name).chmod(0o755)
         self.calls_left = -1
+        self.daemon = 0
         self.start()
 
     def start(self) -> None:
@@ -72,6 +95,29 @@ class Plugins:
             raise CommandMissing(f"cannot start {program}: No such file or directory")
         done = subprocess.run([program], env=env, input=stdin, capture_output=True, text=True, check=False)
         return Completed((str(program),), done.returncode, done.stdout, done.stderr)
+
+    def lease(self) -> None:
+        """Begin as a new process with a DHCP daemon in its first run."""
+        for name in ("one", "dhcp"):
+            (self.directory / name).write_text(LEASING)
+            (self.directory / name).chmod(0o755)
+        self.give("192.0.2.3/24")
+        self.daemon = 1
+        leases = Leases(Path("/run/openperouter/dhcp/daemon.sock"), self.ready)
+        self.attachments = Attachments(self.directory, self.files, self.run, "perouter-underlay", leases)
+
+    def ready(self) -> int:
+        if self.daemon == 0:
+            raise DependencyFault("the DHCP daemon does not start: no such file")
+        return self.daemon
+
+    def give(self, address: str) -> None:
+        (self.directory / "address").write_text(address)
+
+    def leased(self, address: str = "192.0.2.3/24", *, up: bool = True) -> PluginError | None:
+        """Check the interface with this address."""
+        view = NamespaceView({"net1": replace(LINK, up=up)}, {"net1": (Address(ip_interface(address)),)})
+        return self.attachments.check(LEASED, view, NETNS)
 
     def refuse(self, plugin: str, command: str, answer: str = REFUSED) -> Path:
         path = self.directory / f"refuse-{plugin}-{command}"
@@ -248,3 +294,119 @@ def test_what_cannot_be_asked_about_is_not(plugins: Plugins, case: str) -> None:
     plugins.calls()
     assert plugins.attachments.check(wanted, view, NETNS) is None
     assert plugins.calls() == []
+
+
+CLIENT = f"perouter-underlay-{socket.gethostname()}"
+
+
+def test_the_dhcp_daemon_runs_before_a_lease_is_asked_for_and_each_node_is_a_client_of_its_own(
+    plugins: Plugins,
+) -> None:
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    assert plugins.stdin("one", "ADD")["ipam"] == {
+        "type": "dhcp",
+        "daemonSocketPath": "/run/openperouter/dhcp/daemon.sock",
+    }
+    for _ in range(3):
+        assert plugins.leased() is None
+    plugins.attachments.detach("net1", NETNS, plugins.exists)
+    # No CHECK: the plugin would acquire another lease.
+    assert plugins.calls() == [f"ADD one {CLIENT}", f"DEL one {CLIENT}"]
+
+
+def test_without_the_dhcp_daemon_nothing_is_made_and_what_is_there_stays(plugins: Plugins) -> None:
+    plugins.lease()
+    plugins.daemon = 0
+    with pytest.raises(AttachmentRefused, match=r"^CNI plugin dhcp: the DHCP daemon does not start: no such file$"):
+        plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    assert (plugins.calls(), plugins.files.cni()) == ([], {})
+    plugins.daemon = 1
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    plugins.daemon = 0
+    error = plugins.leased()
+    assert error is not None
+    assert error.unable
+
+
+def test_each_run_of_the_daemon_acquires_a_lease_again_and_another_address_is_drift(plugins: Plugins) -> None:
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    plugins.daemon = 2
+    plugins.calls()
+    assert [plugins.leased(), plugins.leased()] == [None, None]
+    assert plugins.calls() == [f"ADD dhcp {CLIENT}"]
+    plugins.daemon = 3
+    plugins.give("192.0.2.4/24")
+    error = plugins.leased()
+    assert (str(error), error is not None and error.unable) == (
+        "CNI plugin dhcp: the lease is 192.0.2.4/24 now, not 192.0.2.3/24",
+        False,
+    )
+
+
+def test_a_lease_that_cannot_be_acquired_again_is_tried_again_after_a_while(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("actors.netlink.cni.attachments.time.monotonic", lambda: now)
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    plugins.daemon = 2
+    refusal = plugins.refuse("dhcp", "ADD", '{"code": 999, "msg": "no more tries"}')
+    plugins.calls()
+    for _ in range(3):
+        error = plugins.leased()
+        assert error is not None
+        assert error.unable
+        assert "the lease cannot be acquired again: CNI plugin dhcp: no more tries" in str(error)
+    assert plugins.calls() == [f"ADD dhcp {CLIENT}"]
+    refusal.unlink()
+    now += 61
+    assert plugins.leased() is None
+
+
+@pytest.mark.parametrize(
+    ("address", "up", "expected"),
+    [("192.0.2.3/24", False, "down, as when its lease has ended"), ("192.0.2.9/24", True, "lacks 192.0.2.3/24")],
+)
+def test_an_interface_that_is_down_or_lacks_its_lease_is_drift(
+    plugins: Plugins, address: str, up: bool, expected: str
+) -> None:
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    error = plugins.leased(address, up=up)
+    assert error is not None
+    assert (expected in str(error), error.unable) == (True, False)
+
+
+def test_a_lease_of_another_run_of_the_daemon_is_acquired_to_be_released(plugins: Plugins) -> None:
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    plugins.daemon = 2
+    plugins.calls()
+    plugins.attachments.detach("net1", NETNS, plugins.exists)
+    assert plugins.calls() == [f"ADD dhcp {CLIENT}", f"DEL one {CLIENT}"]
+
+
+def test_a_lease_of_an_interface_that_went_with_its_parent_is_released(plugins: Plugins) -> None:
+    plugins.lease()
+    plugins.attachments.attach(LEASED, NETNS, plugins.exists)
+    plugins.refuse("one", "DEL")
+    (plugins.directory / "made-one").unlink()
+    plugins.calls()
+    plugins.attachments.detach("net1", NETNS, plugins.exists)
+    assert plugins.calls() == [f"DEL one {CLIENT}", f"DEL dhcp {CLIENT}"]
+    assert plugins.files.cni() == {}
+
+
+def test_a_plugin_that_waits_for_a_lease_in_vain_says_so(plugins: Plugins) -> None:
+    plugins.lease()
+
+    def hang(program: Path, env: Mapping[str, str], stdin: str) -> Completed:
+        raise CommandTimeout((str(program),), 10, "", "")
+
+    leases = Leases(Path("/run/socket"), plugins.ready)
+    attachments = Attachments(plugins.directory, plugins.files, hang, "perouter-underlay", leases)
+    with pytest.raises(AttachmentRefused, match="within 10 s and was killed, waiting for a DHCP server or for the"):
+        attachments.attach(LEASED, NETNS, plugins.exists)
