@@ -26,7 +26,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release host-prometheus host-gobgp host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -35,6 +35,7 @@ help:
 	@echo 'make check           lint, types, import contracts, style, unit tests (under two minutes)'
 	@echo 'make test            everything: check, unit tests with the newest libraries, FRR, kernel, guest and cluster tests'
 	@echo 'make test-simulation only the simulated episodes with injected faults     (make simulate SEED=n: one; make soak: endless)'
+	@echo 'make test-browser    only the page of "openperouter web" in a real browser  (make screenshot: its picture in the docs)'
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
@@ -73,6 +74,15 @@ SIMULATION := PYTHONHASHSEED=0 .venv/bin/python -m
 test-simulation: .venv/.ready
 	@mkdir -p $(RESULTS)
 	$(SIMULATION) pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml tests/simulation $(ARGS)
+
+# In a network namespace that has only loopback.
+test-browser: .venv/.ready host-browser
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_BROWSER_TESTS=1 unshare --net sh -c 'ip link set lo up && exec "$$@"' sh \
+	    .venv/bin/pytest -q -p no:cacheprovider --junitxml=$(RESULTS)/browser.xml tests/browser $(ARGS)
+
+screenshot:
+	@OPENPEROUTER_SCREENSHOT=$(CURDIR)/docs/images/web.png $(MAKE) --no-print-directory test-browser ARGS='-k picture'
 
 simulate: .venv/.ready
 	@$(SIMULATION) tests.simulation --seed $(or $(SEED),$(error say which: SEED=123))
@@ -118,7 +128,7 @@ api-servers: host-cluster
 # uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
 # output comes when those are done. API servers that have to be built first take what the others leave of the machine. Emulated
 # machines run last and alone, since they are slow, and what they wait for has deadlines.
-test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells
+test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
 	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
@@ -128,7 +138,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
 	} & \
-	for name in check newest simulation; do \
+	for name in check newest simulation browser; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
 	    run $$name $$target; \
@@ -138,7 +148,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	for name in api-servers frr cluster uml; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
 	echo "== make test-guest"; \
 	run guest test-guest
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation frr cluster uml guest
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster uml guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
 image: host-guest
@@ -205,6 +215,11 @@ host-gobgp:
 # They judge the completion that is generated for them.
 host-shells:
 	@tests/harness/ensure-packages.sh zsh fish || echo 'no zsh or fish: the tests of their completion are skipped' >&2
+
+# The smallest of Debian's Chromiums, and a font for the picture. CI has to have it.
+host-browser:
+	@tests/harness/ensure-packages.sh chromium-headless-shell fonts-dejavu-core iproute2 || \
+	    { [ -z "$$CI" ] && echo 'no browser: the tests of the web page are skipped' >&2; }
 
 host-cluster: host-python
 	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)

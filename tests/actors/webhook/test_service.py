@@ -357,12 +357,15 @@ async def test_nothing_is_decided_from_a_collection_that_is_no_longer_followed(a
     fake.put_node("node-a")
     async with followed(fake) as known:
         await reached(lambda: known.ready)
-        for error in (error_for(403, "Forbidden", "no"), error_for(429, "", "busy"), error_for(500, "", "no")):
+        for code, reason in ((403, "Forbidden"), (429, ""), (500, "")):
+            error = error_for(code, reason, "no")
             fake.trouble = lambda verb, path, error=error: error if "l2vnis" in path else None  # type: ignore[misc]
             fake.break_watches()
             await reached(lambda: not known.ready)
+            fake.put_kind(Kind.L3VNI, f"during-{code}", {"vrf": "red", "vni": code}, namespace="tenant")
             fake.trouble = lambda verb, path: None
             await reached(lambda: known.ready)
+        assert names(known) == {"during-403", "during-429", "during-500"}
 
 
 async def test_a_watch_continues_without_a_list_and_a_busy_server_gets_none(autojump_clock: object) -> None:
