@@ -29,7 +29,7 @@ import trio
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import MESSAGES
 from actors.lib.kube.errors import SERVER_ERRORS, ApiError, UnreachableError
-from actors.lib.kube.request_backoff import RequestBackoff
+from actors.lib.kube.request_backoff import RequestBackoff, TokenBucket
 from config.api import ApiCredentials
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -74,25 +74,6 @@ async def run(
 
 
 @dataclass(slots=True)
-class Rate:
-    """Allows a burst of ``BURST`` writes, and then as many per second as all nodes' watches can handle."""
-
-    _full_at: float = -math.inf
-
-    def due(self, now: float, nodes: int) -> float:
-        """Return when the next write is allowed."""
-        return max(now, self._full_at - (BURST - 1) * _period(nodes))
-
-    def take(self, now: float, nodes: int) -> None:
-        """Count a write."""
-        self._full_at = max(self._full_at, now) + _period(nodes)
-
-
-def _period(nodes: int) -> float:
-    return 1.0 / min(RATE, MESSAGES / max(nodes, 1))
-
-
-@dataclass(slots=True)
 class Part:
     """One kind of write, with its backoff after a refusal."""
 
@@ -114,7 +95,7 @@ class Writer:
     wall: Callable[[], float]
     chance: Callable[[], float]
     _number: int = -1
-    _rate: Rate = field(default_factory=Rate)
+    _bucket: TokenBucket = field(default_factory=lambda: TokenBucket(BURST, 1.0 / RATE))
     _server: RequestBackoff = field(init=False)
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(log, clock=trio.current_time))
     _aggregation: Aggregation = field(init=False)
@@ -175,18 +156,16 @@ class Writer:
         )
 
     def _next(self, now: float) -> tuple[Part, float]:
-        allowed = max(self._rate.due(now, self._nodes), self._server.until)
+        # As many as all nodes' watches can handle.
+        self._bucket.period = 1.0 / min(RATE, MESSAGES / max(len(self._aggregation.state.nodes), 1))
+        allowed = max(self._bucket.due(now), self._server.until)
         due = [(part, max(part.due(now), part.backoff.until, allowed)) for part in self._parts]
         return min(due, key=lambda one: one[1])
-
-    @property
-    def _nodes(self) -> int:
-        return len(self._aggregation.state.nodes)
 
     async def _write_while_due(self, client: KubeClient, part: Part) -> None:
         while self._usable() == client.credentials:
             now = trio.current_time()
-            self._rate.take(now, self._nodes)
+            self._bucket.take(now)
             try:
                 with self.ctx.working(f"writing {part.name}", WRITE_SECONDS):
                     await self._write(client, part, now)

@@ -53,7 +53,6 @@ class Peer:
     state: str = ""
     uptime_seconds: int = 0
     prefixes: dict[str, int] = field(default_factory=dict)
-    dynamic: bool = False
     flaps: int = 0
     evpn_sent: int = 0
 
@@ -219,7 +218,6 @@ def _peer(facts: Mapping[str, Any], family: str, known: Peer | None) -> Peer:
         state=state,
         uptime_seconds=up_milliseconds // 1000,
         prefixes={**(known.prefixes if known else {}), family: _number(facts.get("pfxRcd"))},
-        dynamic=facts.get("dynamicPeer") is True,
         flaps=_number(facts.get("connectionsDropped")),
         evpn_sent=_number(facts.get("pfxSnt")) if family == EVPN else known.evpn_sent if known else 0,
     )

@@ -40,11 +40,14 @@ import trio
 
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
-from actors.lib.kube.errors import SERVER_ERRORS, ApiError
+from actors.lib.kube.errors import SERVER_ERRORS, ApiError, ForbiddenError
+from actors.lib.kube.request_backoff import RequestBackoff
 from config.api import ApiAccess, ApiCredentials, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
+from supervisor.logs import message_ids
+from supervisor.logs.logger import get_logger
 from supervisor.logs.throttle import RepeatLimiter
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader, wait_any
@@ -53,7 +56,8 @@ from .events import EventWriter
 from .node_index import NodeIndexWriter
 from .node_state import ChannelValues, NodeState
 from .node_status import NodeStatusWriter
-from .rate_limit import Retry, log
+
+log = get_logger("status_writer")
 
 #: Seconds for one write: at most four requests, each with the client's own deadline.
 WRITE_SECONDS: Final = 180.0
@@ -100,6 +104,33 @@ async def run(
         ctx.progress()
         with ctx.idle(), trio.move_on_after(wait):
             await wait_any(*readers.values())
+
+
+class Retry:
+    """One thing that may fail by itself: when to try it again, and its lines in the log."""
+
+    def __init__(self, subject: str, chance: Callable[[], float], limiter: RepeatLimiter) -> None:
+        self.subject = subject
+        self.backoff = RequestBackoff(chance)
+        #: Why it fails, the server's reason if it gave one; None while it works.
+        self.error: str | None = None
+        self._limiter = limiter
+
+    def failed(self, error: ApiError, now: float) -> None:
+        """Wait, and log the failure unless it repeats the one before."""
+        self.backoff.failed(error, now)
+        self.error = error.reason or str(error)
+        message_id = message_ids.API_FORBIDDEN if isinstance(error, ForbiddenError) else message_ids.REPORTING_FAILS
+        self._limiter.failing(
+            self.subject, f"reporting to the cluster fails: {self.subject}: {error}", message_id=message_id
+        )
+
+    def succeeded(self) -> None:
+        """Try the next one at once, and log that it works if it failed before."""
+        self.backoff.reset()
+        self.error = None
+        message = f"reporting to the cluster works again: {self.subject}"
+        self._limiter.recovered(self.subject, message, message_id=message_ids.REPORTING_WORKS)
 
 
 @dataclass(frozen=True, slots=True)

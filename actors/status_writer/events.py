@@ -16,13 +16,13 @@ from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
+from actors.lib.kube.request_backoff import TokenBucket
 from config.api import ApiNode
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 
 from .node_events import NAMESPACE, LastingFailure, NodeEvent, lasting_failures
 from .node_state import NodeState
-from .rate_limit import TokenBucket
 
 log = get_logger("status_writer")
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.errors import ForbiddenError, NotFoundError
+from actors.lib.kube.request_backoff import TokenBucket
 from config.api import API_VERSION, INDEX_LABEL, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
 from config.crd.node_status import NodeStatus
@@ -24,7 +25,6 @@ from config.problems import ResourceId
 from .node_state import NodeState
 from .node_status_builder import build_status, is_pending
 from .object_status import ObjectStatus, ObjectTracker
-from .rate_limit import TokenBucket
 
 MANAGER: Final = "openperouter"
 #: How long nothing new must have come, and how long news waits at the longest, seconds.

@@ -1,4 +1,4 @@
-"""Back-off of the API server, or of one kind of request, after consecutive failures.
+"""Back-off of the API server, or of one kind of request, after consecutive failures; a token bucket for what repeats.
 
 If five thousand nodes retry too early, they overload the server that everything else on them needs.
 """
@@ -42,3 +42,20 @@ class RequestBackoff:
     def reset(self) -> None:
         """Start over: a request succeeded, or there is a reason to retry at once."""
         self.failures, self.until = 0, -math.inf
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Lets ``burst`` through at once and then one in ``period`` seconds. Times are seconds of one clock."""
+
+    burst: int
+    period: float
+    _full_at: float = -math.inf
+
+    def due(self, now: float) -> float:
+        """Return when the next one may go, ``now`` at the earliest."""
+        return max(now, self._full_at - (self.burst - 1) * self.period)
+
+    def take(self, now: float) -> None:
+        """Take one token."""
+        self._full_at = max(self._full_at, now) + self.period

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.status_writer.rate_limit import TokenBucket
+from actors.lib.kube.request_backoff import TokenBucket
 
 
 def test_a_burst_passes_at_once_and_the_rest_one_by_one() -> None:
