@@ -32,7 +32,7 @@ from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import summarize
 
-from .cluster_state import ClusterNode, ClusterObject, ClusterState, Decoder, NodeReport
+from .cluster_state import ClusterDecoder, ClusterNode, ClusterObject, ClusterState, NodeReport
 
 log = get_logger("cluster_watch")
 
@@ -49,12 +49,12 @@ async def run(
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
 ) -> None:
     """Follow indefinitely; the status objects are those in ``namespace``."""
-    cache: Cache | None = None
+    cache: ClusterCache | None = None
     ctx.started()
     while True:
         current = credentials.take() or credentials.peek()
         if current is not None and (cache is None or cache.server != current.server):
-            cache = Cache(current.server, namespace)
+            cache = ClusterCache(current.server, namespace)
         async with trio.open_nursery() as nursery:
             if cache is not None and current is not None:
                 nursery.start_soon(_follow, cache, current, connect)
@@ -64,7 +64,7 @@ async def run(
             nursery.cancel_scope.cancel()
 
 
-class Cache:
+class ClusterCache:
     """The objects of one server, and the reflectors that fill it."""
 
     def __init__(self, server: str, namespace: str) -> None:
@@ -76,7 +76,7 @@ class Cache:
         self.labels_known.set()
         self.last_event: float | None = None
         self.edits = 0
-        decoder = Decoder()
+        decoder = ClusterDecoder()
         self._nodes: Store[ClusterNode] = Store(decoder.node)
         self._reports: Store[NodeReport] = Store(decoder.report)
         self._objects: dict[str, Store[ClusterObject]] = {
@@ -153,7 +153,9 @@ class Cache:
         """Do nothing: the log names what may not be read."""
 
 
-async def _follow(cache: Cache, credentials: ApiCredentials, connect: Callable[[ApiCredentials], KubeClient]) -> None:
+async def _follow(
+    cache: ClusterCache, credentials: ApiCredentials, connect: Callable[[ApiCredentials], KubeClient]
+) -> None:
     """Fill the cache over one connection until cancelled."""
     try:
         async with connect(credentials) as client, trio.open_nursery() as nursery:
@@ -169,7 +171,7 @@ async def _follow(cache: Cache, credentials: ApiCredentials, connect: Callable[[
         )
 
 
-async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
+async def _publish(cache: ClusterCache, out: Latest[ClusterState]) -> None:
     """Publish what is complete, indefinitely, and when it is no longer live."""
     changes, edits, live = cache.changes.reader(), -1, False
     while True:

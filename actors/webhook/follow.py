@@ -21,7 +21,7 @@ from actors.lib.kube.client import KubeClient
 from actors.lib.kube.decoding import api_node, api_object, items, metadata, version_of
 from actors.lib.kube.errors import ApiError, GoneError, NotFoundError, error_in
 from config.admission.nodes import Nodes
-from config.admission.objects import Entry, Objects, entry_of
+from config.admission.objects import ObjectEntry, Objects, entry_of
 from config.api import API_VERSION, PLURALS, ApiCredentials
 from config.problems import Kind, ResourceId
 from supervisor.logs import message_ids
@@ -80,7 +80,7 @@ class ClusterObjects:
         else:
             self.objects.put(self._entry(resource, raw))
 
-    def _entry(self, resource: str, raw: Any) -> Entry:
+    def _entry(self, resource: str, raw: Any) -> ObjectEntry:
         return entry_of(api_object(_kind(resource), raw), self.namespace)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import h11
 import trio
 
-from config.admission.review import Answer, Request, review
+from config.admission.review import ReviewRequest, ReviewResponse, review
 from config.resolve.grants import Grants
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -58,7 +58,7 @@ async def run(
     opened: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Serve indefinitely; ``opened`` gets the port. Raises :class:`DependencyFault` when it cannot be opened."""
-    server = Server(grants, known, certificates)
+    server = WebhookServer(grants, known, certificates)
     try:
         listeners = await trio.open_tcp_listeners(port, host=host or None)
     except OSError as error:
@@ -75,7 +75,7 @@ async def run(
                 await one.aclose()
 
 
-class Server:
+class WebhookServer:
     """The connections of one run."""
 
     def __init__(self, grants: Grants, known: LatestReader[ClusterObjects], certificates: LatestReader[Stored]) -> None:
@@ -172,12 +172,12 @@ class Server:
         except NotAReviewError as error:
             return 400, f"{error}\n".encode(), _PLAIN
 
-    def _answer(self, known: ClusterObjects, uid: str, asked: Request) -> tuple[int, bytes, str]:
+    def _answer(self, known: ClusterObjects, uid: str, asked: ReviewRequest) -> tuple[int, bytes, str]:
         try:
             answer = review(known.objects, known.nodes, asked, self._grants)
         except Exception as error:  # noqa: BLE001 - a bug with one object must not end the service for all others
             log.bug("a review failed; the object is admitted", error, message_id=message_ids.WEBHOOK_BUG)
-            answer = Answer(warnings=("openperouter's webhook could not check this object",))
+            answer = ReviewResponse(warnings=("openperouter's webhook could not check this object",))
         if not answer.allowed and asked.new is not None:
             log.info("denied", kind=asked.new.kind, namespace=asked.new.namespace, name=asked.new.name)
         return 200, write_review(uid, answer), "application/json"

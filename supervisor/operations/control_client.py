@@ -30,7 +30,7 @@ class NoAnswerError(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReloadOutcome:
     """The result of a reload: ``ok`` only when all of the configuration is in force and verified."""
 
     ok: bool
@@ -39,7 +39,7 @@ class Outcome:
     timed_out: bool = False
 
 
-def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forget_api: bool = False) -> Outcome:
+def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forget_api: bool = False) -> ReloadOutcome:
     """Make the daemon read its files again; call ``progress`` with each change of its summary, return the outcome.
 
     ``forget_api`` drops the objects that the API server does not confirm now.
@@ -55,7 +55,7 @@ def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forge
         if answer.get("event") == "done":
             problems = tuple(str(problem) for problem in answer.get("problems", ()))
             text = str(answer.get("summary", "") if answer.get("ok") else answer.get("reason"))
-            return Outcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
+            return ReloadOutcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
     raise NotRunningError("the daemon ended before the reload was complete")
 
 

@@ -37,7 +37,7 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a request is answered with; ``kind`` is the media type, ``headers`` are further ones."""
 
     status: int
@@ -46,7 +46,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Respond = Callable[[h11.Request], Awaitable[Answer]]
+Respond = Callable[[h11.Request], Awaitable[Response]]
 
 
 @asynccontextmanager
@@ -97,14 +97,14 @@ class HttpServer:
         try:
             request = await _request(stream, connection)
         except h11.RemoteProtocolError as error:
-            await _send(stream, connection, Answer(error.error_status_hint, b"bad request\n"))
+            await _send(stream, connection, Response(error.error_status_hint, b"bad request\n"))
             return
         if request is None:
             return
         if request.method in (b"GET", b"HEAD"):
             answer = await self._respond(request)
         else:
-            answer = Answer(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
+            answer = Response(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
         await _send(stream, connection, answer, head=request.method == b"HEAD")
         if isinstance(stream, trio.SSLStream):
             await stream.aclose()
@@ -121,7 +121,7 @@ async def _request(stream: Stream, connection: h11.Connection) -> h11.Request | 
         connection.receive_data(await stream.receive_some(_READ_BYTES))
 
 
-async def _send(stream: Stream, connection: h11.Connection, answer: Answer, *, head: bool = False) -> None:
+async def _send(stream: Stream, connection: h11.Connection, answer: Response, *, head: bool = False) -> None:
     headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), ("Connection", "close")]
     response = h11.Response(status_code=answer.status, headers=[*headers, *answer.headers])
     out = connection.send(response) or b""

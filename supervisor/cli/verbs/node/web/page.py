@@ -22,7 +22,7 @@ from markupsafe import Markup
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Severity
 from config.status import Status
-from supervisor.operations.inspection.current_status import Seen
+from supervisor.operations.inspection.current_status import CurrentStatus
 from supervisor.operations.inspection.drawing import to_svg
 from supervisor.operations.inspection.topology import topology
 
@@ -44,7 +44,7 @@ MOST_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PageEvent:
     """A change, as the daemon's control socket has it (``supervisor.events``)."""
 
     number: int
@@ -55,7 +55,7 @@ class Event:
     is_warning: bool
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Event:
+    def of(cls, answer: Mapping[str, Any]) -> PageEvent:
         """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for what is none."""
         topic, subject, message = (str(answer[name]) for name in ("topic", "subject", "message"))
         return cls(int(answer["number"]), float(answer["at"]), topic, subject, message, answer["level"] == "warning")
@@ -66,7 +66,9 @@ class Event:
         return self.message if self.subject in self.message else f"{self.subject}: {self.message}"
 
 
-def status_page(seen: Seen, events: Sequence[Event], now: float, *, still: bool = False, missing: str = "") -> str:
+def status_page(
+    seen: CurrentStatus, events: Sequence[PageEvent], now: float, *, still: bool = False, missing: str = ""
+) -> str:
     """Return the page; ``events`` are newest first, ``missing`` is why there are none.
 
     ``still``: it does not refresh itself. ``now`` in Unix seconds is for ages.
