@@ -14,12 +14,20 @@ import gc
 import os
 
 import hypothesis
+from hypothesis import strategies
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("explore" if os.environ.get("OPENPEROUTER_EXPLORE") else "repeatable")
 
 
+@hypothesis.settings(max_examples=1)
+@hypothesis.given(strategies.none())
+def use_hypothesis(_: None) -> None:
+    """Have Hypothesis register its random numbers: it asks the garbage collector who refers to them."""
+
+
 def pytest_collection_finish() -> None:
+    use_hypothesis()
     gc.collect()
     gc.freeze()

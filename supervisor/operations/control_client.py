@@ -62,7 +62,7 @@ def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forge
 def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = ANSWER_SECONDS) -> Iterator[Any]:
     """Yield the daemon's answers to one request until it closes. ``seconds`` bounds the wait for each; None does not.
 
-    Raises :class:`NotRunningError`, :class:`NoAnswerError`, and ``PermissionError`` for others than root.
+    Raises :class:`NotRunningError`, :class:`NoAnswerError`, and ``PermissionError`` unless run as root.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_SECONDS)

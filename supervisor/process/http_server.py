@@ -111,7 +111,7 @@ class HttpServer:
 
 
 async def _request(stream: Stream, connection: h11.Connection) -> h11.Request | None:
-    """Return the request's head, None for a client that left. Raises h11's error for what is none."""
+    """Return the request's head, None for a client that left. Raises h11's error if it is malformed."""
     while True:
         event = connection.next_event()
         if isinstance(event, h11.Request):

@@ -26,7 +26,7 @@ _RUNTIME_KEYS: Final = frozenset({"capabilities"})
 
 
 class PluginError(Exception):
-    """A plugin did not do what was asked; the message names it. ``unable`` means that it found out nothing."""
+    """A plugin did not do what was asked; the message names it. ``unable``: it could not examine the interface."""
 
     def __init__(self, plugin: str, why: str, *, unable: bool) -> None:
         super().__init__(f"CNI plugin {plugin}: {why}")
@@ -87,7 +87,7 @@ def plugin_input(attachment: CniAttachment, index: int, previous: str) -> str:
 
 
 def result_of(plugin: str, output: str) -> str:
-    """Return a successful ADD's result. Raises :class:`PluginError` when it is none."""
+    """Return a successful ADD's result. Raises :class:`PluginError` when it is malformed."""
     problem = PluginError(plugin, f"its result is not a JSON object: {_quoted(output)}", unable=True)
     try:
         found = json.loads(output)
@@ -113,6 +113,6 @@ def refusal(plugin: str, status: int, output: str, errors: str) -> PluginError:
 
 
 def _quoted(text: str) -> str:
-    """Return a plugin's words on one line, shortened, without control characters."""
+    """Return a plugin's message on one line, shortened, without control characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."

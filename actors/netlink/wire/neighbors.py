@@ -48,7 +48,7 @@ class Station:
 
 @dataclass(frozen=True, slots=True)
 class NeighborEntry:
-    """An address that the IP stack has learned on a link; ``stale``: nothing has confirmed it of late."""
+    """An address that the IP stack has learned on a link; ``stale``: nothing has confirmed it recently."""
 
     link: int
     mac: bytes

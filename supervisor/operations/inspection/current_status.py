@@ -30,7 +30,7 @@ class CurrentStatus:
 def read_status(directory: Path) -> CurrentStatus:
     """Return the daemon's status, or its last one; ``directory`` is its runtime directory.
 
-    Raises :class:`CommandError` if there is neither, and ``PermissionError`` for others than root.
+    Raises :class:`CommandError` if there is neither, and ``PermissionError`` unless run as root.
     """
     try:
         status = next(statuses(directory, "status"), None)

@@ -1,4 +1,4 @@
-"""AdmissionReviews as API servers send them, and what is none."""
+"""AdmissionReviews as API servers send them, and malformed ones."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Everything that is shown comes from outside: names from resources that any tenant may write, messages that quote them.
 The template escapes every value (``autoescape``), control and direction characters are replaced before that, and the
-policy of the page lets a browser load and run nothing, so that neither a mistake here would be enough for a script.
+policy of the page lets a browser load and run nothing, so that a mistake here alone would not let a script run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PageEvent:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> PageEvent:
-        """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for what is none."""
+        """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for an unknown one."""
         topic, subject, message = (str(answer[name]) for name in ("topic", "subject", "message"))
         return cls(int(answer["number"]), float(answer["at"]), topic, subject, message, answer["level"] == "warning")
 
@@ -134,7 +134,7 @@ def _clock(moment: float) -> str:
 
 
 def _limited(items: Iterable[T], good: Callable[[T], bool]) -> tuple[list[T], str]:
-    """Return as many as fit, those in trouble first if there are more, and what is left unsaid."""
+    """Return as many as fit, those in trouble first if there are more, and how many are left out."""
     every = list(items)
     if len(every) <= MOST_ROWS:
         return every, ""
