@@ -91,7 +91,7 @@ EXAMPLES: Final[Mapping[str, Any]] = {
 }
 
 
-class Entry(NamedTuple):
+class ReferenceEntry(NamedTuple):
     """What is shown about one key. ``default`` and ``constraints`` are Markdown; ``schema`` is a list's element's."""
 
     path: str
@@ -102,13 +102,13 @@ class Entry(NamedTuple):
     schema: Schema
 
 
-def entries(model: type[BaseModel]) -> Iterator[Entry]:
+def entries(model: type[BaseModel]) -> Iterator[ReferenceEntry]:
     """Yield an entry for each field, then those of the models inside it. The manual pages are made of them too."""
     schema = model.model_json_schema()
     return _entries(schema, schema.get("$defs", {}), "")
 
 
-def _entries(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[Entry]:
+def _entries(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[ReferenceEntry]:
     for name, field in model["properties"].items():
         schema = resolved(field, models)
         element = resolved(schema["items"], models) if schema.get("type") == "array" else None
@@ -119,7 +119,7 @@ def _entries(model: Schema, models: dict[str, Schema], prefix: str) -> Iterator[
             **(element or schema),
             **({"default": field["default"]} if field.get("default") is not None else {}),
         }
-        yield Entry(path, word(schema, element), default, limits, field.get("description", ""), described)
+        yield ReferenceEntry(path, word(schema, element), default, limits, field.get("description", ""), described)
         if "properties" in (element or schema):
             yield from _entries(element or schema, models, f"{path}.")
 

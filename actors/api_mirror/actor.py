@@ -50,8 +50,8 @@ from supervisor.runtime.channel import LatestReader, wait_any
 from supervisor.runtime.faults import DependencyFault
 
 from .error_log import MirrorLog, log
-from .planning import Change, Plan, Renamed, mirrors, plan, renamed
-from .schedule import Schedule
+from .planning import Change, MirrorPlan, Renamed, mirrors, plan, renamed
+from .schedule import MirrorSchedule
 from .writer import NameTakenError, carry_out
 
 #: Seconds for one change: at most six requests, each with the client's own deadline.
@@ -76,7 +76,7 @@ async def run(
         key = mirror_key(settings.state_dir)
     except OSError as error:
         raise DependencyFault(f"the key of this node's mirrors is unavailable: {error}") from error
-    mirror = _Mirror(ctx, settings, connect, Schedule(ClusterSize(chance=chance)), RequestBackoff(chance), key)
+    mirror = _Mirror(ctx, settings, connect, MirrorSchedule(ClusterSize(chance=chance)), RequestBackoff(chance), key)
     ctx.started()
     while True:
         mirror.take(access.take(), snapshots.take(), api.take())
@@ -103,7 +103,7 @@ class _Mirror:
     ctx: ActorContext
     settings: Settings
     connect: Callable[[ApiCredentials], KubeClient]
-    schedule: Schedule
+    schedule: MirrorSchedule
     server: RequestBackoff
     key: bytes = field(repr=False)
     log: MirrorLog = field(default_factory=MirrorLog)
@@ -166,13 +166,13 @@ class _Mirror:
     def _due_at(self, change: Change) -> float:
         return max(self.schedule.due_at(change), self.server.until)
 
-    def _poll_at(self, todo: Plan) -> float:
+    def _poll_at(self, todo: MirrorPlan) -> float:
         return max(self.schedule.poll_at(todo.changes, trio.current_time()), self.server.until)
 
-    def _next_at(self, todo: Plan) -> float:
+    def _next_at(self, todo: MirrorPlan) -> float:
         return min(self._poll_at(todo), *map(self._due_at, todo.changes), math.inf)
 
-    async def _send_due(self, inputs: _Inputs, todo: Plan) -> None:
+    async def _send_due(self, inputs: _Inputs, todo: MirrorPlan) -> None:
         """Count the nodes if a change waits for that, and send every change that is due."""
         sent: list[Change] = []
         tried: set[ResourceId] = set()

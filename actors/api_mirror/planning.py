@@ -57,7 +57,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MirrorPlan:
     """The changes in the order in which they can be made.
 
     ``mislabelled`` are objects that are labelled like mirrors, but are none. ``versions`` are those of all mirrors that
@@ -91,7 +91,7 @@ def mirrors(
     return {one.id: mirror_of(one, static.node.name, node, prove(one.id), l3vnis) for one in shown}
 
 
-def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: ApiSnapshot) -> Plan:
+def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: ApiSnapshot) -> MirrorPlan:
     """Return what has to change for ``api`` to show ``wanted``, which are the mirrors of ``static``."""
     configured = {resource.id for resource in static.resources}
     # A resource that is not usable has no mirror now, but may have one from before, under either name.
@@ -104,7 +104,7 @@ def plan(static: StaticSnapshot, wanted: Mapping[ResourceId, ApiObject], api: Ap
     gone = (observed for observed in api.mirrored if observed.id not in kept and not _may_be_in(static, observed))
     changes = [Change(observed, None) for observed in gone]
     changes += (Change(there.get(mirror.id), mirror) for mirror in wanted.values())
-    return Plan(
+    return MirrorPlan(
         tuple(change for change in changes if not _is_made(change)),
         tuple(observed for observed in unproven if SOURCE_LABEL in observed.labels),
         {key: observed.resource_version for key, observed in there.items()},

@@ -24,8 +24,8 @@ from config.api import ApiObject
 from config.problems import Kind, ResourceId
 from supervisor.runtime.restart_policy import Backoff
 
-from .planning import ABSENT, Change, Plan, same_content
-from .writer import Outcome
+from .planning import ABSENT, Change, MirrorPlan, same_content
+from .writer import WriteOutcome
 
 #: Seconds for the watch to show what was written; after that the change is sent once more.
 LAG_SECONDS: Final = 30.0
@@ -92,7 +92,7 @@ class _Hold:
 
 
 @dataclass(slots=True)
-class Schedule:
+class MirrorSchedule:
     """Times are seconds of one clock."""
 
     size: ClusterSize
@@ -100,7 +100,7 @@ class Schedule:
     _attempts: dict[ResourceId, _Attempt] = field(default_factory=dict)
     _holds: dict[tuple[str, Kind], _Hold] = field(default_factory=dict)
 
-    def begin(self, todo: Plan, now: float) -> None:
+    def begin(self, todo: MirrorPlan, now: float) -> None:
         """Begin a pass: take in the plan and what the watch shows, and forget what is neither planned nor recent."""
         planned = [change.id for change in todo.changes]
         slots, self._slots = self._slots, {}
@@ -133,7 +133,7 @@ class Schedule:
         """Return when to count the nodes: only while a change waits for its slot."""
         return self.size.poll_at if any(self._slot_at(change) > now for change in changes) else math.inf
 
-    def sent(self, change: Change, outcome: Outcome, now: float) -> None:
+    def sent(self, change: Change, outcome: WriteOutcome, now: float) -> None:
         """Record that the server accepted a change, and its answer."""
         times, undone = self._counts(change, now)
         pause = BACKOFF.delay(times - 1, self.size.chance()) if times > 1 else 0.0

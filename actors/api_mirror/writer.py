@@ -32,7 +32,7 @@ class NameTakenError(ConflictError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """``answer`` is the object as the server stored it, None after a deletion.
 
     ``stale`` are the resource versions that a lagging watch may still show.
@@ -42,7 +42,7 @@ class Outcome:
     stale: frozenset[str]
 
 
-async def carry_out(client: KubeClient, change: Change) -> Outcome:
+async def carry_out(client: KubeClient, change: Change) -> WriteOutcome:
     """Make the change; what another client did already counts as done. Raises the errors of the client.
 
     Definitions may have the pools of a session in one of two forms, and only the server knows in which: the newer one
@@ -60,7 +60,7 @@ async def carry_out(client: KubeClient, change: Change) -> Outcome:
         raise
 
 
-async def _carry_out(client: KubeClient, change: Change) -> Outcome:
+async def _carry_out(client: KubeClient, change: Change) -> WriteOutcome:
     if change.wanted is None:
         return await _delete(client, change)
     if change.observed is None:
@@ -68,10 +68,10 @@ async def _carry_out(client: KubeClient, change: Change) -> Outcome:
     return await _update(client, change.observed, change.wanted)
 
 
-async def _delete(client: KubeClient, change: Change) -> Outcome:
+async def _delete(client: KubeClient, change: Change) -> WriteOutcome:
     if change.observed is not None:
         await _remove(client, change.observed)
-    return Outcome(None, frozenset({change.seen}))
+    return WriteOutcome(None, frozenset({change.seen}))
 
 
 async def _remove(client: KubeClient, observed: ApiObject) -> None:
@@ -80,7 +80,7 @@ async def _remove(client: KubeClient, observed: ApiObject) -> None:
         await client.delete(_path(observed), uid=observed.uid, resource_version=observed.resource_version)
 
 
-async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
+async def _create(client: KubeClient, wanted: ApiObject) -> WriteOutcome:
     """Create the object, or take over one that the snapshot does not show since it selects other nodes.
 
     Another node's object is not taken over.
@@ -90,13 +90,13 @@ async def _create(client: KubeClient, wanted: ApiObject) -> Outcome:
     except ConflictError:
         there = api_object(wanted.kind, await client.get(_path(wanted)))
         if not difference(there, wanted):
-            return Outcome(there, frozenset({ABSENT}))
+            return WriteOutcome(there, frozenset({ABSENT}))
         outcome = await _update(client, there, wanted)
-        return Outcome(outcome.answer, outcome.stale | {ABSENT})
-    return Outcome(api_object(wanted.kind, answer), frozenset({ABSENT}))
+        return WriteOutcome(outcome.answer, outcome.stale | {ABSENT})
+    return WriteOutcome(api_object(wanted.kind, answer), frozenset({ABSENT}))
 
 
-async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
+async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> WriteOutcome:
     proven = is_proven(observed, wanted)
     if not proven and (other := another_nodes(observed, wanted)):
         raise NameTakenError(f"the object {observed.id} belongs to the node {other}")
@@ -113,7 +113,7 @@ async def _update(client: KubeClient, observed: ApiObject, wanted: ApiObject) ->
             why = f"the object {observed.id}, which this node did not write, cannot be changed into the mirror"
             raise NameTakenError(f"{why}: {error}") from None
         return await _recreate(client, observed, wanted)
-    return Outcome(api_object(wanted.kind, answer), frozenset({observed.resource_version}))
+    return WriteOutcome(api_object(wanted.kind, answer), frozenset({observed.resource_version}))
 
 
 async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
@@ -128,11 +128,11 @@ async def _would_be_created(client: KubeClient, wanted: ApiObject) -> bool:
     return True
 
 
-async def _recreate(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> Outcome:
+async def _recreate(client: KubeClient, observed: ApiObject, wanted: ApiObject) -> WriteOutcome:
     """Delete an object that has immutable fields, and create it again."""
     await _remove(client, observed)
     answer = await client.create(_collection(wanted), manifest(wanted), _MANAGED)
-    return Outcome(api_object(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))
+    return WriteOutcome(api_object(wanted.kind, answer), frozenset({observed.resource_version, ABSENT}))
 
 
 def _collection(one: ApiObject) -> str:

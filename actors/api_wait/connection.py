@@ -23,7 +23,7 @@ from config.crd.conditions import timestamp
 from supervisor.runtime.restart_policy import Backoff
 
 from .credential_files import CredentialFiles, Wake
-from .probe import Answer, Connect, probe
+from .probe import Connect, ProbeResult, probe
 
 #: Reads a kubeconfig, or raises :class:`actors.lib.kube.credentials.LoadingError`.
 Load = Callable[[Path], Awaitable[Loaded]]
@@ -61,7 +61,7 @@ class Connection:
         self.candidate: ApiCredentials | None = None
         self.proven = proven
         self.problem = ""
-        self.answer: Answer | None = None
+        self.answer: ProbeResult | None = None
         self._connect, self._load, self._wall, self._chance = connect, load, wall, chance
         self._missing = False
         self._program = False
@@ -104,7 +104,7 @@ class Connection:
         kept = f"{self.problem}; {IN_FORCE}" if self.problem else ""
         return self.answer.reach, "; ".join(filter(None, (self._trouble(self.candidate, self.answer), kept)))
 
-    def _trouble(self, credentials: ApiCredentials, answer: Answer) -> str:
+    def _trouble(self, credentials: ApiCredentials, answer: ProbeResult) -> str:
         if answer.reach is ApiReach.REACHABLE:
             return ""
         expired = ""

@@ -30,7 +30,7 @@ Connect = Callable[[ApiCredentials], KubeClient]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeResult:
     """How far a probe came; ``reason`` says why not further; ``retry_after`` is the wait that the server asks for."""
 
     reach: ApiReach
@@ -38,30 +38,30 @@ class Answer:
     retry_after: float = 0.0
 
 
-async def probe(credentials: ApiCredentials, connect: Connect) -> Answer:
+async def probe(credentials: ApiCredentials, connect: Connect) -> ProbeResult:
     """Probe a server. Never raises for a fault of the server or the network."""
     with trio.move_on_after(PROBE_SECONDS):
         return await _probe(credentials, connect)
-    return Answer(ApiReach.UNREACHABLE, f"no answer within {PROBE_SECONDS:g} s")
+    return ProbeResult(ApiReach.UNREACHABLE, f"no answer within {PROBE_SECONDS:g} s")
 
 
-async def _probe(credentials: ApiCredentials, connect: Connect) -> Answer:
+async def _probe(credentials: ApiCredentials, connect: Connect) -> ProbeResult:
     try:
         async with connect(credentials) as client:
             await _ready(client)
             await client.get(KNOWN_PATH)
     except CredentialsError as error:
-        return Answer(ApiReach.REFUSED, _reason(error, credentials))
+        return ProbeResult(ApiReach.REFUSED, _reason(error, credentials))
     except ForbiddenError as error:
         if _ANONYMOUS in str(error):
-            return Answer(
+            return ProbeResult(
                 ApiReach.REFUSED, "requests are anonymous: the credentials have neither a token nor a certificate"
             )
         # Known, and allowed less than is usual. Missing permissions are reported by the actors that need them.
-        return Answer(ApiReach.REACHABLE)
+        return ProbeResult(ApiReach.REACHABLE)
     except ApiError as error:
-        return Answer(ApiReach.UNREACHABLE, _reason(error, credentials), error.retry_after or 0.0)
-    return Answer(ApiReach.REACHABLE)
+        return ProbeResult(ApiReach.UNREACHABLE, _reason(error, credentials), error.retry_after or 0.0)
+    return ProbeResult(ApiReach.REACHABLE)
 
 
 async def _ready(client: KubeClient) -> None:

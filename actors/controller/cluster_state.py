@@ -1,6 +1,6 @@
 """The cluster as the controller sees it: its Nodes, what each node's status object says, and the users' objects.
 
-    JSON of the API server ──> :class:`Decoder` ──> ClusterNode, NodeReport, ClusterObject ──> ClusterState
+    JSON of the API server ──> :class:`ClusterDecoder` ──> ClusterNode, NodeReport, ClusterObject ──> ClusterState
 
 Of 5 000 nodes most report the same about the same 1 000 objects. So equal reports are one object in memory, and an
 unchanged report is the identical object, which makes comparing cheap.
@@ -42,7 +42,7 @@ class ObjectKey(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class Observed(NamedTuple):
+class ObjectReport(NamedTuple):
     """A node's report on one object: the generation that it has processed, and whether that is in force."""
 
     generation: int
@@ -68,7 +68,7 @@ class NodeReport:
     ``failed`` has the messages of failing resources; ``problem`` is a failure of the whole node, "" if there is none.
     """
 
-    resources: Mapping[ObjectKey, Observed] = field(default_factory=lambda: _EMPTY)
+    resources: Mapping[ObjectKey, ObjectReport] = field(default_factory=lambda: _EMPTY)
     failed: Mapping[ObjectKey, str] = field(default_factory=lambda: _EMPTY)
     problem: str = ""
 
@@ -97,7 +97,7 @@ class ClusterState:
     live: bool = False
 
 
-class Decoder:
+class ClusterDecoder:
     """Creates these values from the server's JSON, and shares equal ones."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Decoder:
         status = raw.get("status")
         status = status if isinstance(status, dict) else {}
         resources = {
-            self._key(one): Observed(_generation(one), one.get("inForce") is True)
+            self._key(one): ObjectReport(_generation(one), one.get("inForce") is True)
             for one in _entries(status, "resources")
         }
         failed = {

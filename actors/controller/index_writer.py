@@ -22,7 +22,7 @@ from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 
 from .aggregation import DUPLICATE_INDEX, indexed_nodes
-from .cluster_state import ClusterNode, ClusterState, Decoder
+from .cluster_state import ClusterDecoder, ClusterNode, ClusterState
 from .condition_writer import MANAGER
 from .node_indices import IndexedNode, assign, described, duplicates
 
@@ -58,7 +58,7 @@ class IndexWriter:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._state = ClusterState()
-        self._decoder = Decoder()
+        self._decoder = ClusterDecoder()
         self._assigned: dict[str, _Assigned] = {}
         self._held: dict[str, float] = {}
         self._wanted: dict[str, int] = {}

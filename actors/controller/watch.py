@@ -24,7 +24,7 @@ from config.api import API_VERSION, NODE_STATUS_PLURAL, PLURALS, ApiCredentials
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 
-from .cluster_state import ClusterNode, ClusterObject, ClusterState, Decoder, NodeReport
+from .cluster_state import ClusterDecoder, ClusterNode, ClusterObject, ClusterState, NodeReport
 
 #: Minimum interval between published states: thousands of nodes may report within seconds.
 PUBLISH_SECONDS: Final = 0.5
@@ -39,12 +39,12 @@ async def run(
     connect: Callable[[ApiCredentials], KubeClient] = KubeClient,
 ) -> None:
     """Follow indefinitely; the status objects are those in ``namespace``."""
-    cache: Cache | None = None
+    cache: ClusterCache | None = None
     ctx.started()
     while True:
         current = credentials.take() or credentials.peek()
         if current is not None and (cache is None or cache.server != current.server):
-            cache = Cache(current.server, namespace)
+            cache = ClusterCache(current.server, namespace)
         async with trio.open_nursery() as nursery:
             if cache is not None and current is not None:
                 nursery.start_soon(cache.follow, current, connect)
@@ -54,12 +54,12 @@ async def run(
             nursery.cancel_scope.cancel()
 
 
-class Cache(ServerCache):
+class ClusterCache(ServerCache):
     """The objects of one server, and the reflectors that fill it."""
 
     def __init__(self, server: str, namespace: str) -> None:
         super().__init__(server, Latest("controller.changes"))
-        decoder = Decoder()
+        decoder = ClusterDecoder()
         self._nodes: Store[ClusterNode] = Store(decoder.node)
         self._reports: Store[NodeReport] = Store(decoder.report)
         self._objects: dict[str, Store[ClusterObject]] = {
@@ -94,7 +94,7 @@ class Cache(ServerCache):
         )
 
 
-async def _publish(cache: Cache, out: Latest[ClusterState]) -> None:
+async def _publish(cache: ClusterCache, out: Latest[ClusterState]) -> None:
     """Publish what is complete, indefinitely, and when it is no longer live."""
     changes, edits, live = cache.changes.reader(), -1, False
     while True:

@@ -64,7 +64,7 @@ async def run(
     chance: Callable[[], float] = random.random,
 ) -> None:
     """Write indefinitely. ``wall`` is the clock in Unix seconds, ``chance`` returns a random number in [0, 1)."""
-    writer = Writer(ctx, credentials, term, cluster, connect, wall, chance)
+    writer = ClusterWriter(ctx, credentials, term, cluster, connect, wall, chance)
     ctx.started()
     while True:
         wait = await writer.work()
@@ -84,7 +84,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Writer:
+class ClusterWriter:
     """One incarnation of the actor."""
 
     ctx: ActorContext

@@ -38,7 +38,7 @@ Connect = Callable[[ApiCredentials], KubeClient]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WatchTarget:
     """What to follow, as far as it is known."""
 
     credentials: ApiCredentials | None = None
@@ -70,7 +70,7 @@ async def run(
     changes: Latest[None] = Latest("crd_watch.changes")
     publisher = Publisher(ctx, out, changes)
     cache: Cache | None = None
-    target = _next_target(Target(), access, snapshots)
+    target = _next_target(WatchTarget(), access, snapshots)
     ctx.started()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publisher.run)
@@ -86,7 +86,7 @@ async def run(
 
 
 def _cache_for(
-    target: Target, before: Cache | None, settings: Settings, key: bytes, changes: Latest[None]
+    target: WatchTarget, before: Cache | None, settings: Settings, key: bytes, changes: Latest[None]
 ) -> Cache | None:
     """Return the cache to fill: the one before, also while credentials are missing, unless the target is another."""
     if target.credentials is None or not target.name:
@@ -106,15 +106,17 @@ def _cache_for(
 
 
 async def _other_target(
-    target: Target, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]
-) -> Target:
+    target: WatchTarget, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]
+) -> WatchTarget:
     """Wait until something else is to be followed."""
     while (new := _next_target(target, access, snapshots)) == target:
         await wait_any(access, snapshots)
     return new
 
 
-def _next_target(target: Target, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]) -> Target:
+def _next_target(
+    target: WatchTarget, access: LatestReader[ApiAccess], snapshots: LatestReader[StaticSnapshot]
+) -> WatchTarget:
     """Return the target with what has become known since."""
     new, static = access.take(), snapshots.take()
     if new is not None:

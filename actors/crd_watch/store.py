@@ -22,14 +22,14 @@ MOST_KEYS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedObject:
     """An object that concerns this node: by its selector, or ``mirrored``, because this node wrote it."""
 
     object: ApiObject
     mirrored: bool = False
 
 
-class KindStore(Store[Selected]):
+class KindStore(Store[SelectedObject]):
     """The custom resources of one kind. ``key`` signs what this node writes; ``own`` is the program's namespace: of the
     snippets of others, which are refused by name, no text is kept; of what this node did not write no node selector.
 
@@ -87,10 +87,10 @@ class KindStore(Store[Selected]):
         found = (self.items[name] for name in sorted(self.items))
         return [one.object for one in found if one.mirrored is mirrored]
 
-    def _select(self, raw: Any) -> Selected | None:
+    def _select(self, raw: Any) -> SelectedObject | None:
         candidate = api_object(self.kind, raw)
         if is_ours(self._key, candidate):
-            return Selected(candidate, mirrored=True)
+            return SelectedObject(candidate, mirrored=True)
         selected, keys = selection(candidate.spec, self.labels)
         if self.keys is not None and not keys <= self.keys:
             found = self.keys | keys
@@ -98,8 +98,8 @@ class KindStore(Store[Selected]):
         if not selected:
             return None
         if self.kind is Kind.RAW_FRR_CONFIG and candidate.namespace != self._own:
-            return Selected(replace(candidate, spec={}))
-        return Selected(replace(candidate, spec=_without_selector(candidate.spec)))
+            return SelectedObject(replace(candidate, spec={}))
+        return SelectedObject(replace(candidate, spec=_without_selector(candidate.spec)))
 
 
 def _without_selector(spec: Any) -> Any:

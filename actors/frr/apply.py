@@ -26,7 +26,7 @@ from supervisor.runtime.faults import DependencyFault
 from .diff.commands import additions, corrections, passes, residue
 from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
-from .refusals import Attempt, Refusals, Seen, quotation, refused, vital
+from .refusals import Attempt, Refusals, RunningConfiguration, quotation, refused, vital
 from .render.render import RenderedConfig
 
 #: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have.
@@ -111,8 +111,8 @@ class Applier:
         return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
 
     async def _attempt(
-        self, rendered: RenderedConfig, wanted: RenderedConfig, seen: Seen
-    ) -> tuple[RenderedConfig, Seen]:
+        self, rendered: RenderedConfig, wanted: RenderedConfig, seen: RunningConfiguration
+    ) -> tuple[RenderedConfig, RunningConfiguration]:
         """Bring about what is wanted, then without snippets that do not work; hold what remains different."""
         done = await self._change(seen, wanted)
         if self.refusals.hold_snippets(done):
@@ -127,15 +127,15 @@ class Applier:
             self._intended = wanted, intended(wanted)
         return self._intended[1]
 
-    def _seen(self, text: str, intent: Intent) -> Seen:
+    def _seen(self, text: str, intent: Intent) -> RunningConfiguration:
         known = self._compared
         if known is None or known[1] is not intent or known[0] != text:
             lines = parse(text)
             known = self._compared = text, intent, lines, difference(intent, lines)
         _, _, lines, found = known
-        return Seen(text, lines, intent, found, self.refusals.pending(found))
+        return RunningConfiguration(text, lines, intent, found, self.refusals.pending(found))
 
-    async def _clear_residue(self, seen: Seen) -> None:
+    async def _clear_residue(self, seen: RunningConfiguration) -> None:
         """Remove the empty VRF stanzas that FRR left behind, once their device is gone.
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
@@ -145,7 +145,7 @@ class Applier:
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
 
-    async def _change(self, seen: Seen, wanted: RenderedConfig) -> Attempt:
+    async def _change(self, seen: RunningConfiguration, wanted: RenderedConfig) -> Attempt:
         """Remove what must go, add what is missing, read; until FRR shows the intent, at most three times.
 
         The first round replaces lines in place; the others remove the old ones first. The last round sends the lines of
@@ -168,7 +168,7 @@ class Applier:
         if self._superseded():
             raise SupersededError
 
-    async def _remove(self, seen: Seen, *, thorough: bool) -> Seen:
+    async def _remove(self, seen: RunningConfiguration, *, thorough: bool) -> RunningConfiguration:
         """Remove what has to go; FRR complains about lines that went with others, which is no failure."""
         for step in passes(seen.pending, seen.lines):
             await self._driver.send(step.commands)
@@ -180,7 +180,9 @@ class Applier:
             seen = self._seen(await self._driver.running(), seen.intent)
         return seen
 
-    async def _add(self, seen: Seen, wanted: RenderedConfig, *, first: bool, apart: bool) -> dict[Entry, str]:
+    async def _add(
+        self, seen: RunningConfiguration, wanted: RenderedConfig, *, first: bool, apart: bool
+    ) -> dict[Entry, str]:
         """Send what FRR does not show, and the first time the snippets' negations, which it may never show.
 
         Each snippet is sent alone: where FRR refuses what opens a context, it reads no further. Returns FRR's answer
@@ -199,8 +201,8 @@ class Applier:
                 answers |= dict.fromkeys(lines, await self._driver.send(commands))
         return answers
 
-    async def _settled(self, intent: Intent) -> Seen:
-        seen: list[Seen] = []
+    async def _settled(self, intent: Intent) -> RunningConfiguration:
+        seen: list[RunningConfiguration] = []
 
         def good(text: str) -> bool:
             seen[:] = [self._seen(text, intent)]

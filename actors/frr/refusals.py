@@ -42,7 +42,7 @@ _VERSION: Final = re.compile(r"^frr version (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunningConfiguration:
     """A running configuration, its lines, and what separates them from an intent; ``pending`` is what is not held."""
 
     text: str = field(repr=False)
@@ -62,7 +62,7 @@ class Seen:
 class Attempt:
     """What an attempt has led to. ``stubborn`` are extra lines that were there all along."""
 
-    seen: Seen
+    seen: RunningConfiguration
     answers: Mapping[Entry, str] = field(default_factory=dict)
     stubborn: frozenset[Entry] = frozenset()
 
@@ -154,7 +154,7 @@ class Refusals:
         waiting = {entry for entry, held in self._lines.items() if held.due > self._now}
         return Difference(*(tuple(one for one in side if one not in waiting) for side in (found.missing, found.extra)))
 
-    def review(self, seen: Seen, *, verified: bool) -> None:
+    def review(self, seen: RunningConfiguration, *, verified: bool) -> None:
         """Drop held lines that a pass's first reading no longer shows as different.
 
         Once an earlier process has ``verified`` the same text, hold snippets' lines that FRR shows in other words.
@@ -198,7 +198,7 @@ class Refusals:
                 held = replace(held, due=math.inf, counterparts=own_words.get(entry, frozenset()))
             self._lines[entry] = held
 
-    def certain(self, rendered: RenderedConfig, seen: Seen) -> bool:
+    def certain(self, rendered: RenderedConfig, seen: RunningConfiguration) -> bool:
         """Whether FRR may boot with what is left: without snippets only if nothing else could be to blame."""
         out = [self._snippets[section.text] for section in rendered.sections if self._waits(section)]
         faultless = all(
@@ -211,7 +211,7 @@ class Refusals:
         dues = (held.due for held in (*self._lines.values(), *self._snippets.values()))
         return max(0.0, min(dues, default=math.inf) - trio.current_time())
 
-    def failures(self, rendered: RenderedConfig, seen: Seen) -> tuple[ResourceFailure, ...]:
+    def failures(self, rendered: RenderedConfig, seen: RunningConfiguration) -> tuple[ResourceFailure, ...]:
         """Return the failures of resources, one for each resource."""
         messages: dict[Source, list[str]] = {}
         for source, message in self._messages(rendered, seen):
@@ -222,11 +222,11 @@ class Refusals:
             for source, texts in messages.items()
         )
 
-    def unattributed(self, rendered: RenderedConfig, seen: Seen) -> str:
+    def unattributed(self, rendered: RenderedConfig, seen: RunningConfiguration) -> str:
         """Return the lines that belong to no resource."""
         return "; ".join(message for source, message in self._messages(rendered, seen) if source is None)
 
-    def _messages(self, rendered: RenderedConfig, seen: Seen) -> Iterator[tuple[Source | None, str]]:
+    def _messages(self, rendered: RenderedConfig, seen: RunningConfiguration) -> Iterator[tuple[Source | None, str]]:
         for section in rendered.sections:
             if self._waits(section):
                 yield section.source, f"ignored: {self._snippets[section.text].message}"
@@ -260,7 +260,7 @@ class Refusals:
         return entry in self._lines and self._lines[entry].due == math.inf
 
 
-def vital(seen: Seen) -> Difference:
+def vital(seen: RunningConfiguration) -> Difference:
     """Return the part of a difference with which the kernel must not be touched.
 
     A VXLAN device that appears while bgpd has no EVPN instance crashes bgpd, and FRR must be without an instance or VNI

@@ -30,7 +30,7 @@ from config.outcomes import (
 from config.problems import Reason, ResourceId
 
 from .frr_json import Observation
-from .routes import Fault
+from .routes import VniFault
 from .sessions import ESTABLISHED, LISTENING, MISSING, described, expected_of, sessions_of
 from .vnis import vni_health, vnis_of
 
@@ -72,7 +72,7 @@ class HealthInputs:
         return self.refused | frozenset(moved)
 
 
-def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, Fault]) -> HealthReport:
+def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, VniFault]) -> HealthReport:
     """Return the report of one poll; ``faults`` are those that count, by VNI."""
     state = inputs.state
     if state is None:
@@ -83,7 +83,7 @@ def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, 
 
 
 def _unanswered(state: DesiredState, error: str) -> HealthReport:
-    vnis = tuple(vni_health(vni, Fault("unknown: FRR does not answer"), Observation()) for vni in vnis_of(state))
+    vnis = tuple(vni_health(vni, VniFault("unknown: FRR does not answer"), Observation()) for vni in vnis_of(state))
     daemons = dict.fromkeys(sorted(_required(state)), False)
     summary = f"waiting for FRR: {error}"
     return HealthReport(
@@ -92,7 +92,7 @@ def _unanswered(state: DesiredState, error: str) -> HealthReport:
 
 
 def _answered(
-    inputs: HealthInputs, state: DesiredState, seen: Observation, faults: Mapping[ResourceId, Fault]
+    inputs: HealthInputs, state: DesiredState, seen: Observation, faults: Mapping[ResourceId, VniFault]
 ) -> HealthReport:
     refused, omitted = inputs.refused, inputs.omitted
     required = _required(state)

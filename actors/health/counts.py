@@ -2,10 +2,10 @@
 
 bgpd counts them in its tables of L2VNIs, and prints only those that begin here: its answer grows with the VNIs and the
 node's own hosts, not with the fabric. Prefixes are counted among the routes that a poll has read anyway
-(:mod:`.query`), if it has. FRR 10.3's bgpd dies of "show bgp l2vpn evpn route vni all json".
+(:mod:`.query`), if it has. FRR 10.3's bgpd crashes on "show bgp l2vpn evpn route vni all json".
 
-Nothing is asked while every EVPN session still has the number of routes that it had, both ways, but for a recount now
-and then: one route that went and one that came give the same numbers.
+bgpd is not queried while every EVPN session has as many routes as before, received and sent, except for a recount every
+few minutes: a route that was withdrawn and one that was added leave the numbers as they were.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ADDRESS_TABLES: Final = "show bgp vni all type macip ip vtep {} json"
 ENDPOINT_TABLES: Final = "show bgp vni all type multicast vtep {} json"
 #: Seconds after which the routes are counted again although no session has another number of them.
 RECOUNT_SECONDS: Final = 300.0
-#: The shortest time between two counts, in seconds: while it converges FRR is polled more often than that.
+#: The shortest time between two counts, in seconds: during convergence FRR is polled more often than that.
 PAUSE_SECONDS: Final = 5.0
 
 
 class RouteCounter:
-    """Counts when it has to, and keeps the numbers until then; ``error`` is why those of L2VNIs are unknown."""
+    """Counts when routes may have changed, and caches the result; ``error`` is why those of L2VNIs are unknown."""
 
     def __init__(self) -> None:
         self.error = ""
@@ -47,14 +47,14 @@ class RouteCounter:
         numbers = _numbers(seen)
         changed = numbers != self._numbers
         if now >= self._pause_ends and (changed or now >= self._recount_at):
-            # bgpd takes a route in before it has sorted it into its VNIs: after a change it is asked twice.
+            # bgpd counts a session's route before it has imported it into a VNI: after a change it is queried twice.
             self._recount_at = now if changed else now + RECOUNT_SECONDS
             self._pause_ends, self._numbers = now + PAUSE_SECONDS, numbers
             self._counts = _prefixes(seen) | await self._tables(frr, seen)
         return self._counts
 
     async def _tables(self, frr: FrrReader, seen: Observation) -> dict[int, RouteCounts]:
-        """Return the numbers of L2VNIs. That FRR refuses the question leaves them unknown, and nothing else."""
+        """Return the numbers of L2VNIs. If FRR refuses the query only these are unknown."""
         endpoint = _endpoint(seen)
         self.error = "" if endpoint else "bgpd's VNIs have no common IPv4 tunnel endpoint"
         if not endpoint:
@@ -83,7 +83,7 @@ def _numbers(seen: Observation) -> object:
 
 
 def _endpoint(seen: Observation) -> str:
-    """Return the node's tunnel endpoint, if the question can name it: 0.0.0.0 would ask for the whole tables."""
+    """Return the node's tunnel endpoint, if a command can name it: 0.0.0.0 would select the whole tables."""
     known = {bgp.originator for bgp in (seen.bgp_vnis or {}).values()}
     if len(known) != 1:
         return ""

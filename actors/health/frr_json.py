@@ -22,8 +22,8 @@ ROUTES_IPV4: Final = "show ip route vrf all summary json"
 ROUTES_IPV6: Final = "show ipv6 route vrf all summary json"
 BFD_COUNTERS: Final = "show bfd peers counters json"
 EVPN_VNIS: Final = "show bgp l2vpn evpn vni json"
-#: Type-3 and type-5 routes of everyone. FRR 10.3's bgpd dies of "show bgp vrf all ipv4 unicast statistics json": counts
-#: come from the summary.
+#: Type-3 and type-5 routes of everyone. FRR 10.3's bgpd crashes on "show bgp vrf all ipv4 unicast statistics json":
+#: counts come from the summary.
 TYPE_3: Final = "show bgp l2vpn evpn route type multicast json"
 TYPE_5: Final = "show bgp l2vpn evpn route type prefix json"
 BGP_IPV4: Final = "show ip route vrf all bgp json"

@@ -19,7 +19,7 @@ from config.desired import DesiredState
 from config.outcomes import Bounce
 from config.problems import ResourceId
 
-from .routes import Fault
+from .routes import VniFault
 
 #: A fault that has lasted this many seconds is not transient: zebra takes in some 10 000 routes in that time.
 LASTING_SECONDS: Final = 10.0
@@ -56,7 +56,9 @@ class Repairs:
         """Start over, with the first attempt for each VNI."""
         self._cases = {}
 
-    def lasting(self, state: DesiredState, faults: Mapping[ResourceId, Fault], now: float) -> dict[ResourceId, Fault]:
+    def lasting(
+        self, state: DesiredState, faults: Mapping[ResourceId, VniFault], now: float
+    ) -> dict[ResourceId, VniFault]:
         """Update from one poll's faults; return those that count, with the state of their repair in their text."""
         if state.generation != self._generation:
             self._generation = state.generation
@@ -107,5 +109,5 @@ def _followed(case: _Case | None, text: str, now: float) -> _Case:
     return replace(case, text=text, since=case.since if case.text == text else now, seen=now)
 
 
-def _given_up(fault: Fault, case: _Case, now: float) -> bool:
+def _given_up(fault: VniFault, case: _Case, now: float) -> bool:
     return fault.in_frr and case.attempts == len(PAUSES) and now >= case.due

@@ -23,7 +23,7 @@ from .frr_json import DEFAULT_VRF, BgpVni, EvpnRoute, NextHop, Observation, Rout
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class VniFault:
     """Why a VNI does not work.
 
     ``in_frr``: FRR and the kernel are configured as they should be, so that removing an L3VNI from FRR and adding it
@@ -56,24 +56,26 @@ class RouteCheck:
         for prefix, hops in routes.zebra.get(DEFAULT_VRF, {}).items():
             self._leaks |= {hop.vrf: prefix for hop in hops if hop.vrf}
 
-    def l2(self, vni: DesiredL2VNI, known: Vni) -> Fault | None:
+    def l2(self, vni: DesiredL2VNI, known: Vni) -> VniFault | None:
         """Check the type-3 routes of an L2VNI."""
         if self._routes is None or (bgp := self._vnis.get(vni.vni)) is None:
             return None
         if not any(not route.prefix for route in self._own[bgp.rd]):
-            return Fault("bgpd announces no type-3 route for it", passing=True)
+            return VniFault("bgpd announces no type-3 route for it", passing=True)
         endpoints = {route.next_hop for route in self._imported(bgp) if not route.prefix}
         missing = sorted(endpoints - known.flooded - {str(vni.vtep)})
-        return Fault(f"zebra does not flood to {_some(missing)}, which has this VNI", passing=True) if missing else None
+        return (
+            VniFault(f"zebra does not flood to {_some(missing)}, which has this VNI", passing=True) if missing else None
+        )
 
-    def l3(self, vni: DesiredL3VNI, known: Vni) -> Fault | None:
+    def l3(self, vni: DesiredL3VNI, known: Vni) -> VniFault | None:
         """Check the type-5 routes of an L3VNI, and its routes in zebra."""
         if self._routes is None or (bgp := self._vnis.get(vni.vni)) is None:
             return None
         if vni.vrf in self._leaks:
-            return Fault(f"its route {self._leaks[vni.vrf]} is in the default VRF", passing=True)
+            return VniFault(f"its route {self._leaks[vni.vrf]} is in the default VRF", passing=True)
         text = self._announced(vni, known, bgp) or self._installed(vni, known, bgp, self._routes)
-        return Fault(text, in_frr=True, passing=True) if text else None
+        return VniFault(text, in_frr=True, passing=True) if text else None
 
     def _announced(self, vni: DesiredL3VNI, known: Vni, bgp: BgpVni) -> str:
         own = {route.prefix: route for route in self._own[bgp.rd] if route.prefix}

@@ -16,7 +16,7 @@ from config.outcomes import VniHealth
 from config.problems import ResourceId
 
 from .frr_json import DEFAULT_VRF, KEPT_ROUTES, Observation, RouteCounts, Vni
-from .routes import Fault, RouteCheck
+from .routes import RouteCheck, VniFault
 
 DesiredVni = DesiredL3VNI | DesiredL2VNI
 _NO_MAC: Final = "00:00:00:00:00:00"
@@ -33,11 +33,11 @@ class VniCheck:
     """What is wrong with the VNIs, poll after poll: it is found out again if something that it depends on differs."""
 
     def __init__(self) -> None:
-        self._known: tuple[DesiredState, AbstractSet[ResourceId], Observation, dict[ResourceId, Fault]] | None = None
+        self._known: tuple[DesiredState, AbstractSet[ResourceId], Observation, dict[ResourceId, VniFault]] | None = None
 
     def faults_of(
         self, state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation
-    ) -> dict[ResourceId, Fault]:
+    ) -> dict[ResourceId, VniFault]:
         """Return what :func:`faults_of` does."""
         if seen.table_size > KEPT_ROUTES:
             self._known = None
@@ -49,90 +49,90 @@ class VniCheck:
         return known[3]
 
 
-def faults_of(state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation) -> dict[ResourceId, Fault]:
+def faults_of(state: DesiredState, omitted: AbstractSet[ResourceId], seen: Observation) -> dict[ResourceId, VniFault]:
     """Return what is wrong with each VNI that is to work."""
     check = RouteCheck(state, seen)
     found = ((vni.resource, _fault(vni, seen, check)) for vni in vnis_of(state) if vni.resource not in omitted)
     return {resource: fault for resource, fault in found if fault}
 
 
-def _fault(vni: DesiredVni, seen: Observation, check: RouteCheck) -> Fault | None:
+def _fault(vni: DesiredVni, seen: Observation, check: RouteCheck) -> VniFault | None:
     known = seen.vnis.get(vni.vni)
     absent = next((daemon for daemon in ("zebra", "bgpd") if daemon not in seen.daemons), None)
     if absent is not None:
-        return Fault(f"unknown: {absent} is not running")
+        return VniFault(f"unknown: {absent} is not running")
     if not seen.announces_vnis:
-        return Fault("bgpd announces no VNI: advertise-all-vni is missing")
+        return VniFault("bgpd announces no VNI: advertise-all-vni is missing")
     if known is None:
-        return Fault(f"VNI {vni.vni} is missing in zebra")
+        return VniFault(f"VNI {vni.vni} is missing in zebra")
     if known.vtep and known.vtep != str(vni.vtep):
-        return Fault(f"zebra has the tunnel endpoint {known.vtep}, not {vni.vtep}")
+        return VniFault(f"zebra has the tunnel endpoint {known.vtep}, not {vni.vtep}")
     fault = _l3_fault(vni, known, seen) if isinstance(vni, DesiredL3VNI) else _l2_fault(vni, known, seen)
     return fault or (check.l3(vni, known) if isinstance(vni, DesiredL3VNI) else check.l2(vni, known))
 
 
-def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> Fault | None:
+def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> VniFault | None:
     """Return why an L3VNI does not work, its cause first."""
     if fault := _l3_fault_in_zebra(vni, known, seen):
         return fault
     if seen.l3vnis.get(vni.vrf) != vni.vni:
-        return Fault(f"up in zebra, but bgpd has not attached it to VRF {vni.vrf}", in_frr=True)
+        return VniFault(f"up in zebra, but bgpd has not attached it to VRF {vni.vrf}", in_frr=True)
     return _differing(vni, known, seen)
 
 
-def _l3_fault_in_zebra(vni: DesiredL3VNI, known: Vni, seen: Observation) -> Fault | None:
+def _l3_fault_in_zebra(vni: DesiredL3VNI, known: Vni, seen: Observation) -> VniFault | None:
     if known.type != "L3":
-        return Fault(f"zebra has VNI {vni.vni} as {known.type}, not as L3", in_frr=True)
+        return VniFault(f"zebra has VNI {vni.vni} as {known.type}, not as L3", in_frr=True)
     if known.vrf != vni.vrf:
         unknown = known.vrf == "Unknown"
-        return Fault(f"VRF {vni.vrf} is not in the kernel" if unknown else f"zebra has it in VRF {known.vrf}")
+        return VniFault(f"VRF {vni.vrf} is not in the kernel" if unknown else f"zebra has it in VRF {known.vrf}")
     if not known.up:
         return _why_down(known, seen)
     if known.router_mac == _NO_MAC:
-        return Fault("zebra has no router MAC for it", in_frr=True)
+        return VniFault("zebra has no router MAC for it", in_frr=True)
     return _outside(known, vni.vrf, seen)
 
 
-def _outside(known: Vni, vrf: str, seen: Observation) -> Fault | None:
+def _outside(known: Vni, vrf: str, seen: Observation) -> VniFault | None:
     where = seen.device_vrfs.get(known.svi, vrf)
-    return None if where == vrf else Fault(f"bridge {known.svi} is in VRF {where}, not in {vrf}")
+    return None if where == vrf else VniFault(f"bridge {known.svi} is in VRF {where}, not in {vrf}")
 
 
-def _differing(vni: DesiredVni, known: Vni, seen: Observation) -> Fault | None:
+def _differing(vni: DesiredVni, known: Vni, seen: Observation) -> VniFault | None:
     """Return how a VNI in bgpd differs from zebra's."""
     if seen.bgp_vnis is None:
         return None
     bgp = seen.bgp_vnis.get(vni.vni)
     if bgp is None:
-        return Fault("zebra has it, but bgpd has not", in_frr=True)
+        return VniFault("zebra has it, but bgpd has not", in_frr=True)
     if bgp.originator != str(vni.vtep):
-        return Fault(f"bgpd announces the tunnel endpoint {bgp.originator}, not {vni.vtep}", in_frr=True)
+        return VniFault(f"bgpd announces the tunnel endpoint {bgp.originator}, not {vni.vtep}", in_frr=True)
     if bgp.router_mac and known.router_mac and bgp.router_mac != known.router_mac:
-        return Fault(f"bgpd announces the router MAC {bgp.router_mac}, not {known.router_mac}", in_frr=True)
+        return VniFault(f"bgpd announces the router MAC {bgp.router_mac}, not {known.router_mac}", in_frr=True)
     return None
 
 
-def _why_down(known: Vni, seen: Observation) -> Fault:
+def _why_down(known: Vni, seen: Observation) -> VniFault:
     for device in (known.vxlan, known.svi, known.vrf):
         if not seen.interfaces.get(device, False):
-            return Fault(f"down: {device or 'a device'} {'is down' if device in seen.interfaces else 'is missing'}")
-    return Fault("down in zebra", in_frr=True)
+            return VniFault(f"down: {device or 'a device'} {'is down' if device in seen.interfaces else 'is missing'}")
+    return VniFault("down in zebra", in_frr=True)
 
 
-def _l2_fault(vni: DesiredL2VNI, known: Vni, seen: Observation) -> Fault | None:
+def _l2_fault(vni: DesiredL2VNI, known: Vni, seen: Observation) -> VniFault | None:
     wanted = vni.vrf or DEFAULT_VRF
     if known.type != "L2":
-        return Fault(f"zebra has VNI {vni.vni} as {known.type}, not as L2")
+        return VniFault(f"zebra has VNI {vni.vni} as {known.type}, not as L2")
     if known.vrf != wanted:
-        return Fault(f"zebra has it in VRF {known.vrf}, not in {wanted}")
+        return VniFault(f"zebra has it in VRF {known.vrf}, not in {wanted}")
     if not seen.interfaces.get(known.vxlan, True):
-        return Fault(f"down: {known.vxlan} is down")
+        return VniFault(f"down: {known.vxlan} is down")
     if known.vxlan and not known.svi:
-        return Fault(f"{known.vxlan} is in no bridge")
+        return VniFault(f"{known.vxlan} is in no bridge")
     return _outside(known, wanted, seen) or _differing(vni, known, seen)
 
 
-def vni_health(vni: DesiredVni, fault: Fault | None, seen: Observation) -> VniHealth:
+def vni_health(vni: DesiredVni, fault: VniFault | None, seen: Observation) -> VniHealth:
     """Return a VNI in the report's form."""
     routed, known = isinstance(vni, DesiredL3VNI), seen.vnis.get(vni.vni)
     counts = seen.counts.get(vni.vni, RouteCounts())

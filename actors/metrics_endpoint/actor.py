@@ -51,7 +51,7 @@ async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestRea
 
     endpoint = endpoint_of(settings.listen or "")
     certificates = Certificates(settings) if endpoint.scheme == "https" else None
-    server = HttpServer(responder(Text(status).get), certificates.context if certificates else None)
+    server = HttpServer(responder(MetricsText(status).get), certificates.context if certificates else None)
     async with AsyncExitStack() as stack:
         path = endpoint.path if endpoint.scheme == "unix" else None
         try:
@@ -67,20 +67,20 @@ async def run(ctx: ActorContext, *, settings: MetricsSettings, status: LatestRea
 
 def responder(text: Callable[[], bytes | None]) -> Respond:
     """Return what answers requests with a text at ``/metrics``; None of it is not yet."""
-    from supervisor.process.http_server import Answer
+    from supervisor.process.http_server import Response
 
-    async def respond(request: h11.Request) -> Answer:
+    async def respond(request: h11.Request) -> Response:
         if request.target.partition(b"?")[0] != _PATH:
-            return Answer(404, b"the metrics are at /metrics\n")
+            return Response(404, b"the metrics are at /metrics\n")
         now = text()
         if now is None:
-            return Answer(503, b"the daemon has no status yet\n")
-        return Answer(200, now, CONTENT_TYPE)
+            return Response(503, b"the daemon has no status yet\n")
+        return Response(200, now, CONTENT_TYPE)
 
     return respond
 
 
-class Text:
+class MetricsText:
     """The metrics as text, of the newest status; None while there is none."""
 
     def __init__(self, status: LatestReader[Status]) -> None:

@@ -47,7 +47,7 @@ from supervisor.runtime.faults import DependencyFault
 from .cni.attachments import PLUGIN_SECONDS, Attachments
 from .cni.dhcp import DhcpDaemon, Leases
 from .cni.protocol import leasing
-from .converge import Pass, Planner, converge
+from .converge import PassResult, Planner, converge
 from .kernel import LinuxKernel
 from .link_monitor import Interest, drain, open_monitor, watch
 from .planning.plan_cni import made_links
@@ -278,7 +278,7 @@ class _ControlLoop:
         self._report(desired, result, fresh=fresh, seconds=ended - started)
         self._schedule(clean=result.clean)
 
-    def _measure(self, result: Pass, *, fresh: bool, seconds: float) -> None:
+    def _measure(self, result: PassResult, *, fresh: bool, seconds: float) -> None:
         metrics.RECONCILE_SECONDS.observe(seconds, "kernel")
         if result.complete:
             metrics.LAST_APPLY.set(time.time(), "kernel")
@@ -327,7 +327,7 @@ class _ControlLoop:
         self.done_generation = None
         self.due = trio.current_time() + NAMESPACE_SECONDS
 
-    def _report(self, desired: DesiredState, result: Pass, *, fresh: bool, seconds: float) -> None:
+    def _report(self, desired: DesiredState, result: PassResult, *, fresh: bool, seconds: float) -> None:
         outcome = outcome_of(desired, result)
         failures = tuple(f"{failure.resource}: {failure.message}" for failure in outcome.failures)
         problems = (*result.errors, *failures)
@@ -378,7 +378,7 @@ class _ControlLoop:
         return await trio.to_thread.run_sync(function, limiter=self.owner)
 
 
-def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
+def outcome_of(desired: DesiredState, result: PassResult) -> KernelOutcome:
     """Return a pass's result as an outcome.
 
     A node without any NIC is cut off: its state is not in force, even if everything else was done. With at least one
@@ -405,13 +405,13 @@ def outcome_of(desired: DesiredState, result: Pass) -> KernelOutcome:
     )
 
 
-def _leases(desired: DesiredState, result: Pass) -> bool:
+def _leases(desired: DesiredState, result: PassResult) -> bool:
     """Return whether an interface, wanted or still there, has its addresses from DHCP."""
     wanted = () if desired.underlay is None else desired.underlay.attachments
     return any(leasing(one) for one in (*wanted, *(record.attachment for record in result.observed.cni.values())))
 
 
-def _interest(desired: DesiredState, result: Pass) -> Interest:
+def _interest(desired: DesiredState, result: PassResult) -> Interest:
     """Return which of the host's devices concern us: our own, the underlay's NICs, and bridges that users name."""
     names = set(desired.underlay.nics if desired.underlay is not None else ())
     names |= {vni.bridge for vni in desired.l2vnis if vni.host_master is HostMasterKind.EXTERNAL_BRIDGE and vni.bridge}

@@ -11,7 +11,7 @@ A unit's steps keep their order, and a step that is refused stops its unit befor
 A unit with a step that has to be alone (``BATCHED`` has those that need not be) is carried out by itself: the journal
 before a move, deletions, the wait for zebra.
 
-Out comes a :class:`Pass`. Its last observation is the verification: a pass that reports success has seen an empty
+Out comes a :class:`PassResult`. Its last observation is the verification: a pass that reports success has seen an empty
 plan. Everything blocks, so it is called in a thread.
 """
 
@@ -53,7 +53,7 @@ UNITS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassResult:
     """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log.
 
     An ``interrupted`` pass has verified nothing: another one follows.
@@ -108,7 +108,7 @@ def converge(
     withdrawn: Collection[int] | None = None,
     stop: Callable[[], bool] = lambda: False,
     planner: Planner | None = None,
-) -> Pass:
+) -> PassResult:
     """Bring the kernel to a desired state. ``before_observation`` is called before each observation.
 
     ``planner`` is that of the passes before. ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so
@@ -132,7 +132,7 @@ def converge(
     else:
         applied = Applied(errors=("the kernel does not settle: something else keeps changing it",))
     failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*found.failures, *applied.failures)}
-    return Pass(observed, found, writes, tuple(failures.values()), applied.errors, first, applied.interrupted)
+    return PassResult(observed, found, writes, tuple(failures.values()), applied.errors, first, applied.interrupted)
 
 
 @dataclass(frozen=True, slots=True)

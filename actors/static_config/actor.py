@@ -90,7 +90,7 @@ async def run(
         with ctx.working("reading the configuration files", READ_SECONDS):
             if request is not None:
                 differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-            wanted = Request(reload_id, out.peek(), differing)
+            wanted = ReadRequest(reload_id, out.peek(), differing)
             reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
@@ -107,7 +107,7 @@ async def run(
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
     ``differing`` is what the last reload found in the settings.
@@ -173,7 +173,9 @@ def log_changes(before: Reading, after: Reading) -> None:
         log.info("the trial is over; the files are in force", message_id=message_ids.TRIAL_OVER, trial=before.trial.id)
 
 
-def read_or_hold(settings: Settings, memory: StateStore, request: Request, addresses: Addresses, gate: Gate) -> Reading:
+def read_or_hold(
+    settings: Settings, memory: StateStore, request: ReadRequest, addresses: Addresses, gate: Gate
+) -> Reading:
     """Read everything once, or return what is in force while changes wait for a reload."""
     trial = current_trial(memory.journal)
     who = identify(settings.node_config_file, socket.gethostname(), settings.log_level, addresses, memory.node)
@@ -188,7 +190,9 @@ def read_or_hold(settings: Settings, memory: StateStore, request: Request, addre
     return read(settings, memory, request, who, trial)
 
 
-def read(settings: Settings, memory: StateStore, request: Request, who: Identification, trial: Trial | None) -> Reading:
+def read(
+    settings: Settings, memory: StateStore, request: ReadRequest, who: Identification, trial: Trial | None
+) -> Reading:
     """Read everything once."""
     name = who.node.name if who.node else socket.gethostname()
     files = read_directory(
@@ -260,7 +264,7 @@ def running_kept(problem: Problem) -> Problem:
     return replace(problem, in_force=problem.in_force or RUNNING_KEPT)
 
 
-def unidentified(who: Identification, files: StaticRead, request: Request) -> StaticSnapshot | None:
+def unidentified(who: Identification, files: StaticRead, request: ReadRequest) -> StaticSnapshot | None:
     """Return what to publish while the node's index is unknown: the last snapshot, with the problems of now.
 
     At a start there is none: None while an interface may still appear, else raises :class:`ConfigFault`.

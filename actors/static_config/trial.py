@@ -120,7 +120,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TrialEnding:
     """How a trial ended: ``at`` is in Unix seconds."""
 
     id: str
@@ -130,7 +130,7 @@ class Ending:
 
 
 _TRIAL: Final = TypeAdapter(Trial)
-_ENDING: Final = TypeAdapter(Ending)
+_ENDING: Final = TypeAdapter(TrialEnding)
 
 
 def to_json(trial: Trial) -> str:
@@ -207,7 +207,7 @@ class Journal:
         saved = self.saved_directory(accepted)
         _save_old_files(accepted, saved)
         _write_new_files(accepted)
-        self._end(self.accepted_file, Ending(accepted.id, True, "it was confirmed", time.time()))
+        self._end(self.accepted_file, TrialEnding(accepted.id, True, "it was confirmed", time.time()))
         return saved
 
     def revert(self, trial: Trial, reason: str) -> bool:
@@ -221,7 +221,7 @@ class Journal:
         if stored.accepted:
             _restore_old_files(stored, self.saved_directory(stored))
         path = self.accepted_file if stored.accepted else self.open_file
-        return self._end(path, Ending(trial.id, False, reason, time.time()))
+        return self._end(path, TrialEnding(trial.id, False, reason, time.time()))
 
     def discard_damaged(self) -> None:
         """Remove a trial that cannot be read."""
@@ -233,7 +233,7 @@ class Journal:
         """Return where the files are as they were before a trial was confirmed."""
         return self._directory / SAVED / trial.id
 
-    def last(self) -> Ending | None:
+    def last(self) -> TrialEnding | None:
         """Return how the last trial ended, None when that is unknown."""
         try:
             return _ENDING.validate_json(self.ended_file.read_bytes())
@@ -247,7 +247,7 @@ class Journal:
             return "the trial is over"
         return f"the trial was {'kept' if ending.confirmed else 'reverted'}: {ending.reason}"
 
-    def _end(self, path: Path, ending: Ending) -> bool:
+    def _end(self, path: Path, ending: TrialEnding) -> bool:
         try:
             path.unlink()
         except FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from actors.lib.kube.decoding import api_object
 from actors.lib.kube.errors import UnreachableError
-from config.admission.review import Answer, Request
+from config.admission.review import ReviewRequest, ReviewResponse
 from config.api import GROUP, PLURALS
 from config.problems import Kind
 
@@ -21,7 +21,7 @@ class NotAReviewError(Exception):
     """The body is not an AdmissionReview; the text says why."""
 
 
-def read_review(body: bytes) -> tuple[str, Request]:
+def read_review(body: bytes) -> tuple[str, ReviewRequest]:
     """Return the request's uid and content. Raises :class:`NotAReviewError`.
 
     Objects of other kinds, and those that are being deleted, become a request that is always allowed.
@@ -35,16 +35,16 @@ def read_review(body: bytes) -> tuple[str, Request]:
         if not isinstance(uid, str) or not uid:
             raise NotAReviewError("the request has no uid")
         if group != GROUP or kind not in set(PLURALS) or operation not in _REVIEWED:
-            return uid, Request(None)
+            return uid, ReviewRequest(None)
         old = _object(kind, asked["oldObject"], asked) if operation == "UPDATE" else None
         if "deletionTimestamp" in (asked["object"].get("metadata") or {}):
-            return uid, Request(None)
-        return uid, Request(_object(kind, asked["object"], asked), old)
+            return uid, ReviewRequest(None)
+        return uid, ReviewRequest(_object(kind, asked["object"], asked), old)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError, UnreachableError) as error:
         raise NotAReviewError(f"not an AdmissionReview: {type(error).__name__}") from None
 
 
-def write_review(uid: str, answer: Answer) -> bytes:
+def write_review(uid: str, answer: ReviewResponse) -> bytes:
     """Return the response that the API server expects."""
     response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
     if answer.warnings:

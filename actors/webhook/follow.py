@@ -23,7 +23,7 @@ from actors.lib.kube.decoding import api_node, api_object
 from actors.lib.kube.reflector import Reflector, ServerCache
 from actors.lib.kube.store import Store, name_of
 from config.admission.nodes import Nodes
-from config.admission.objects import Entry, Objects, entry_of
+from config.admission.objects import ObjectEntry, Objects, entry_of
 from config.api import API_VERSION, PLURALS, ApiCredentials, WatchFailure
 from config.problems import Kind
 from supervisor.logs import message_ids
@@ -103,12 +103,12 @@ class ClusterObjects(ServerCache):
         """Return when the content is too old for decisions, in trio's time; infinity while it is followed."""
         return self.dead_at(*(one for one in self.reflectors if one.failure is not WatchFailure.MISSING))
 
-    def _store(self, kind: Kind, namespace: str) -> IndexedStore[Entry]:
+    def _store(self, kind: Kind, namespace: str) -> IndexedStore[ObjectEntry]:
         decode = partial(_entry, kind, namespace)
         return IndexedStore(decode, self.objects.put, lambda entry: self.objects.remove(entry.id))
 
 
-def _entry(kind: Kind, namespace: str, raw: Any) -> Entry:
+def _entry(kind: Kind, namespace: str, raw: Any) -> ObjectEntry:
     return entry_of(api_object(kind, raw), namespace)
 
 

@@ -1,4 +1,4 @@
-"""Answer the API server over HTTPS: ``POST /validate`` with an AdmissionReview, and ``GET /healthz`` and ``/readyz``.
+"""Response the API server over HTTPS: ``POST /validate`` with an AdmissionReview, and ``GET /healthz`` and ``/readyz``.
 
     connection ──> TLS with the newest certificate ──> request (bounded) ──> review ──> answer; the connection stays
 
@@ -19,12 +19,11 @@ import h11
 import trio
 
 from actors.lib.kube.client import load_pair
-from config.admission.review import Answer as Decision
-from config.admission.review import Request, review
+from config.admission.review import ReviewRequest, ReviewResponse, review
 from config.resolve.grants import Grants
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.http_server import Answer, Connections, listeners, read_head, send
+from supervisor.process.http_server import Connections, Response, listeners, read_head, send
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 from supervisor.runtime.faults import DependencyFault
@@ -61,7 +60,7 @@ async def run(
     opened: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Serve indefinitely; ``opened`` gets the port. Raises :class:`DependencyFault` when it cannot be opened."""
-    server = Server(grants, known, certificates)
+    server = WebhookServer(grants, known, certificates)
     async with AsyncExitStack() as stack:
         try:
             found = await stack.enter_async_context(listeners(None, host, port, backlog=MOST_CONNECTIONS))
@@ -74,7 +73,7 @@ async def run(
             await trio.serve_listeners(Connections(server.serve, MOST_CONNECTIONS).handle, found)
 
 
-class Server:
+class WebhookServer:
     """The connections of one run."""
 
     def __init__(self, grants: Grants, known: LatestReader[ClusterObjects], certificates: LatestReader[Stored]) -> None:
@@ -84,7 +83,7 @@ class Server:
         self._received_bytes = 0
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer one client's requests; without a certificate there is nothing to say."""
+        """Response one client's requests; without a certificate there is nothing to say."""
         context = self._tls()
         if context is None:
             return
@@ -107,7 +106,7 @@ class Server:
         return self._context[1]
 
     async def _next(self, stream: Tls, connection: h11.Connection) -> bool:
-        """Answer the next request; return whether another one may follow."""
+        """Response the next request; return whether another one may follow."""
         request: h11.Request | None = None
         try:
             with trio.move_on_after(IDLE_SECONDS):
@@ -120,7 +119,7 @@ class Server:
                 await send(stream, connection, answer, close=False)
         except h11.RemoteProtocolError as error:
             if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await send(stream, connection, Answer(error.error_status_hint, b"bad request\n"))
+                await send(stream, connection, Response(error.error_status_hint, b"bad request\n"))
             return False
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
@@ -149,30 +148,30 @@ class Server:
         finally:
             self._received_bytes -= len(parts)
 
-    def _response(self, request: h11.Request, body: bytes) -> Answer:
+    def _response(self, request: h11.Request, body: bytes) -> Response:
         path, known = request.target.partition(b"?")[0], self._known.peek()
         if path == b"/healthz":
-            return Answer(200, b"ok\n")
+            return Response(200, b"ok\n")
         if path not in (b"/readyz", b"/validate"):
-            return Answer(404, b"reviews are at /validate\n")
+            return Response(404, b"reviews are at /validate\n")
         if known is None or not known.ready:
-            return Answer(503, b"the cluster's objects are not known\n")
+            return Response(503, b"the cluster's objects are not known\n")
         if path == b"/readyz":
-            return Answer(200, b"ok\n")
+            return Response(200, b"ok\n")
         try:
             return self._reviewed(known, *read_review(body))
         except NotAReviewError as error:
-            return Answer(400, f"{error}\n".encode())
+            return Response(400, f"{error}\n".encode())
 
-    def _reviewed(self, known: ClusterObjects, uid: str, asked: Request) -> Answer:
+    def _reviewed(self, known: ClusterObjects, uid: str, asked: ReviewRequest) -> Response:
         try:
             decision = review(known.objects, known.nodes, asked, self._grants)
         except Exception as error:  # noqa: BLE001 - a bug with one object must not end the service for all others
             log.bug("a review failed; the object is admitted", error, message_id=message_ids.WEBHOOK_BUG)
-            decision = Decision(warnings=("openperouter's webhook could not check this object",))
+            decision = ReviewResponse(warnings=("openperouter's webhook could not check this object",))
         if not decision.allowed and asked.new is not None:
             log.info("denied", kind=asked.new.kind, namespace=asked.new.namespace, name=asked.new.name)
-        return Answer(200, write_review(uid, decision), "application/json")
+        return Response(200, write_review(uid, decision), "application/json")
 
 
 def serving_context(stored: Stored) -> ssl.SSLContext:

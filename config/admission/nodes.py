@@ -17,7 +17,7 @@ from config.models.selector import selects
 from config.outcomes import NodeIdentity
 from config.problems import Kind
 
-from .objects import Entry
+from .objects import ObjectEntry
 
 #: Maximum number of cached selectors.
 _MOST_SELECTIONS: Final = 20_000
@@ -30,7 +30,7 @@ class Group:
     """Nodes that decide alike, by index, and their common resources; ``had_old``: the old object selected them."""
 
     nodes: tuple[NodeIdentity, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[ObjectEntry, ...]
     had_old: bool
 
 
@@ -56,7 +56,7 @@ class Nodes:
         if self._nodes.pop(name, None) is not None:
             self._selected.clear()
 
-    def selected(self, entry: Entry) -> frozenset[str]:
+    def selected(self, entry: ObjectEntry) -> frozenset[str]:
         """Return the names of the nodes that an entry selects."""
         if entry.mirror_of:
             return frozenset({entry.mirror_of} & self._nodes.keys())
@@ -68,13 +68,13 @@ class Nodes:
             self._selected[key] = frozenset(found)
         return self._selected[key]
 
-    def groups(self, new: Entry, old: Entry | None, involved: Sequence[Entry]) -> list[Group]:
+    def groups(self, new: ObjectEntry, old: ObjectEntry | None, involved: Sequence[ObjectEntry]) -> list[Group]:
         """Return the nodes that ``new`` selects, in groups; ``old`` is what it replaces."""
         names = self.selected(new)
         before = self.selected(old) if old is not None else frozenset[str]()
-        selections: defaultdict[str, list[Entry]] = defaultdict(list)
+        selections: defaultdict[str, list[ObjectEntry]] = defaultdict(list)
         present: dict[str, list[str]] = {name: [] for name in names}
-        underlays: dict[str, list[Entry]] = {name: [] for name in names}
+        underlays: dict[str, list[ObjectEntry]] = {name: [] for name in names}
         for entry in involved:
             if entry.id.kind is not Kind.UNDERLAY:
                 selections[entry.selection].append(entry)
@@ -92,9 +92,9 @@ class Nodes:
     def _group(
         self,
         names: list[str],
-        selections: Mapping[str, list[Entry]],
+        selections: Mapping[str, list[ObjectEntry]],
         present: Mapping[str, list[str]],
-        underlays: Mapping[str, list[Entry]],
+        underlays: Mapping[str, list[ObjectEntry]],
         before: frozenset[str],
     ) -> Group:
         identities = (NodeIdentity(name, self.index(name)) for name in names)
@@ -109,7 +109,7 @@ class Nodes:
         return int(text) if text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS else 0
 
 
-def _alike(underlays: Sequence[Entry], new: Entry) -> Hashable:
+def _alike(underlays: Sequence[ObjectEntry], new: ObjectEntry) -> Hashable:
     """Return what the underlays of two nodes have in common that decide alike about a resource.
 
     Each node may have one of its own. Where it is not what is decided about, only some of its content matters to other

@@ -25,7 +25,7 @@ from config.sources.api_objects import read_objects
 from config.sources.mirror_objects import FILE_ANNOTATION, label_value
 from config.sources.naming import resource_name
 
-from .ranges import Range, Ranges
+from .ranges import NetworkRange, Ranges
 
 _SEGMENTS_OF: Final = "segments of"
 _UNREADABLE: Final = LabelSelector()
@@ -48,7 +48,7 @@ class _AnySecret(Mapping[tuple[str, str, str], Secret | None]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class ObjectEntry:
     """One object as nodes read it. ``problems`` are those of the object by itself.
 
     ``mirror_of`` is the node whose file it shows, empty for any other object: its resource is then one of a file.
@@ -64,8 +64,8 @@ class Entry:
     mirror_of: str
     claims: frozenset[Hashable]
     seeks: frozenset[Hashable]
-    pools: tuple[Range, ...] = ()
-    gateways: tuple[Range, ...] = ()
+    pools: tuple[NetworkRange, ...] = ()
+    gateways: tuple[NetworkRange, ...] = ()
 
     @property
     def id(self) -> ResourceId:
@@ -73,7 +73,7 @@ class Entry:
         return self.resource.id
 
 
-def entry_of(one: ApiObject, namespace: str) -> Entry:
+def entry_of(one: ApiObject, namespace: str) -> ObjectEntry:
     """Return what nodes make of an object; ``namespace`` is the program's own."""
     [resource], problems = read_objects(ApiSnapshot(objects=(one,), secrets=_AnySecret()), namespace)
     node = _mirrored_node(one, namespace)
@@ -83,8 +83,8 @@ def entry_of(one: ApiObject, namespace: str) -> Entry:
     spec = resource.spec
     claims: set[Hashable] = {one.kind} if one.kind in (Kind.UNDERLAY, Kind.L3PASSTHROUGH) else set()
     seeks = set(claims)
-    pools: tuple[Range, ...] = ()
-    gateways: tuple[Range, ...] = ()
+    pools: tuple[NetworkRange, ...] = ()
+    gateways: tuple[NetworkRange, ...] = ()
     match spec:
         case L3Vni():
             claims |= {("vni", spec.vni), ("vrf", spec.vrf)}
@@ -94,36 +94,38 @@ def entry_of(one: ApiObject, namespace: str) -> Entry:
             claims |= {("vni", spec.vni), *own}
             seeks |= {("vni", spec.vni), *others, *_domains(one, spec, node)}
             claims |= {(_SEGMENTS_OF, *place) for place in _domains(one, spec, node)}
-            gateways = tuple(map(Range.of, spec.gateway_ips))
+            gateways = tuple(map(NetworkRange.of, spec.gateway_ips))
     if isinstance(spec, L3Vni | L3Passthrough) and spec.host_session is not None:
-        pools = tuple(map(Range.of, spec.host_session.pools))
+        pools = tuple(map(NetworkRange.of, spec.host_session.pools))
     if one.kind is Kind.L3VNI:
         claims |= {(Kind.L3VNI, one.namespace, one.name), (Kind.L3VNI, "", one.name)}
         claims |= {(Kind.L3VNI, "mirrored", name) for name in _names_in_file(one, node)}
     selector = selector_in(one.spec) or _UNREADABLE
     selection = f"={node}" if node else selector.model_dump_json()
-    return Entry(resource, problems, selector, selection, node, frozenset(claims), frozenset(seeks), pools, gateways)
+    return ObjectEntry(
+        resource, problems, selector, selection, node, frozenset(claims), frozenset(seeks), pools, gateways
+    )
 
 
 class Objects:
     """All objects of the cluster, indexed."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries: dict[ResourceId, Entry] = {}
-        self._claimed: defaultdict[Hashable, dict[ResourceId, Entry]] = defaultdict(dict)
+    def __init__(self, entries: Iterable[ObjectEntry] = ()) -> None:
+        self._entries: dict[ResourceId, ObjectEntry] = {}
+        self._claimed: defaultdict[Hashable, dict[ResourceId, ObjectEntry]] = defaultdict(dict)
         self._pools: Ranges[ResourceId] = Ranges()
         #: The segments' subnets, by the claim on their routing domain.
         self._gateways: defaultdict[Hashable, Ranges[ResourceId]] = defaultdict(Ranges)
         for entry in entries:
             self.put(entry)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ObjectEntry]:
         return iter(self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: ObjectEntry) -> None:
         """Add or replace an object."""
         self.remove(entry.id)
         self._entries[entry.id] = entry
@@ -149,14 +151,14 @@ class Objects:
         for pool in entry.pools:
             self._pools.remove(pool, identity)
 
-    def involved(self, *started: Entry) -> list[Entry]:
+    def involved(self, *started: ObjectEntry) -> list[ObjectEntry]:
         """Return all that can decide about these versions of an object, which is itself left out, and the underlays.
 
         What a routing domain routes is included as well: a change of the domain decides about it.
         """
         subject = started[0].id
-        found: dict[ResourceId, Entry] = {one.id: one for one in self._claiming(Kind.UNDERLAY)}
-        waiting: list[Entry] = list(started)
+        found: dict[ResourceId, ObjectEntry] = {one.id: one for one in self._claiming(Kind.UNDERLAY)}
+        waiting: list[ObjectEntry] = list(started)
         for entry in started:
             if entry.id.kind is Kind.L3VNI:
                 waiting += self._segments(entry)
@@ -169,10 +171,10 @@ class Objects:
         found.pop(subject, None)
         return [found[one] for one in sorted(found, key=lambda one: (one.kind, one.namespace, one.name))]
 
-    def _claiming(self, claim: Hashable) -> Iterable[Entry]:
+    def _claiming(self, claim: Hashable) -> Iterable[ObjectEntry]:
         return self._claimed.get(claim, {}).values()
 
-    def _beside(self, entry: Entry) -> Iterator[Entry]:
+    def _beside(self, entry: ObjectEntry) -> Iterator[ObjectEntry]:
         """Yield the entries that one conflicts with or refers to."""
         for claim in entry.seeks:
             yield from self._claiming(claim)
@@ -180,7 +182,7 @@ class Objects:
         for claim in entry.claims if entry.gateways else ():
             yield from self._rivals(entry, claim)
 
-    def _rivals(self, entry: Entry, claim: Hashable) -> Iterator[Entry]:
+    def _rivals(self, entry: ObjectEntry, claim: Hashable) -> Iterator[ObjectEntry]:
         """Yield the segments with overlapping subnets that may be in the same VRF, by a claim on a routing domain."""
         if not isinstance(claim, tuple) or not _is_segment_of(claim):
             return
@@ -190,7 +192,7 @@ class Objects:
                 if subnets is not None:
                     yield from (self._entries[one] for one in subnets.overlapping(entry.gateways))
 
-    def _segments(self, domain: Entry) -> Iterator[Entry]:
+    def _segments(self, domain: ObjectEntry) -> Iterator[ObjectEntry]:
         for claim in domain.claims:
             if isinstance(claim, tuple):
                 yield from self._claiming((_SEGMENTS_OF, *claim))

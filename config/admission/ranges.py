@@ -17,7 +17,7 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
+class NetworkRange:
     """A network: IP version, first address, and how many addresses follow the first one (a power of two less one)."""
 
     version: int
@@ -25,7 +25,7 @@ class Range:
     size: int
 
     @classmethod
-    def of(cls, text: str) -> Range:
+    def of(cls, text: str) -> NetworkRange:
         """Return the network of an address with a prefix length."""
         network = ip_network(text, strict=False)
         return cls(network.version, int(network.network_address), network.num_addresses - 1)
@@ -35,18 +35,18 @@ class Ranges(Generic[K]):
     """Ranges, each with its owners."""
 
     def __init__(self) -> None:
-        self._owners: defaultdict[Range, set[K]] = defaultdict(set)
-        self._sorted: list[Range] = []
+        self._owners: defaultdict[NetworkRange, set[K]] = defaultdict(set)
+        self._sorted: list[NetworkRange] = []
         self._sizes: Counter[tuple[int, int]] = Counter()
 
-    def add(self, found: Range, owner: K) -> None:
+    def add(self, found: NetworkRange, owner: K) -> None:
         """Add a range of an owner that does not have it yet."""
         if found not in self._owners:
             insort(self._sorted, found)
             self._sizes[found.version, found.size] += 1
         self._owners[found].add(owner)
 
-    def remove(self, found: Range, owner: K) -> None:
+    def remove(self, found: NetworkRange, owner: K) -> None:
         """Remove a range of an owner, if it exists."""
         owners = self._owners.get(found)
         if owners is None:
@@ -58,15 +58,15 @@ class Ranges(Generic[K]):
             self._sizes[found.version, found.size] -= 1
             self._sizes += Counter()
 
-    def overlapping(self, ranges: Iterable[Range]) -> set[K]:
+    def overlapping(self, ranges: Iterable[NetworkRange]) -> set[K]:
         """Return the owners of all ranges that overlap with these."""
         return {owner for one in ranges for other in self._overlapping(one) for owner in self._owners[other]}
 
-    def _overlapping(self, one: Range) -> Iterator[Range]:
-        begin = bisect_left(self._sorted, Range(one.version, one.first, 0))
-        end = bisect_right(self._sorted, Range(one.version, one.first + one.size, 1 << 128))
+    def _overlapping(self, one: NetworkRange) -> Iterator[NetworkRange]:
+        begin = bisect_left(self._sorted, NetworkRange(one.version, one.first, 0))
+        end = bisect_right(self._sorted, NetworkRange(one.version, one.first + one.size, 1 << 128))
         yield from self._sorted[begin:end]
         for version, size in self._sizes:
-            around = Range(version, one.first & ~size, size)
+            around = NetworkRange(version, one.first & ~size, size)
             if version == one.version and size > one.size and around.first != one.first and around in self._owners:
                 yield around

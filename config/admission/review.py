@@ -1,6 +1,6 @@
 """Decide about an object that is about to be stored: allowed, allowed with warnings, or denied.
 
-    object ──> read as nodes read it ──> resolve on each group of nodes that it selects ──> Answer
+    object ──> read as nodes read it ──> resolve on each group of nodes that it selects ──> ReviewResponse
 
 An object is denied if it cannot be in force: it breaks a rule by itself, or every node that it selects would refuse it
 because of the existing objects. There is a warning if only some of the nodes refuse it, if another object loses by
@@ -25,7 +25,7 @@ from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 
 from .nodes import Group, Nodes
-from .objects import Entry, Objects, entry_of
+from .objects import ObjectEntry, Objects, entry_of
 
 #: Maximum number of warnings in an answer, and of characters in each (Kubernetes advises at most 256 for one, 4096
 #: for all).
@@ -38,7 +38,7 @@ MOST_RESOLVED: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReviewRequest:
     """An object that is created, or updated from ``old``; None for one that is deleted."""
 
     new: ApiObject | None
@@ -46,7 +46,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReviewResponse:
     """``message`` says why an object is denied; ``warnings`` are for the user who is allowed."""
 
     allowed: bool = True
@@ -86,17 +86,17 @@ class _Verdicts:
             yield text if nodes >= self.asked else f"{text} (on {nodes} of {self.asked} nodes)"
 
 
-def review(objects: Objects, nodes: Nodes, request: Request, grants: Grants) -> Answer:
+def review(objects: Objects, nodes: Nodes, request: ReviewRequest, grants: Grants) -> ReviewResponse:
     """Return the answer. ``objects`` may lag behind, and have another version of the object; ``grants`` are the nodes'.
 
     Never raises because of the object's content.
     """
     if request.new is None or (request.old is not None and request.old.spec == request.new.spec):
-        return Answer()
+        return ReviewResponse()
     new = entry_of(request.new, grants.namespace)
     old = entry_of(request.old, grants.namespace) if request.old is not None else None
     if broken := errors(new.problems):
-        return Answer(allowed=False, message=_sentence(map(_text, broken[:_DENIALS])))
+        return ReviewResponse(allowed=False, message=_sentence(map(_text, broken[:_DENIALS])))
     remarks = [_text(problem) for problem in new.problems]
     remarks += _left_to_nodes(new.resource, grants)
     grants = _granting(new.resource, grants)
@@ -104,17 +104,17 @@ def review(objects: Objects, nodes: Nodes, request: Request, grants: Grants) -> 
     for group in nodes.groups(new, old, objects.involved(*(one for one in (new, old) if one is not None))):
         _ask(group, new, old, grants, verdicts)
     if verdicts.asked and verdicts.refused == verdicts.asked and not verdicts.unasked:
-        return Answer(allowed=False, message=_sentence(list(verdicts.refusals)[:_DENIALS]))
+        return ReviewResponse(allowed=False, message=_sentence(list(verdicts.refusals)[:_DENIALS]))
     if not verdicts.asked:
         remarks.append(f"{new.id} selects no node")
     if verdicts.unasked:
         unasked = f"{verdicts.unasked} of {verdicts.asked + verdicts.unasked}"
         remarks.append(f"{unasked} nodes were not considered: too many objects may conflict with {new.id}")
     remarks += verdicts.counted({**verdicts.refusals, **verdicts.remarks})
-    return Answer(warnings=tuple(_fitting(remarks)))
+    return ReviewResponse(warnings=tuple(_fitting(remarks)))
 
 
-def _ask(group: Group, new: Entry, old: Entry | None, grants: Grants, verdicts: _Verdicts) -> None:
+def _ask(group: Group, new: ObjectEntry, old: ObjectEntry | None, grants: Grants, verdicts: _Verdicts) -> None:
     """Add what a group of nodes decides: what the first and the last of them refuse, all in between do as well."""
     if not verdicts.takes(group):
         verdicts.unasked += len(group.nodes)
@@ -138,7 +138,7 @@ def _ask(group: Group, new: Entry, old: Entry | None, grants: Grants, verdicts: 
 
 
 def _decided(
-    group: Group, node: NodeIdentity, new: Entry, old: Entry | None, grants: Grants
+    group: Group, node: NodeIdentity, new: ObjectEntry, old: ObjectEntry | None, grants: Grants
 ) -> tuple[list[str], list[str]]:
     """Return why a node refuses a resource, empty if it does not, and what else it would report."""
     resources = [entry.resource for entry in group.entries]
@@ -157,7 +157,7 @@ def _decided(
     return refusals, remarks
 
 
-def _losses(before: Resolution, after: Resolution, new: Entry) -> Iterator[tuple[str, str]]:
+def _losses(before: Resolution, after: Resolution, new: ObjectEntry) -> Iterator[tuple[str, str]]:
     """Yield the name of what is no longer in force because of a resource, and why."""
     lost = before.standing.keys() - after.standing.keys() - {new.id}
     for problem in errors(after.problems):

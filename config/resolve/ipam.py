@@ -47,7 +47,7 @@ def router_id(pool: str, index: int, scheme: RouterIdScheme) -> IPv4Address:
     if not isinstance(address, IPv4Address):
         raise PoolExhaustedError(f"{pool} is not an IPv4 network")
     if address.is_unspecified:
-        raise PoolExhaustedError(f"{pool} gives it {address}, which is none (RFC 6286)")
+        raise PoolExhaustedError(f"{pool} gives it {address}, which is not a valid router ID (RFC 6286)")
     return address
 
 

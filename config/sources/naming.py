@@ -59,7 +59,7 @@ class RouterFile(Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ListSection:
     """One list of a file: the kind of its entries, the model that checks them, the model that becomes the spec."""
 
     kind: Kind
@@ -67,15 +67,15 @@ class Section:
     spec: type[Model]
 
 
-SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
+SECTIONS: Final[Mapping[str, ListSection]] = MappingProxyType(
     {
-        "underlays": Section(Kind.UNDERLAY, Underlay, Underlay),
-        "l3vnis": Section(Kind.L3VNI, L3VniEntry, L3Vni),
-        "l2vnis": Section(Kind.L2VNI, L2VniEntry, L2Vni),
-        "rawfrrconfigs": Section(Kind.RAW_FRR_CONFIG, RawFrrConfig, RawFrrConfig),
+        "underlays": ListSection(Kind.UNDERLAY, Underlay, Underlay),
+        "l3vnis": ListSection(Kind.L3VNI, L3VniEntry, L3Vni),
+        "l2vnis": ListSection(Kind.L2VNI, L2VniEntry, L2Vni),
+        "rawfrrconfigs": ListSection(Kind.RAW_FRR_CONFIG, RawFrrConfig, RawFrrConfig),
     }
 )
-PASSTHROUGH: Final = Section(Kind.L3PASSTHROUGH, L3Passthrough, L3Passthrough)
+PASSTHROUGH: Final = ListSection(Kind.L3PASSTHROUGH, L3Passthrough, L3Passthrough)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from config.syntax.secret_files import Passwords, SecretUnusableError, open_to_o
 from config.syntax.yaml_reader import Document, FieldPath, InvalidYamlError, format_path, parse_path, parse_yaml
 
 from .former_spellings import Rewrite, names_by_vrf, rewrites, rewritten, written
-from .naming import PASSTHROUGH, SECTIONS, Entry, RouterFile, Section, entry_suffix, resource_name, spec_of
+from .naming import PASSTHROUGH, SECTIONS, Entry, ListSection, RouterFile, entry_suffix, resource_name, spec_of
 
 _PASSTHROUGH_KEY: Final = "bgppassthrough"
 #: Part of upstream's format, but nothing that this version carries out.
@@ -181,7 +181,7 @@ def _is_switched_off(data: Mapping[str, Any]) -> bool:
     return isinstance(session, dict) and session.get("asn") == 0
 
 
-def _entry(section: Section, data: Any, path: FieldPath, index: int, context: _Context) -> Entry:
+def _entry(section: ListSection, data: Any, path: FieldPath, index: int, context: _Context) -> Entry:
     kind = section.kind
     # Before validation, which corrects keys in place: the families are those in the original.
     unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())

@@ -52,7 +52,7 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> Explained:
 
 
 def foreign_blank(character: str) -> str:
-    """Return the message about a blank character that is none in YAML."""
+    """Return the message about a blank character that YAML does not treat as one."""
     name = " (no-break space)" if character == "\u00a0" else ""
     return f"U+{ord(character):04X}{name} in the indentation: use plain spaces"
 

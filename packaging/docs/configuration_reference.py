@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay  # noqa: E402
 from config.node import NodeConfig  # noqa: E402
-from config.reference import Entry, entries  # noqa: E402
+from config.reference import ReferenceEntry, entries  # noqa: E402
 from config.settings import Settings  # noqa: E402
 
 TARGET: Final = ROOT / "docs" / "configuration.md"
@@ -70,7 +70,7 @@ def section(title: str, model: type[BaseModel]) -> str:
     return "\n".join([*head, *table, ""])
 
 
-def row(entry: Entry) -> str:
+def row(entry: ReferenceEntry) -> str:
     """Return one line of a model's table."""
     cells = (f"`{entry.path}`", entry.type, entry.default, entry.constraints, entry.description)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -72,7 +72,7 @@ class Release:
 
 
 def run(command: Iterable[str | Path], *, directory: Path | None = None) -> bytes:
-    """Run a program; return what it prints. Raises :class:`ReleaseError` with what it complains of."""
+    """Run a program; return what it prints. Raises :class:`ReleaseError` with its error output."""
     words = list(map(str, command))
     done = subprocess.run(words, cwd=directory, capture_output=True, timeout=_SECONDS, check=False)
     if done.returncode != 0:
@@ -96,18 +96,18 @@ def complaints(release: Release, *, draft: bool) -> list[str]:
     if not re.search(
         rf"^## \[?{re.escape(version)}\]?( |$)", (release.root / "CHANGELOG.md").read_text(), re.MULTILINE
     ):
-        found.append(f"CHANGELOG.md has no section '## {version}': what is unreleased becomes it")
+        found.append(f"CHANGELOG.md has no section '## {version}': give the unreleased section that title")
     head = (release.root / "debian/changelog").read_text().partition("\n")[0]
     debian = re.fullmatch(r"\S+ \((?:\d+:)?([^)-]+)(?:-[^)]*)?\) (\S+); .*", head)
     if debian is None or debian[1] != version or debian[2] == "UNRELEASED":
-        found.append(f"debian/changelog begins with {head!r}, and not with a released {version}")
+        found.append(f"debian/changelog begins with {head!r}; it must begin with {version}, released")
     chart = re.findall(
         r"^(?:version|appVersion): (\S+)$", (release.root / "packaging/chart/Chart.yaml").read_text(), re.M
     )
     if chart != [version, version]:
-        found.append(f"packaging/chart/Chart.yaml has the versions {', '.join(chart)}, and not {version} twice")
+        found.append(f"packaging/chart/Chart.yaml has the versions {', '.join(chart)}; both must be {version}")
     if release.git("tag", "--list", f"v{version}").strip():
-        found.append(f"there is a tag v{version} already")
+        found.append(f"the tag v{version} exists already")
     return found
 
 
@@ -210,7 +210,7 @@ def build(release: Release, parts: Iterable[str], *, draft: bool) -> list[str]:
     release.output.mkdir(parents=True)
     for name in parts:
         if name == "image" and shutil.which("buildah") is None:
-            print("no image: there is no buildah here", flush=True)
+            print("no image: buildah is not installed", flush=True)
             continue
         print(f"building: {name}", flush=True)
         PARTS[name](release)

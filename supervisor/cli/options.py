@@ -16,7 +16,7 @@ from .terminal import duration
 if TYPE_CHECKING:
     from config.desired import DesiredState
 
-    from ..operations.inspection.current_status import Seen
+    from ..operations.inspection.current_status import CurrentStatus
 
 
 class StoreFile(argparse.Action):
@@ -69,7 +69,7 @@ def complain(message: str) -> None:
     print(f"openperouter: {message}", file=sys.stderr)
 
 
-def complain_of_last(seen: Seen) -> None:
+def complain_of_last(seen: CurrentStatus) -> None:
     """Say that what follows is the last status of a daemon that gives none now."""
     age = duration(time.time() - seen.status.updated_at)
     complain(f"{seen.why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")

@@ -118,7 +118,7 @@ def _member(name: str, value: bytes) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """Return UTF-8; what is none, such as a byte of a file's name, is escaped."""
+    """Return UTF-8; what cannot be encoded, such as a byte of a file's name, is escaped."""
     return text.encode(errors="backslashreplace")
 
 

@@ -38,7 +38,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateFiles:
     """All files by name, and the names of those that are new or differ, and of those that would be removed."""
 
     configs_dir: Path
@@ -75,7 +75,7 @@ class Candidate:
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
 
 
-def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
+def gather(settings: Settings, paths: Sequence[Path]) -> CandidateFiles:
     """Read what the user named.
 
     Raises :class:`CommandError` for what cannot be a router configuration, ``UnreadableFileError``.
@@ -93,7 +93,7 @@ def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
         if len(given) < len(paths):
             raise CommandError("two of the files have the same name", USAGE)
         files = {**current, **given}
-    return Candidate(
+    return CandidateFiles(
         settings.configs_dir,
         dict(sorted(files.items())),
         added=tuple(sorted(files.keys() - current.keys())),
@@ -102,7 +102,7 @@ def gather(settings: Settings, paths: Sequence[Path]) -> Candidate:
     )
 
 
-def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path) -> Configuration:
+def read_candidate(candidate: CandidateFiles, settings: Settings, settings_file: Path) -> Configuration:
     """Return what the candidate results in on this node.
 
     The problems are all that it has, and as warnings those that it causes API objects. Raises PermissionError.
@@ -120,7 +120,7 @@ def read_candidate(candidate: Candidate, settings: Settings, settings_file: Path
     return replace(after, problems=tuple(_where_it_is(problem, candidate) for problem in found))
 
 
-def _where_it_is(problem: Problem, candidate: Candidate) -> Problem:
+def _where_it_is(problem: Problem, candidate: CandidateFiles) -> Problem:
     path = Path(problem.origin.path)
     if path.parent != candidate.configs_dir or path.name not in candidate.files:
         return problem

@@ -35,7 +35,7 @@ class NoAnswerError(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReloadOutcome:
     """The result of a reload: ``ok`` only when all of the configuration is in force and verified."""
 
     ok: bool
@@ -44,7 +44,7 @@ class Outcome:
     timed_out: bool = False
 
 
-def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forget_api: bool = False) -> Outcome:
+def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forget_api: bool = False) -> ReloadOutcome:
     """Make the daemon read its files again; call ``progress`` with each change of its summary, return the outcome.
 
     ``forget_api`` drops the objects that the API server does not confirm now.
@@ -60,7 +60,7 @@ def reload(path: Path, seconds: float, progress: Callable[[str], None], *, forge
         if answer.get("event") == "done":
             problems = tuple(str(problem) for problem in answer.get("problems", ()))
             text = str(answer.get("summary", "") if answer.get("ok") else answer.get("reason"))
-            return Outcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
+            return ReloadOutcome(bool(answer.get("ok")), text, problems, bool(answer.get("timeout")))
     raise NotRunningError("the daemon ended before the reload was complete")
 
 
@@ -93,7 +93,7 @@ def _pause() -> None:
 def ask(path: Path, request: Mapping[str, object], *, seconds: float | None = ANSWER_SECONDS) -> Iterator[Any]:
     """Yield the daemon's answers to one request until it closes. ``seconds`` bounds the wait for each; None does not.
 
-    Raises :class:`NotRunningError`, :class:`NoAnswerError`, and ``PermissionError`` for others than root.
+    Raises :class:`NotRunningError`, :class:`NoAnswerError`, and ``PermissionError`` unless run as root.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_SECONDS)

@@ -159,7 +159,7 @@ class _Templates:
     def _text(self, path: Path) -> str | Problem:
         origin = Origin(path=str(path))
         if not is_router_file(path.name):
-            return _problem(f"is no router file: its name must be {PREFIX}*{SUFFIX}", origin)
+            return _problem(f"is not a router file: its name must be {PREFIX}*{SUFFIX}", origin)
         try:
             return read_bounded(path, MAX_BYTES)[0].decode("utf-8-sig")
         except FileNotFoundError:
@@ -289,7 +289,7 @@ def write(wanted: Mapping[str, str], directory: Path) -> list[str]:
     """
     marker = directory / MARKER
     if directory.exists() and not marker.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise CommandError(f"{directory} has files of others: give a new or empty directory", USAGE)
+        raise CommandError(f"{directory} contains other files: give a new or empty directory", USAGE)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     marker.touch()
     lines = []

@@ -21,7 +21,7 @@ SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbor:
+class LldpNeighbor:
     """The other end of a NIC: system name, port, and addresses except link-local ones; empty if not announced."""
 
     interface: str
@@ -35,7 +35,7 @@ class Neighbor:
         return f"{self.system or 'unnamed'}{port}{addresses}"
 
 
-def neighbors() -> list[Neighbor]:
+def neighbors() -> list[LldpNeighbor]:
     """Return lldpd's neighbours; none where it is not installed, does not run, or gives an unknown answer."""
     try:
         done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -44,13 +44,13 @@ def neighbors() -> list[Neighbor]:
         return []
 
 
-def parse(text: str) -> list[Neighbor]:
+def parse(text: str) -> list[LldpNeighbor]:
     """Return the neighbours in lldpcli's answer, the first for each NIC; none for an unknown answer."""
     try:
         document = json.loads(text)
     except ValueError:
         return []
-    found: dict[str, Neighbor] = {}
+    found: dict[str, LldpNeighbor] = {}
     for interface in _members(document, "lldp", "interface"):
         name = interface.get("name")
         if isinstance(name, str) and name:
@@ -58,12 +58,12 @@ def parse(text: str) -> list[Neighbor]:
     return list(found.values())
 
 
-def _neighbor(name: str, interface: dict[str, Any]) -> Neighbor:
+def _neighbor(name: str, interface: dict[str, Any]) -> LldpNeighbor:
     system = next(_values(interface, "chassis", "name"), "")
     # What people call the port is its description; its identity is often a MAC.
     port = next(_values(interface, "port", "descr"), "") or next(_values(interface, "port", "id"), "")
     addresses = (one for one in _values(interface, "chassis", "mgmt-ip") if _is_reachable(one))
-    return Neighbor(name, system, port, tuple(dict.fromkeys(addresses)))
+    return LldpNeighbor(name, system, port, tuple(dict.fromkeys(addresses)))
 
 
 def _is_reachable(address: str) -> bool:

@@ -1,6 +1,6 @@
 """HTTP/1.1 with bounds; and small pages, one ``GET`` or ``HEAD`` for each connection, on a unix socket or TCP.
 
-    connection ──> TLS, if there is a context ──> request's head (bounded) ──> Answer of the program ──> closed
+    connection ──> TLS, if there is a context ──> request's head (bounded) ──> Response of the program ──> closed
 
 h11 parses what clients send and bounds it; the number of connections has a limit. A connection for pages has a
 deadline, and nothing can be changed through it: other methods are refused, and a request's body is never read. The
@@ -39,7 +39,7 @@ Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a request is answered with; ``kind`` is the media type, ``headers`` are further ones."""
 
     status: int
@@ -48,7 +48,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Respond = Callable[[h11.Request], Awaitable[Answer]]
+Respond = Callable[[h11.Request], Awaitable[Response]]
 
 
 @asynccontextmanager
@@ -115,21 +115,21 @@ class HttpServer:
         try:
             request = await read_head(stream, connection)
         except h11.RemoteProtocolError as error:
-            await send(stream, connection, Answer(error.error_status_hint, b"bad request\n"))
+            await send(stream, connection, Response(error.error_status_hint, b"bad request\n"))
             return
         if request is None:
             return
         if request.method in (b"GET", b"HEAD"):
             answer = await self._respond(request)
         else:
-            answer = Answer(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
+            answer = Response(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
         await send(stream, connection, answer, head=request.method == b"HEAD")
         if isinstance(stream, trio.SSLStream):
             await stream.aclose()
 
 
 async def read_head(stream: Stream, connection: h11.Connection) -> h11.Request | None:
-    """Return the next request's head, None for a client that left. Raises h11's error for what is none."""
+    """Return the next request's head, None for a client that left. Raises h11's error if it is malformed."""
     while True:
         event = connection.next_event()
         if isinstance(event, h11.Request):
@@ -140,7 +140,7 @@ async def read_head(stream: Stream, connection: h11.Connection) -> h11.Request |
 
 
 async def send(
-    stream: Stream, connection: h11.Connection, answer: Answer, *, head: bool = False, close: bool = True
+    stream: Stream, connection: h11.Connection, answer: Response, *, head: bool = False, close: bool = True
 ) -> None:
     """Send an answer, or its ``head`` only; ``close``: it says that it is the connection's last one."""
     headers = [("Content-Type", answer.kind), ("Content-Length", str(len(answer.body))), *answer.headers]

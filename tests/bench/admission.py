@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from config.admission.objects import Objects, entry_of
-from config.admission.review import Request, review
+from config.admission.review import ReviewRequest, review
 from config.api import ApiObject
 from config.problems import Kind
 from tests.config.admission.examples import GRANTS, OWN, all_of, l2vni, l3vni, mirror, node, on, session, underlay
@@ -44,18 +44,18 @@ def cluster(*, mirrored: bool) -> list[ApiObject]:
     return found
 
 
-def requests(objects: list[ApiObject]) -> Iterator[Request]:
+def requests(objects: list[ApiObject]) -> Iterator[ReviewRequest]:
     """Yield what is reviewed, the same each time."""
     chance = random.Random(1)  # noqa: S311 - not a secret
     for number in range(REVIEWS):
         one = chance.choice(objects)
         if number % 3 == 0:
             changed = {"asn": 65000} if one.kind is Kind.UNDERLAY else {"vxlanPort": 4790}
-            yield Request(replace(one, spec={**one.spec, **changed}), one)
+            yield ReviewRequest(replace(one, spec={**one.spec, **changed}), one)
         elif number % 3 == 1:
-            yield Request(replace(one, name="copy"))
+            yield ReviewRequest(replace(one, name="copy"))
         else:
-            yield Request(l3vni("fresh", 5000 + number, "fresh"))
+            yield ReviewRequest(l3vni("fresh", 5000 + number, "fresh"))
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,14 +16,18 @@ TESTS = ("tests",)
 _NOT_SOURCES = frozenset({".git", ".venv", ".venv-newest", "build", "dist", "__pycache__"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
-    """One Python file: its path from the checkout's root, its dotted name, text and syntax tree."""
+    """One Python file: its path from the checkout's root, its dotted name and its text."""
 
     path: str
     name: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self.text, filename=self.path)
 
     @property
     def lines(self) -> int:
@@ -54,14 +58,16 @@ class Module:
 @cache
 def modules(*folders: str) -> tuple[Module, ...]:
     """Return the Python modules below these folders of the checkout, in path order."""
-    found = []
-    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
-        relative = path.relative_to(ROOT)
-        if _NOT_SOURCES.isdisjoint(relative.parts):
-            text = path.read_text(encoding="utf-8")
-            name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
-            found.append(Module(str(relative), name, text, ast.parse(text, filename=str(relative))))
-    return tuple(found)
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(_module(path) for path in paths if _NOT_SOURCES.isdisjoint(path.relative_to(ROOT).parts))
+
+
+@cache
+def _module(path: Path) -> Module:
+    """Return one for each path, so that each file is parsed once."""
+    relative = path.relative_to(ROOT)
+    name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
+    return Module(str(relative), name, path.read_text(encoding="utf-8"))
 
 
 @cache

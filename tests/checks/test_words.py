@@ -36,6 +36,10 @@ INSTEAD_OF = {
     "last words?": "message, line",
     "pet(s|ted|ting)?": "notify the watchdog",
     "(be|been) had": "unavailable",
+    "(what|that|which|it) is none(?! of)": "malformed, unknown, any other",
+    "for others than": "unless, except for",
+    "(die|dies|died|dying) of": "crash on",
+    "of late": "recently",
     "(said|says?|told) once|(know|knows|knew|known) of|speaks?|spoken|words? of": "log once, know, use, mention",
 }
 #: Between the words of a phrase: a space, or the end of a line with the beginning of a comment.

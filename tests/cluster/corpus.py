@@ -226,7 +226,7 @@ BAD: dict[Kind, dict[str, Any]] = {
             f"a tunnel network of {cidr}": underlay(tunnelEndpoint={"cidrs": [cidr]})
             for cidr in (*UNUSABLE, "10.0.0.0/7", "fd00::/31", "169.0.0.0/8", "64::/16")
         },
-        "a tunnel network that is none": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/33"]}),
+        "a tunnel network with a wrong length": underlay(tunnelEndpoint={"cidrs": ["10.0.0.0/33"]}),
         "a restart time of 0": underlay(gracefulRestart={"restartTimeSeconds": 0}),
         "a stale time of 4096": underlay(gracefulRestart={"stalePathTimeSeconds": 4096}),
         "a selector with an unknown operator": underlay(nodeSelector=selector("a", "Is", "b")),

@@ -156,7 +156,7 @@ async def service_account(
 ) -> ApiCredentials:
     """Make a ServiceAccount where there is none, and return credentials with a token that it asks for.
 
-    ``seconds`` is how long the token is good for; Kubernetes takes no less than 600. ``bound`` is the Pod or Node to
+    ``seconds`` is how long the token is valid; Kubernetes takes no less than 600. ``bound`` is the Pod or Node to
     which it is bound, as in ``boundObjectRef``.
     """
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"

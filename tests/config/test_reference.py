@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from config.node import NodeConfig
-from config.reference import EXAMPLES, Entry, editor_schema, entries, example_of, nested
+from config.reference import EXAMPLES, ReferenceEntry, editor_schema, entries, example_of, nested
 from config.settings import Settings
 from config.sources.naming import RouterFile
 
@@ -17,7 +17,7 @@ LEAVES = [(model, entry) for model in MODELS for entry in entries(model) if "pro
 
 
 @pytest.mark.parametrize(("model", "entry"), LEAVES, ids=[entry.path for _, entry in LEAVES])
-def test_each_key_has_an_example_that_is_accepted_there(model: type[BaseModel], entry: Entry) -> None:
+def test_each_key_has_an_example_that_is_accepted_there(model: type[BaseModel], entry: ReferenceEntry) -> None:
     value = example_of(entry.path, entry.schema)
     assert value is not None
     try:

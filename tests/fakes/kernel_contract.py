@@ -23,7 +23,7 @@ from actors.netlink.planning.observed import (
     NicRecord,
     Observed,
     SavedRoute,
-    Vxlan,
+    VxlanAttributes,
     owned_address,
 )
 from actors.netlink.planning.steps import (
@@ -51,8 +51,8 @@ from tests.actors.netlink.builders import UNDERLAY, state, underlay
 
 HOST, ROUTER = Namespace.HOST, Namespace.ROUTER
 NIC = "toswitch1"
-VXLAN4 = Vxlan(100, 4789, ip_address("100.65.0.0"))
-VXLAN6 = Vxlan(101, 4790, ip_address("2001:db8::1"))
+VXLAN4 = VxlanAttributes(100, 4789, ip_address("100.65.0.0"))
+VXLAN6 = VxlanAttributes(101, 4790, ip_address("2001:db8::1"))
 
 
 def see(kernel: Kernel) -> Observed:

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from actors.netlink.cni.attachments import Attachments
-from actors.netlink.converge import Applied, Pass, apply_plan, converge, observe_and_plan
+from actors.netlink.converge import Applied, PassResult, apply_plan, converge, observe_and_plan
 from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import ROUTE_PROTOCOL, Observed
 from actors.netlink.planning.steps import Plan, Step
@@ -124,7 +124,7 @@ class Node:
     def plan(self, desired: DesiredState) -> tuple[Observed, Plan]:
         return observe_and_plan(desired, self.kernel)
 
-    def converge(self, desired: DesiredState) -> Pass:
+    def converge(self, desired: DesiredState) -> PassResult:
         return converge(desired, self.kernel)
 
     def apply_prefix(self, desired: DesiredState, count: int) -> Applied:

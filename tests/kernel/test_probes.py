@@ -12,7 +12,7 @@ import pytest
 from actors.netlink.planning.sysctls import ROUTER_SYSCTLS
 from actors.netlink.probes import pinger
 from actors.netlink.probes.pinger import RouterPinger
-from actors.netlink.probes.schedule import PingResult, Target
+from actors.netlink.probes.schedule import PingResult, ProbeTarget
 from actors.netlink.wire.namespace import NAMESPACES, NamespaceMissing
 from config.problems import Kind, ResourceId
 from tests.kernel.node import ip
@@ -22,8 +22,8 @@ RED = ResourceId(Kind.L3VNI, "tenants", "red")
 PING_RANGE = "net.ipv4.ping_group_range"
 
 
-def target(address: str, vrf: str = "red") -> Target:
-    return Target(RED, vrf, ip_address(address), "host", 10, 3)
+def target(address: str, vrf: str = "red") -> ProbeTarget:
+    return ProbeTarget(RED, vrf, ip_address(address), "host", 10, 3)
 
 
 @pytest.fixture(autouse=True)

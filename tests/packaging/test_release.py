@@ -141,7 +141,7 @@ def test_changes_and_a_tag_stop_it(release: ModuleType, checkout: Path, capsys: 
     version = release.Release(checkout, checkout).version
     git(checkout, "tag", f"v{version}")
     assert make(release, checkout) == 1
-    assert f"there is a tag v{version} already" in capsys.readouterr().err
+    assert f"the tag v{version} exists already" in capsys.readouterr().err
 
 
 def test_a_dependency_without_a_version_stops_it(
@@ -159,7 +159,7 @@ def test_without_buildah_there_is_no_image_and_it_says_so(
 ) -> None:
     monkeypatch.setattr(release.shutil, "which", lambda _name: None)
     assert make(release, checkout, "--parts", "bill,image") == 0
-    assert "no image: there is no buildah here" in capsys.readouterr().out
+    assert "no image: buildah is not installed" in capsys.readouterr().out
 
 
 def test_a_part_that_fails_is_an_error_with_its_output(

@@ -49,7 +49,7 @@ UNREADY_SECONDS: Final = 60.0
 PROBE_SECONDS: Final = 5.0
 
 
-class Owner(Protocol):
+class AvailabilityListener(Protocol):
     """What follows the server: the cache of the reflectors."""
 
     def set_trouble(self, trouble: str, /) -> None:
@@ -65,7 +65,7 @@ class Owner(Protocol):
 class Availability:
     """Unavailable at first. ``client`` is the one to use, ``chance`` returns a random number in [0, 1)."""
 
-    def __init__(self, client: KubeClient, cache: Owner, chance: Callable[[], float]) -> None:
+    def __init__(self, client: KubeClient, cache: AvailabilityListener, chance: Callable[[], float]) -> None:
         self.client = client
         self.chance = chance
         self._cache = cache

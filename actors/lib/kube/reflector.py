@@ -87,7 +87,7 @@ _MESSAGE_IDS: Final[Mapping[WatchFailure, str]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryDecision:
     """The reaction to an error: seconds to wait, whether to list again, whether to probe the server.
 
     ``failure`` is why a server that answers does not serve the collection, None for any other error.
@@ -99,25 +99,25 @@ class Retry:
     lost: bool = False
 
 
-def retry_after(error: ApiError, failures: int, chance: float) -> Retry:
+def retry_after(error: ApiError, failures: int, chance: float) -> RetryDecision:
     """Return the reaction to the last of ``failures`` errors of its kind in a row; ``chance`` is random in [0, 1)."""
     match error:
         case UnreachableError() | CredentialsError():
             # The probe waits for the server, or for other credentials: this is for a watch that fails alone.
             seconds = chance * LOST.delay(failures, 0.5) if failures > 1 else 0.0
-            return Retry(seconds, lost=True)
+            return RetryDecision(seconds, lost=True)
         case GoneError():
-            return Retry(chance * GONE.delay(failures, 0.5), relist=True)
+            return RetryDecision(chance * GONE.delay(failures, 0.5), relist=True)
         case NotFoundError():
-            return Retry(SLOW.delay(failures, chance), WatchFailure.MISSING, relist=True)
+            return RetryDecision(SLOW.delay(failures, chance), WatchFailure.MISSING, relist=True)
         case ForbiddenError():
-            return Retry(SLOW.delay(failures, chance), WatchFailure.REFUSED)
+            return RetryDecision(SLOW.delay(failures, chance), WatchFailure.REFUSED)
         case ThrottledError():
             asked = (error.retry_after or 0.0) * (1 + chance / 2)
             # Never a list: a busy server is the last that should have to send one.
-            return Retry(max(asked, BUSY.delay(failures, chance)), WatchFailure.FAILING)
+            return RetryDecision(max(asked, BUSY.delay(failures, chance)), WatchFailure.FAILING)
         case _:
-            return Retry(USUAL.delay(failures, chance), WatchFailure.FAILING, relist=failures >= RELIST_AFTER)
+            return RetryDecision(USUAL.delay(failures, chance), WatchFailure.FAILING, relist=failures >= RELIST_AFTER)
 
 
 class ServerCache:
@@ -461,7 +461,7 @@ class Reflector:
             self.down_since = trio.current_time()
         self._cache.wake()
 
-    def _log_failure(self, retry: Retry, error: ApiError) -> None:
+    def _log_failure(self, retry: RetryDecision, error: ApiError) -> None:
         failure, text = retry.failure, summarize(error)
         if failure is None or failure is self._logged or self._quiet or isinstance(error, ThrottledError):
             log.debug("retrying a watch", resource=self.resource, failure=failure, error=text)

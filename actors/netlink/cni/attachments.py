@@ -67,7 +67,7 @@ class AttachmentRefused(Exception):  # noqa: N818 - named like the kernel's refu
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A CHECK's outcome: for which state of the kernel, when, and why nothing was found out (None: it is well)."""
+    """A CHECK's outcome: for which state of the kernel, when, and why it failed (None: it succeeded)."""
 
     state: tuple[str, Link, frozenset[IPInterface]]
     when: float
@@ -156,7 +156,7 @@ class Attachments:
     def detach(self, name: str, netns: Path, exists: Exists) -> None:
         """Remove an interface, and its record. Raises :class:`AttachmentRefused` with the record kept, and OSError.
 
-        Each plugin is called, whatever another one says: what one cannot remove must not keep the others' work there.
+        Each plugin is called, even after another one failed, so that the others remove their part.
         A refusal does not count once the interface is gone and nothing else was reserved: macvlan (1.1.1) refuses DEL
         without its master, with which the kernel removed the interface.
         """
@@ -197,7 +197,7 @@ class Attachments:
         """Return why an interface is not as its plugins made it; the kernel's state was checked before: None.
 
         An error that is ``unable`` says nothing about the interface. Nor does the refusal of what ADD has just made:
-        else it would be made again and again.
+        otherwise it would be made again and again.
         """
         name = wanted.name
         record, link = self._state.cni().get(name), view.links.get(name)

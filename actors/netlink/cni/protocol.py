@@ -28,7 +28,7 @@ _RUNTIME_KEYS: Final = frozenset({"capabilities"})
 
 
 class PluginError(Exception):
-    """A plugin did not do what was asked; the message names it. ``unable`` means that it found out nothing."""
+    """A plugin did not do what was asked; the message names it. ``unable``: it could not examine the interface."""
 
     def __init__(self, plugin: str, why: str, *, unable: bool) -> None:
         super().__init__(f"CNI plugin {plugin}: {why}")
@@ -105,7 +105,7 @@ def plugin_input(attachment: CniAttachment, index: int, previous: str, daemon: P
 
 
 def result_of(plugin: str, output: str) -> str:
-    """Return a successful ADD's result. Raises :class:`PluginError` when it is none."""
+    """Return a successful ADD's result. Raises :class:`PluginError` when it is malformed."""
     problem = PluginError(plugin, f"its result is not a JSON object: {one_line(output, QUOTED)}", unable=True)
     try:
         found = json.loads(output)

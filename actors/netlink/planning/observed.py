@@ -51,7 +51,7 @@ class LinkKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Vxlan:
+class VxlanAttributes:
     """A VXLAN device's fixed attributes: any difference means a new device (IDEM-4)."""
 
     vni: int
@@ -78,7 +78,7 @@ class Link:
     mac: str = ""
     master: str = ""
     table: int | None = None
-    vxlan: Vxlan | None = None
+    vxlan: VxlanAttributes | None = None
     neigh_suppress: bool = False
     addr_gen_none: bool | None = False
     peer_index: int = 0

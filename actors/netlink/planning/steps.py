@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from config.desired import CniAttachment, Family, IPInterface, ResourceFailure
 from config.problems import ResourceId
 
-from .observed import Address, Namespace, NicRecord, SavedRoute, Vxlan
+from .observed import Address, Namespace, NicRecord, SavedRoute, VxlanAttributes
 from .wanted import KernelModel, WantedLink
 
 
@@ -65,7 +65,7 @@ class CreateLink(Step):
         return " ".join(words)
 
 
-def _vxlan_text(vxlan: Vxlan) -> str:
+def _vxlan_text(vxlan: VxlanAttributes) -> str:
     """Return a VXLAN's attributes in iproute2's syntax."""
     learning = "learning" if vxlan.learning else "nolearning"
     return f"id {vxlan.vni} dev {vxlan.lower} local {vxlan.local} dstport {vxlan.port} {learning}"

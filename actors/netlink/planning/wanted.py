@@ -36,7 +36,7 @@ from .observed import (
     PASSTHROUGH_VRF,
     LinkKind,
     Namespace,
-    Vxlan,
+    VxlanAttributes,
     gateway_mac,
     host_veth,
     host_vrf,
@@ -74,7 +74,7 @@ class WantedLink:
     mtu: int | None = None
     mac: str | None = None
     table: int | None = None
-    vxlan: Vxlan | None = None
+    vxlan: VxlanAttributes | None = None
     neigh_suppress: bool = False
     addr_gen_none: bool = False
     addresses: tuple[IPInterface, ...] | None = None
@@ -255,7 +255,7 @@ def _segment(
         LinkKind.VXLAN,
         vni.resource,
         master=router_bridge(vni.vni),
-        vxlan=Vxlan(vni.vni, vni.vxlan_port, vni.vtep),
+        vxlan=VxlanAttributes(vni.vni, vni.vxlan_port, vni.vtep),
         neigh_suppress=True,
         addr_gen_none=True,
     )

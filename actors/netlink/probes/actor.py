@@ -21,7 +21,7 @@ from supervisor.runtime.channel import Latest, LatestReader
 
 from ..wire.namespace import NAMESPACES, NamespaceMissing
 from .pinger import ANSWER_SECONDS, Pinger, RouterPinger
-from .schedule import Schedule, targets_of
+from .schedule import ProbeSchedule, targets_of
 
 #: Maximum number of pings in flight.
 MOST: Final = 64
@@ -41,7 +41,7 @@ async def run(
     """Run one incarnation until cancelled."""
     ctx.started()
     pinger = pinger or RouterPinger(NAMESPACES / settings.netns)
-    schedule = Schedule(chance)
+    schedule = ProbeSchedule(chance)
     while True:
         with ctx.idle(), trio.move_on_at(schedule.next_due()):
             await kernel.wait_pending()

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import trio
 
 from ..wire.namespace import enter
-from .schedule import PingResult, Target
+from .schedule import PingResult, ProbeTarget
 
 #: Timeout of a reply, seconds.
 ANSWER_SECONDS: Final = 1.0
@@ -36,7 +36,7 @@ _DATA: Final = b"openperouter"
 class Pinger(Protocol):
     """Sends one round of pings."""
 
-    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
+    async def ping(self, targets: Sequence[ProbeTarget]) -> list[PingResult]:
         """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
 
 
@@ -46,7 +46,7 @@ class RouterPinger:
     def __init__(self, namespace: Path) -> None:
         self._namespace = namespace
 
-    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
+    async def ping(self, targets: Sequence[ProbeTarget]) -> list[PingResult]:
         """Ping each target once, all at the same time. Raises NamespaceMissing if there is no router."""
         opened = await trio.to_thread.run_sync(partial(_open, self._namespace, targets))
         answers = [PingResult()] * len(targets)
@@ -65,14 +65,14 @@ class RouterPinger:
         return answers
 
 
-def _open(namespace: Path, targets: Sequence[Target]) -> list[socket.socket | OSError]:
+def _open(namespace: Path, targets: Sequence[ProbeTarget]) -> list[socket.socket | OSError]:
     """Open a socket for each target, in a thread of its own: a thread cannot leave the namespace again."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns-probes") as inside:
         inside.submit(enter, namespace).result()
         return inside.submit(lambda: [_socket(target) for target in targets]).result()
 
 
-def _socket(target: Target) -> socket.socket | OSError:
+def _socket(target: ProbeTarget) -> socket.socket | OSError:
     family, protocol = _FAMILIES[target.address.version]
     try:
         opened = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
@@ -87,7 +87,7 @@ def _socket(target: Target) -> socket.socket | OSError:
     return opened
 
 
-async def _ask(opened: socket.socket | OSError, target: Target) -> PingResult:
+async def _ask(opened: socket.socket | OSError, target: ProbeTarget) -> PingResult:
     if isinstance(opened, OSError):
         return PingResult(problem=opened.strerror or "no socket")
     request, reply = _TYPES[target.address.version]

@@ -15,7 +15,7 @@ JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """One address to ping, every ``interval`` seconds; ``vrf`` is empty for the router's default VRF."""
 
     resource: ResourceId
@@ -35,11 +35,11 @@ class PingResult:
     problem: str = ""
 
 
-def targets_of(outcome: KernelOutcome) -> tuple[Target, ...]:
+def targets_of(outcome: KernelOutcome) -> tuple[ProbeTarget, ...]:
     """Return what to ping for a state that is in force, without resources that the kernel refused."""
     refused = {failure.resource for failure in outcome.failures}
     state = outcome.desired
-    found: list[Target] = []
+    found: list[ProbeTarget] = []
     for vni in state.l3vnis:
         if vni.session is not None and vni.resource not in refused:
             found += _of_session(vni.session, vni.vrf, vni.resource, vni.origin)
@@ -49,16 +49,16 @@ def targets_of(outcome: KernelOutcome) -> tuple[Target, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_session(session: DesiredSession, vrf: str, owner: ResourceId, origin: Origin) -> Iterator[Target]:
+def _of_session(session: DesiredSession, vrf: str, owner: ResourceId, origin: Origin) -> Iterator[ProbeTarget]:
     probe = session.probe
     if probe is None:
         return
     hosts = [addresses.host.ip for addresses in session.addresses]
     for address in hosts:
-        yield Target(owner, vrf, address, "host", probe.interval, probe.count, origin)
+        yield ProbeTarget(owner, vrf, address, "host", probe.interval, probe.count, origin)
     for address in probe.targets:
         if address not in hosts:
-            yield Target(owner, vrf, address, "target", probe.interval, probe.count, origin)
+            yield ProbeTarget(owner, vrf, address, "target", probe.interval, probe.count, origin)
 
 
 @dataclass
@@ -70,14 +70,14 @@ class _Record:
     misses: int = 0
 
 
-class Schedule:
+class ProbeSchedule:
     """When each target is due, and its health. ``chance`` gives numbers from 0 to 1."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
-        self._records: dict[Target, _Record] = {}
+        self._records: dict[ProbeTarget, _Record] = {}
 
-    def follow(self, targets: Iterable[Target], now: float) -> None:
+    def follow(self, targets: Iterable[ProbeTarget], now: float) -> None:
         """Replace the targets. Known ones keep their counters; a new one is due within its interval."""
         known, self._records = self._records, {}
         for target in targets:
@@ -89,7 +89,7 @@ class Schedule:
         """Return when the next target is due; infinity without any."""
         return min((record.due for record in self._records.values()), default=math.inf)
 
-    def take(self, now: float, most: int) -> list[Target]:
+    def take(self, now: float, most: int) -> list[ProbeTarget]:
         """Return up to ``most`` of the targets that are due, the most overdue first, and set their next times."""
         due = sorted((record.due, number) for number, record in enumerate(self._records.values()) if record.due <= now)
         targets = list(self._records)
@@ -98,7 +98,7 @@ class Schedule:
             self._records[target].due = now + target.interval * (1 + JITTER * (2 * self._chance() - 1))
         return taken
 
-    def record(self, target: Target, answer: PingResult) -> None:
+    def record(self, target: ProbeTarget, answer: PingResult) -> None:
         """Record the result of a ping; a target that was removed meanwhile is ignored."""
         record = self._records.get(target)
         if record is None:
@@ -119,12 +119,12 @@ class Schedule:
         return tuple(record.health for record in self._records.values())
 
 
-def _unknown(target: Target) -> ProbeHealth:
+def _unknown(target: ProbeTarget) -> ProbeHealth:
     vrf = target.vrf or "default"
     return ProbeHealth(target.resource, vrf, str(target.address), target.role, origin=target.origin)
 
 
-def _detail(target: Target, answer: PingResult) -> str:
+def _detail(target: ProbeTarget, answer: PingResult) -> str:
     """Return why a target is down; the text stays the same until it answers."""
     times = "ping" if target.count == 1 else f"{target.count} pings in a row"
     return f"no answer to {times}{f' ({answer.problem})' if answer.problem else ''}"

@@ -30,7 +30,7 @@ from supervisor.runtime.channel import LatestReader
 from ..wire.namespace import NAMESPACES, NamespaceMissing
 from ..wire.socket import KernelRefusal
 from .hosts import Look, Memory, Probe, Segment, batches
-from .ports import Ports, RouterPorts
+from .ports import RefreshPorts, RouterPorts
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ async def run(
     *,
     settings: Settings,
     kernel: LatestReader[KernelOutcome],
-    opened: Callable[[Path], Ports] = RouterPorts,
+    opened: Callable[[Path], RefreshPorts] = RouterPorts,
 ) -> None:
     """Run one incarnation until cancelled."""
     ctx.started()
@@ -87,7 +87,7 @@ class _Refresher:
         ctx: ActorContext,
         settings: Settings,
         kernel: LatestReader[KernelOutcome],
-        ports: Ports,
+        ports: RefreshPorts,
         owner: trio.CapacityLimiter,
     ) -> None:
         self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner

@@ -35,7 +35,7 @@ MOST_FRAMES: Final = 512
 PASSING: Final = frozenset({errno.ENODEV, errno.ENXIO, errno.ENETDOWN, errno.ENOBUFS, errno.EAGAIN, errno.EMSGSIZE})
 
 
-class Ports(Protocol):
+class RefreshPorts(Protocol):
     """What the refresher reads and sends; all methods block, except :meth:`ask` and :meth:`is_current`."""
 
     def look(self, segments: Iterable[Segment]) -> Look:

@@ -13,7 +13,7 @@ from typing import Final
 from config.desired import IPInterface
 
 from ..planning.observed import ADDRESS_PROTOCOL, Address, usual_broadcast
-from .message import CREATE, REQUEST, Request, address, as_address, as_int, as_text, attributes, text, u8, u32
+from .message import CREATE, REQUEST, NetlinkRequest, address, as_address, as_int, as_text, attributes, text, u8, u32
 from .socket import RouteSocket
 
 RTM_NEWADDR = 20
@@ -70,7 +70,7 @@ def _decode(message: bytes, name: str) -> Address:
     )
 
 
-def add_address(index: int, new: Address) -> Request:
+def add_address(index: int, new: Address) -> NetlinkRequest:
     """Add an address to a link, with our mark if it is ours."""
     broadcast = usual_broadcast(new.interface, new.peer) if new.broadcast is None else new.broadcast
     parts = [_local(new.interface, new.peer)]
@@ -82,12 +82,12 @@ def add_address(index: int, new: Address) -> Request:
         parts.append(u32(IFA_FLAGS, new.flags))
     if new.ours:
         parts.append(u8(IFA_PROTO, ADDRESS_PROTOCOL))
-    return Request(RTM_NEWADDR, CREATE, _body(index, new.interface, new.scope, *parts), (errno.EEXIST,))
+    return NetlinkRequest(RTM_NEWADDR, CREATE, _body(index, new.interface, new.scope, *parts), (errno.EEXIST,))
 
 
-def remove_address(index: int, interface: IPInterface) -> Request:
+def remove_address(index: int, interface: IPInterface) -> NetlinkRequest:
     """Remove an address from a link."""
-    return Request(RTM_DELADDR, REQUEST, _body(index, interface, 0, _local(interface)), (errno.EADDRNOTAVAIL,))
+    return NetlinkRequest(RTM_DELADDR, REQUEST, _body(index, interface, 0, _local(interface)), (errno.EADDRNOTAVAIL,))
 
 
 def _local(interface: IPInterface, peer: str = "") -> bytes:

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from operator import itemgetter
 from typing import Final, Literal
 
-from ..planning.observed import OWNED_GROUP, Link, LinkKind, Vxlan
+from ..planning.observed import OWNED_GROUP, Link, LinkKind, VxlanAttributes
 from ..planning.steps import ChangeLink
 from ..planning.wanted import WantedLink
 from .message import (
@@ -21,7 +21,7 @@ from .message import (
     NLM_F_REQUEST,
     NUMBER,
     REQUEST,
-    Request,
+    NetlinkRequest,
     address,
     as_address,
     as_int,
@@ -202,11 +202,11 @@ def _decode(message: bytes) -> _Known:
     return _Known(link, as_int(found.get(IFLA_MASTER)), lower, select, select(message))
 
 
-def _vxlan(data: bytes) -> tuple[int, Vxlan]:
+def _vxlan(data: bytes) -> tuple[int, VxlanAttributes]:
     """Return a VXLAN device's lower device and attributes."""
     found = attributes(data)
     local = as_address(found.get(IFLA_VXLAN_LOCAL) or found.get(IFLA_VXLAN_LOCAL6))
-    return as_int(found.get(IFLA_VXLAN_LINK)), Vxlan(
+    return as_int(found.get(IFLA_VXLAN_LINK)), VxlanAttributes(
         vni=as_int(found.get(IFLA_VXLAN_ID)),
         port=int.from_bytes(found.get(IFLA_VXLAN_PORT, b""), "big"),
         local=ip_address(local) if local else None,
@@ -215,9 +215,9 @@ def _vxlan(data: bytes) -> tuple[int, Vxlan]:
     )
 
 
-def get_index(name: str) -> Request:
+def get_index(name: str) -> NetlinkRequest:
     """Ask for a link by its name; ENODEV when there is no such link. :func:`index_in` reads the answer."""
-    return Request(RTM_GETLINK, NLM_F_REQUEST, _body(text(IFLA_IFNAME, name), u32(IFLA_EXT_MASK, SKIP_STATS)))
+    return NetlinkRequest(RTM_GETLINK, NLM_F_REQUEST, _body(text(IFLA_IFNAME, name), u32(IFLA_EXT_MASK, SKIP_STATS)))
 
 
 def index_in(message: bytes) -> int:
@@ -225,7 +225,7 @@ def index_in(message: bytes) -> int:
     return int(_INFO.unpack_from(message)[2])
 
 
-def create_link(wanted: WantedLink, *, lower: int = 0, peer_namespace: int = 0) -> Request:
+def create_link(wanted: WantedLink, *, lower: int = 0, peer_namespace: int = 0) -> NetlinkRequest:
     """Create a device, down, with our group in the same message.
 
     ``lower`` is the index of a VXLAN's lower device; ``peer_namespace`` is a descriptor of the namespace in which a
@@ -235,7 +235,9 @@ def create_link(wanted: WantedLink, *, lower: int = 0, peer_namespace: int = 0) 
     info = [text(IFLA_INFO_KIND, wanted.kind)]
     if data:
         info.append(attribute(IFLA_INFO_DATA, data))
-    return Request(RTM_NEWLINK, CREATE, _body(_identity(wanted.name, wanted.mtu), attribute(IFLA_LINKINFO, *info)))
+    return NetlinkRequest(
+        RTM_NEWLINK, CREATE, _body(_identity(wanted.name, wanted.mtu), attribute(IFLA_LINKINFO, *info))
+    )
 
 
 def _identity(name: str, mtu: int | None) -> bytes:
@@ -261,7 +263,7 @@ def _creation_data(wanted: WantedLink, lower: int, peer_namespace: int) -> bytes
     return b"".join(data)
 
 
-def change_link(change: ChangeLink, master: int | None = None) -> list[Request]:
+def change_link(change: ChangeLink, master: int | None = None) -> list[NetlinkRequest]:
     """Change a link's attributes in one message; ``master`` is the index of the change's master, 0 for none.
 
     A bridge port's attributes take a second message: the kernel accepts them only on an existing port.
@@ -274,33 +276,33 @@ def change_link(change: ChangeLink, master: int | None = None) -> list[Request]:
             changes.append(u32(kind, value))
     if change.alias is not None:
         changes.append(text(IFLA_IFALIAS, change.alias))
-    name, requests = text(IFLA_IFNAME, change.name), list[Request]()
+    name, requests = text(IFLA_IFNAME, change.name), list[NetlinkRequest]()
     if changes or change.up is not None:
         flags, mask = (IFF_UP if change.up else 0), (0 if change.up is None else IFF_UP)
-        requests.append(Request(RTM_NEWLINK, REQUEST, _body(name, *changes, flags=flags, change=mask)))
+        requests.append(NetlinkRequest(RTM_NEWLINK, REQUEST, _body(name, *changes, flags=flags, change=mask)))
     if change.neigh_suppress is not None:
         port = attribute(IFLA_INFO_SLAVE_DATA, u8(IFLA_BRPORT_NEIGH_SUPPRESS, change.neigh_suppress))
         info = attribute(IFLA_LINKINFO, text(IFLA_INFO_SLAVE_KIND, "bridge"), port)
-        requests.append(Request(RTM_NEWLINK, REQUEST, _body(name, info)))
+        requests.append(NetlinkRequest(RTM_NEWLINK, REQUEST, _body(name, info)))
     return requests
 
 
-def move_link(name: str, namespace: int) -> Request:
+def move_link(name: str, namespace: int) -> NetlinkRequest:
     """Move a link into the namespace of a file descriptor, keeping its name."""
-    return Request(RTM_SETLINK, REQUEST, _body(text(IFLA_IFNAME, name), u32(IFLA_NET_NS_FD, namespace)))
+    return NetlinkRequest(RTM_SETLINK, REQUEST, _body(text(IFLA_IFNAME, name), u32(IFLA_NET_NS_FD, namespace)))
 
 
-def add_altname(name: str, altname: str) -> Request:
+def add_altname(name: str, altname: str) -> NetlinkRequest:
     """Add an alternative name to a link."""
     names = attribute(IFLA_PROP_LIST | NESTED, text(IFLA_ALT_IFNAME, altname))
-    return Request(RTM_NEWLINKPROP, CREATE, _body(text(IFLA_IFNAME, name), names), (errno.EEXIST,))
+    return NetlinkRequest(RTM_NEWLINKPROP, CREATE, _body(text(IFLA_IFNAME, name), names), (errno.EEXIST,))
 
 
-def delete_link(name: str) -> Request:
+def delete_link(name: str) -> NetlinkRequest:
     """Delete one link."""
-    return Request(RTM_DELLINK, REQUEST, _body(text(IFLA_IFNAME, name)), (errno.ENODEV,))
+    return NetlinkRequest(RTM_DELLINK, REQUEST, _body(text(IFLA_IFNAME, name)), (errno.ENODEV,))
 
 
-def delete_group(group: int) -> Request:
+def delete_group(group: int) -> NetlinkRequest:
     """Delete every link of a group in one call."""
-    return Request(RTM_DELLINK, REQUEST, _body(u32(IFLA_GROUP, group)), (errno.ENODEV,))
+    return NetlinkRequest(RTM_DELLINK, REQUEST, _body(u32(IFLA_GROUP, group)), (errno.ENODEV,))

@@ -35,7 +35,7 @@ Attributes = dict[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class NetlinkRequest:
     """One request without its header. An error of ``tolerated`` means that the kernel already is as requested."""
 
     kind: int

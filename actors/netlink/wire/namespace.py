@@ -22,7 +22,7 @@ from supervisor.runtime.faults import DependencyFault
 from ..planning.observed import NamespaceView
 from .addresses import AddressDump
 from .links import LinkDump, get_index, index_in
-from .message import Request
+from .message import NetlinkRequest
 from .nic_sysctls import Sysctls, own_sysctls
 from .socket import KernelRefusal, RouteSocket
 
@@ -64,7 +64,7 @@ class SysctlWrite:
 
 
 #: What one step takes: sysctls, or requests that are sent together and in order.
-Work = Sequence[SysctlWrite] | Sequence[Request]
+Work = Sequence[SysctlWrite] | Sequence[NetlinkRequest]
 
 
 class NamespaceHandle:
@@ -145,7 +145,7 @@ class NamespaceHandle:
         """Drop the index of a link that was created, moved or deleted."""
         self._indices.pop(name, None)
 
-    def request(self, *requests: Request) -> None:
+    def request(self, *requests: NetlinkRequest) -> None:
         """Carry out requests together, in order; KernelRefusal for the first that the kernel refuses."""
         [refusal] = self.carry_out([requests])
         if refusal is not None:
@@ -157,11 +157,11 @@ class NamespaceHandle:
 
     def _carry_out(self, works: Sequence[Work]) -> list[KernelRefusal | None]:
         results: list[KernelRefusal | None] = [None] * len(works)
-        requests: list[Request] = []
+        requests: list[NetlinkRequest] = []
         owners: list[int] = []
         for number, work in enumerate(works):
             for item in work:
-                if isinstance(item, Request):
+                if isinstance(item, NetlinkRequest):
                     requests.append(item)
                     owners.append(number)
                 else:

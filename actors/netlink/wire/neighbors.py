@@ -47,8 +47,8 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbor:
-    """An address that the IP stack has learned on a link; ``stale``: nothing has confirmed it of late."""
+class NeighborEntry:
+    """An address that the IP stack has learned on a link; ``stale``: nothing has confirmed it recently."""
 
     link: int
     mac: bytes
@@ -65,10 +65,10 @@ def dump_stations(socket: RouteSocket, ports: Container[int]) -> list[Station]:
     ]
 
 
-def dump_neighbors(socket: RouteSocket, links: Container[int]) -> list[Neighbor]:
+def dump_neighbors(socket: RouteSocket, links: Container[int]) -> list[NeighborEntry]:
     """Return the local neighbours on these links."""
     return [
-        Neighbor(index, found[NDA_LLADDR], ip_address(found[NDA_DST]), bool(state & NUD_STALE))
+        NeighborEntry(index, found[NDA_LLADDR], ip_address(found[NDA_DST]), bool(state & NUD_STALE))
         for index, flags, state, found in _entries(socket, AF_UNSPEC, links)
         if not flags & NTF_PROXY and NDA_DST in found
     ]

@@ -20,7 +20,7 @@ from .message import (
     CREATE,
     REQUEST,
     Attributes,
-    Request,
+    NetlinkRequest,
     address,
     as_address,
     as_int,
@@ -196,17 +196,17 @@ def _unreachable(family: Family, table: int) -> bytes:
     return _body(family, *parts, protocol=ROUTE_PROTOCOL, kind=RTN_UNREACHABLE)
 
 
-def add_unreachable(family: Family, table: int) -> Request:
+def add_unreachable(family: Family, table: int) -> NetlinkRequest:
     """Add the unreachable default to a table."""
-    return Request(RTM_NEWROUTE, CREATE, _unreachable(family, table), (errno.EEXIST,))
+    return NetlinkRequest(RTM_NEWROUTE, CREATE, _unreachable(family, table), (errno.EEXIST,))
 
 
-def remove_unreachable(family: Family, table: int) -> Request:
+def remove_unreachable(family: Family, table: int) -> NetlinkRequest:
     """Remove the unreachable default from a table."""
-    return Request(RTM_DELROUTE, REQUEST, _unreachable(family, table), (errno.ESRCH, errno.ENOENT))
+    return NetlinkRequest(RTM_DELROUTE, REQUEST, _unreachable(family, table), (errno.ESRCH, errno.ENOENT))
 
 
-def add_route(index: int, route: SavedRoute) -> Request:
+def add_route(index: int, route: SavedRoute) -> NetlinkRequest:
     """Add a route as it was saved."""
     destination, _, prefix = route.destination.partition("/")
     length = int(prefix)
@@ -221,4 +221,4 @@ def add_route(index: int, route: SavedRoute) -> Request:
         route.family, *parts, length=length, protocol=route.protocol, scope=route.scope, kind=route.type,
         flags=route.flags,
     )  # fmt: skip
-    return Request(RTM_NEWROUTE, CREATE, body, (errno.EEXIST,))
+    return NetlinkRequest(RTM_NEWROUTE, CREATE, body, (errno.EEXIST,))

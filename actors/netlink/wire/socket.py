@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from supervisor.runtime.faults import KernelFault
 
-from .message import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, Request, as_text, attributes
+from .message import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkRequest, as_text, attributes
 
 #: socket(7): like SO_RCVBUF, beyond rmem_max, with CAP_NET_ADMIN.
 SO_RCVBUFFORCE = 33
@@ -90,14 +90,14 @@ class RouteSocket:
         """Close the socket."""
         self._socket.close()
 
-    def send(self, requests: Sequence[Request]) -> list[Answer]:
+    def send(self, requests: Sequence[NetlinkRequest]) -> list[Answer]:
         """Carry out requests in order; return each one's answer. A tolerated error is an empty answer."""
         answers: list[Answer] = []
         for part in _datagrams(requests):
             answers += self._exchange(part)
         return answers
 
-    def request(self, request: Request) -> list[bytes]:
+    def request(self, request: NetlinkRequest) -> list[bytes]:
         """Carry out one request and return the messages that answer it; KernelRefusal when the kernel refuses it."""
         [answer] = self.send((request,))
         if isinstance(answer, KernelRefusal):
@@ -110,7 +110,7 @@ class RouteSocket:
         self._sequence = first + count - 1
         return first
 
-    def _exchange(self, requests: Sequence[Request]) -> list[Answer]:
+    def _exchange(self, requests: Sequence[NetlinkRequest]) -> list[Answer]:
         first = self._numbers(len(requests))
         pieces: list[bytes] = []
         for number, request in enumerate(requests, start=first):
@@ -188,7 +188,7 @@ class RouteSocket:
             at += (length + 3) & ~3
 
 
-def _datagrams(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+def _datagrams(requests: Sequence[NetlinkRequest]) -> Iterator[Sequence[NetlinkRequest]]:
     """Yield the requests in parts that fit into one datagram each."""
     start, size = 0, 0
     for at, request in enumerate(requests):

@@ -38,7 +38,7 @@ WRITE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class ControllerChannels:
     """All channels but the supervisor's own."""
 
     credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
@@ -59,7 +59,7 @@ class Controller:
     ) -> None:
         self.read, self.namespace, self.connect = read, namespace, connect
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
-        self.channels = Channels()
+        self.channels = ControllerChannels()
         specs = self.children()
         self.supervisor = Supervisor(specs)
         edges = [edge for spec in specs for edge in spec.edges()]

@@ -24,7 +24,7 @@ from actors.lib.metrics.exposition import CONTENT_TYPE
 from config.syntax.files import UnreadableFileError, read_bounded
 from supervisor.logs.logger import get_logger
 from supervisor.operations.exit_codes import OK, UNAVAILABLE, CommandError
-from supervisor.process.http_server import Answer, HttpServer, listeners
+from supervisor.process.http_server import HttpServer, Response, listeners
 
 log = get_logger("node_metrics")
 
@@ -65,10 +65,10 @@ class NodeMetrics:
                     nursery.cancel_scope.cancel()
         return OK
 
-    async def respond(self, request: h11.Request) -> Answer:
-        """Answer ``/metrics`` with the file, or say why not."""
+    async def respond(self, request: h11.Request) -> Response:
+        """Response ``/metrics`` with the file, or say why not."""
         if request.target.partition(b"?")[0] != _PATH:
-            return Answer(404, b"the metrics are at /metrics\n")
+            return Response(404, b"the metrics are at /metrics\n")
         read = partial(read_bounded, self.file, MOST_BYTES)
         try:
             with trio.fail_after(READ_SECONDS):
@@ -81,7 +81,7 @@ class NodeMetrics:
             return self._absent(f"could not be read within {READ_SECONDS:g} seconds")
         if len(text) > MOST_BYTES:
             return self._absent(f"has more than {MOST_BYTES} bytes")
-        return Answer(200, text, CONTENT_TYPE)
+        return Response(200, text, CONTENT_TYPE)
 
-    def _absent(self, reason: str) -> Answer:
-        return Answer(503, f"{self.file}: {reason}\n".encode())
+    def _absent(self, reason: str) -> Response:
+        return Response(503, f"{self.file}: {reason}\n".encode())

@@ -50,7 +50,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class WebhookChannels:
     """All channels."""
 
     credentials: Latest[ApiCredentials] = field(default_factory=lambda: Latest("credentials"))
@@ -65,7 +65,7 @@ class Webhook:
         self, options: Options, account: Callable[[], ApiCredentials], opened: Callable[[int], None] = lambda _: None
     ) -> None:
         self.options, self.account, self.opened = options, account, opened
-        self.channels = Channels()
+        self.channels = WebhookChannels()
         specs = self.children()
         self.supervisor = Supervisor(specs)
         Graph([edge for spec in specs for edge in spec.edges()]).check()

@@ -4,7 +4,7 @@ One module per area (machine, files, network managers, FRR, credentials, router)
 checks on that; :mod:`.examine` puts them together.
 """
 
-from .examine import Machine, examine, judge, read_machine
+from .examine import HostState, examine, judge, read_machine
 from .findings import Finding, Level, as_json, as_lines
 
-__all__ = ["Finding", "Level", "Machine", "as_json", "as_lines", "examine", "judge", "read_machine"]
+__all__ = ["Finding", "HostState", "Level", "as_json", "as_lines", "examine", "judge", "read_machine"]

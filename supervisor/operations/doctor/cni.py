@@ -11,7 +11,7 @@ from actors.netlink.cni.protocol import programs
 from config.settings import Settings
 
 from .findings import Finding, error, ok
-from .router import Configuration, Daemon, Network, is_running
+from .router import ConfigurationFiles, DaemonState, Network, is_running
 
 PACKAGE = "containernetworking-plugins"
 
@@ -34,7 +34,7 @@ def read_plugins(settings: Settings) -> Plugins:
     return Plugins(directory, names)
 
 
-def cni_plugins(configuration: Configuration, cni: Plugins) -> Iterator[Finding]:
+def cni_plugins(configuration: ConfigurationFiles, cni: Plugins) -> Iterator[Finding]:
     """Is each plugin there that a configuration names?"""
     desired = configuration.desired
     if desired is None or desired.underlay is None or not desired.underlay.attachments:
@@ -51,7 +51,9 @@ def cni_plugins(configuration: Configuration, cni: Plugins) -> Iterator[Finding]
         yield ok("cni", f"{cni.directory} has {', '.join(sorted(wanted))}")
 
 
-def cni_interfaces(configuration: Configuration, network: Network, daemon: Daemon | None = None) -> Iterator[Finding]:
+def cni_interfaces(
+    configuration: ConfigurationFiles, network: Network, daemon: DaemonState | None = None
+) -> Iterator[Finding]:
     """Are the interfaces in the router that plugins make?"""
     desired = configuration.desired
     for attachment in desired.underlay.attachments if desired is not None and desired.underlay is not None else ():

@@ -3,7 +3,7 @@
 :func:`read_machine` reads all areas at the same time, each with a deadline; an area that cannot be read becomes a
 warning and leaves the others alone. :func:`judge` then calls the checks in the order in which a person would look: the
 ground first, then what stands on it. A check is a function of the areas that its parameters name, as the fields of
-:class:`Machine` do; it is skipped when one of them was not read, unless the parameter has a default.
+:class:`HostState` do; it is skipped when one of them was not read, unless the parameter has a default.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .frr import Frr
 from .machine import Clock, Disk
 from .network_managers import NetworkManagers, Units
 from .policies import Policies
-from .router import Configuration, Daemon, Network
+from .router import ConfigurationFiles, DaemonState, Network
 
 #: Longest time for one area, in seconds; the programs that are run have shorter deadlines of their own.
 AREA_SECONDS = 30.0
-#: Returns the findings of one aspect; its parameters name the fields of :class:`Machine` that it judges.
+#: Returns the findings of one aspect; its parameters name the fields of :class:`HostState` that it judges.
 Check = Callable[..., Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     *machine.CHECKS,
@@ -46,7 +46,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostState:
     """What was read, an area each; None for one that could not be read, whose reason is in ``unreadable``."""
 
     settings: Settings
@@ -58,10 +58,10 @@ class Machine:
     files: tuple[File, ...] | None = None
     clock: Clock | None = None
     disks: tuple[Disk, ...] | None = None
-    configuration: Configuration | None = None
+    configuration: ConfigurationFiles | None = None
     credentials: Credentials | None = None
     policies: Policies | None = None
-    daemon: Daemon | None = None
+    daemon: DaemonState | None = None
     cni: Plugins | None = None
     unreadable: Mapping[str, str] | None = None
 
@@ -71,7 +71,7 @@ async def examine(settings: Settings, settings_file: Path) -> list[Finding]:
     return judge(await read_machine(settings, settings_file))
 
 
-async def read_machine(settings: Settings, settings_file: Path) -> Machine:
+async def read_machine(settings: Settings, settings_file: Path) -> HostState:
     """Read every area, all at once."""
     unreadable: dict[str, str] = {}
     found: dict[str, object] = {}
@@ -88,11 +88,11 @@ async def read_machine(settings: Settings, settings_file: Path) -> Machine:
     async with trio.open_nursery() as nursery:
         for area, reader in _readers(settings, settings_file).items():
             nursery.start_soon(read, area, reader)
-    return Machine(settings, unreadable=dict(sorted(unreadable.items())), **found)  # type: ignore[arg-type]
+    return HostState(settings, unreadable=dict(sorted(unreadable.items())), **found)  # type: ignore[arg-type]
 
 
 def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return the reader of each area of :class:`Machine`."""
+    """Return the reader of each area of :class:`HostState`."""
 
     def threaded(function: Callable[..., object], *arguments: object) -> Callable[[], Awaitable[object]]:
         return lambda: trio.to_thread.run_sync(lambda: function(*arguments), abandon_on_cancel=True)
@@ -114,7 +114,7 @@ def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], 
     }
 
 
-def judge(seen: Machine) -> list[Finding]:
+def judge(seen: HostState) -> list[Finding]:
     """Return every finding about a machine, good ones included."""
     findings = [finding for check in CHECKS for finding in _apply(check, seen)]
     fix = "run 'openperouter doctor' as root, and remove the cause"
@@ -124,7 +124,7 @@ def judge(seen: Machine) -> list[Finding]:
     ]
 
 
-def _apply(check: Check, seen: Machine) -> Iterator[Finding]:
+def _apply(check: Check, seen: HostState) -> Iterator[Finding]:
     areas = {name: getattr(seen, name) for name in inspect.signature(check).parameters}
     required = [
         name

@@ -53,7 +53,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ConfigurationFiles:
     """What the files say now, without the last good content of broken ones."""
 
     resources: int
@@ -63,7 +63,7 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
+class DaemonState:
     """``holder`` is the process that holds the lock, 0 for none.
 
     ``status`` is its answer or, with ``silence`` saying why there is none, the state file.
@@ -121,25 +121,25 @@ def _rp_filter(host: NamespaceView) -> dict[str, str]:
     return found
 
 
-def read_configuration(settings_file: Path) -> Configuration:
+def read_configuration(settings_file: Path) -> ConfigurationFiles:
     """Read the files as the daemon would, without their last good contents."""
     read = read_all(settings_file, remembered=False)
     # Without an index of its own the node gets 0 here, and the problem says so.
     unknown = any(problem.origin.path == str(read.settings.node_config_file) for problem in read.problems)
-    return Configuration(len(read.resources), read.problems, read.desired, node_known=not unknown)
+    return ConfigurationFiles(len(read.resources), read.problems, read.desired, node_known=not unknown)
 
 
-def read_daemon(settings: Settings) -> Daemon:
+def read_daemon(settings: Settings) -> DaemonState:
     """Find the lock's holder without trying to take it, and query the daemon; without an answer read the state file."""
     holder = lock_holder(settings.run_dir / "lock")
     try:
         answer = next(ask(settings.run_dir / CONTROL_SOCKET, {"verb": "status"}), None)
         if isinstance(answer, dict) and "status" in answer:
-            return Daemon(holder, "", Status.from_data(answer["status"]))
+            return DaemonState(holder, "", Status.from_data(answer["status"]))
         silence = "it closed the connection"
     except (NotRunningError, NoAnswerError, StatusFormatError) as error:
         silence = str(error)
-    return Daemon(holder, silence, _state_file(settings.run_dir / STATE_FILE))
+    return DaemonState(holder, silence, _state_file(settings.run_dir / STATE_FILE))
 
 
 def lock_holder(path: Path) -> int:
@@ -189,7 +189,7 @@ def netns(settings: Settings, network: Network) -> Iterator[Finding]:
         yield ok("netns", f"{settings.netns} exists")
 
 
-def validity(settings: Settings, configuration: Configuration) -> Iterator[Finding]:
+def validity(settings: Settings, configuration: ConfigurationFiles) -> Iterator[Finding]:
     """Is the configuration valid?"""
     found = configuration
     wrong = errors(found.problems)
@@ -206,7 +206,7 @@ def validity(settings: Settings, configuration: Configuration) -> Iterator[Findi
         yield ok("configuration", f"{found.resources} resources are valid")
 
 
-def node_index(settings: Settings, configuration: Configuration) -> Iterator[Finding]:
+def node_index(settings: Settings, configuration: ConfigurationFiles) -> Iterator[Finding]:
     """Is the node's index known, from which all its addresses follow?"""
     if configuration.node_known or not configuration.resources:
         return
@@ -214,7 +214,9 @@ def node_index(settings: Settings, configuration: Configuration) -> Iterator[Fin
     yield error("node", "the node's index is unknown", f"write nodeIndex into {path} (openperouter-files(5))")
 
 
-def underlay_nics(configuration: Configuration, network: Network, daemon: Daemon | None = None) -> Iterator[Finding]:
+def underlay_nics(
+    configuration: ConfigurationFiles, network: Network, daemon: DaemonState | None = None
+) -> Iterator[Finding]:
     """Are the NICs of the underlay in the router, or fit to be moved there?"""
     desired = configuration.desired
     if desired is None or desired.underlay is None:
@@ -260,7 +262,7 @@ def _addressed(view: NamespaceView, name: str) -> bool:
     return any(not interface.ip.is_link_local for interface in view.interfaces(name))
 
 
-def ipv6_tunnels(configuration: Configuration, frr: Frr) -> Iterator[Finding]:
+def ipv6_tunnels(configuration: ConfigurationFiles, frr: Frr) -> Iterator[Finding]:
     """Can this FRR use the tunnel endpoints?"""
     vnis = () if configuration.desired is None else vnis_over_ipv6(configuration.desired)
     if vnis and not has_ipv6_tunnels(frr.version):
@@ -268,7 +270,7 @@ def ipv6_tunnels(configuration: Configuration, frr: Frr) -> Iterator[Finding]:
         yield error("frr-version", f"FRR {frr.version} cannot use the IPv6 tunnel endpoints of {names}", IPV6_ADVICE)
 
 
-def underlay_mtu(configuration: Configuration, network: Network) -> Iterator[Finding]:
+def underlay_mtu(configuration: ConfigurationFiles, network: Network) -> Iterator[Finding]:
     """Do tenants' packets fit through the fabric?"""
     desired = configuration.desired
     if desired is None or desired.underlay is None or not (desired.l2vnis or desired.l3vnis):
@@ -292,7 +294,7 @@ def underlay_mtu(configuration: Configuration, network: Network) -> Iterator[Fin
             yield warning("mtu", f"{name} has {size} bytes: {short}", fix)
 
 
-def host_bridges(configuration: Configuration, network: Network) -> Iterator[Finding]:
+def host_bridges(configuration: ConfigurationFiles, network: Network) -> Iterator[Finding]:
     """Are the host's own bridges there, and no larger than their uplink?"""
     desired = configuration.desired
     if desired is None:
@@ -312,7 +314,7 @@ def host_bridges(configuration: Configuration, network: Network) -> Iterator[Fin
 
 
 def sysctls(
-    settings: Settings, configuration: Configuration, network: Network, daemon: Daemon | None = None
+    settings: Settings, configuration: ConfigurationFiles, network: Network, daemon: DaemonState | None = None
 ) -> Iterator[Finding]:
     """Was something turned off that routing needs?"""
     desired = configuration.desired
@@ -343,7 +345,7 @@ def _router_sysctls(settings: Settings, network: Network) -> Iterator[Finding]:
         yield error("sysctls", f"{key} is {shown} in the router, must be {wanted}", fix)
 
 
-def interrupted_moves(network: Network, daemon: Daemon | None = None) -> Iterator[Finding]:
+def interrupted_moves(network: Network, daemon: DaemonState | None = None) -> Iterator[Finding]:
     """Was a NIC's move interrupted?"""
     for name, record in sorted(network.journal.items()):
         if record.phase is not NicPhase.INSIDE and not is_running(daemon):
@@ -354,7 +356,7 @@ def interrupted_moves(network: Network, daemon: Daemon | None = None) -> Iterato
             )
 
 
-def daemon_runs(daemon: Daemon | None = None, units: Units | None = None) -> Iterator[Finding]:
+def daemon_runs(daemon: DaemonState | None = None, units: Units | None = None) -> Iterator[Finding]:
     """Does the daemon run, answer, and have everything in force?"""
     found, unit = daemon, units.get(UNIT, Unit(UNIT)) if units is not None else None
     if unit is not None and unit.load == "loaded" and unit.enabled == "disabled":
@@ -377,7 +379,7 @@ def _stopped(unit: Unit) -> Finding:
     return error("daemon", f"{UNIT} is stopped: drift is not repaired", "systemctl start openperouter")
 
 
-def _alive(found: Daemon) -> Iterator[Finding]:
+def _alive(found: DaemonState) -> Iterator[Finding]:
     status = found.status
     if found.silence or status is None:
         fix = f"{_JOURNAL}; systemctl restart openperouter loses no packet"
@@ -393,7 +395,7 @@ def _alive(found: Daemon) -> Iterator[Finding]:
             yield warning("daemon", message, f"{_JOURNAL} ACTOR={actor.name}")
 
 
-def is_running(daemon: Daemon | None) -> bool:
+def is_running(daemon: DaemonState | None) -> bool:
     """Whether a daemon has had the time to do what the configuration says."""
     status = daemon.status if daemon is not None and daemon.holder else None
     return status is not None and status.phase != "starting"

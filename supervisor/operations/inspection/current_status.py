@@ -14,7 +14,7 @@ from ..paths import CONTROL_SOCKET, STATE_FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CurrentStatus:
     """A status. If it is the last one of a daemon that does not answer, ``why`` and ``code`` (an exit code) are set."""
 
     status: Status
@@ -27,10 +27,10 @@ class Seen:
         return self.code != OK
 
 
-def read_status(directory: Path) -> Seen:
+def read_status(directory: Path) -> CurrentStatus:
     """Return the daemon's status, or its last one; ``directory`` is its runtime directory.
 
-    Raises :class:`CommandError` if there is neither, and ``PermissionError`` for others than root.
+    Raises :class:`CommandError` if there is neither, and ``PermissionError`` unless run as root.
     """
     try:
         status = next(statuses(directory, "status"), None)
@@ -40,7 +40,7 @@ def read_status(directory: Path) -> Seen:
         return _last(directory, str(error), NO_ANSWER)
     if status is None:
         return _last(directory, "the daemon closed the connection without an answer", NO_ANSWER)
-    return Seen(status)
+    return CurrentStatus(status)
 
 
 def statuses(directory: Path, verb: str) -> Iterator[Status]:
@@ -52,10 +52,10 @@ def statuses(directory: Path, verb: str) -> Iterator[Status]:
         yield Status.from_data(answer["status"])
 
 
-def _last(directory: Path, why: str, code: int) -> Seen:
+def _last(directory: Path, why: str, code: int) -> CurrentStatus:
     path = directory / STATE_FILE
     try:
-        return Seen(Status.from_json(path.read_bytes()), why, code)
+        return CurrentStatus(Status.from_json(path.read_bytes()), why, code)
     except FileNotFoundError:
         raise CommandError(f"{why}, and left no status in {path}", code) from None
     except StatusFormatError as error:

@@ -28,7 +28,7 @@ _MOST_NAMES: Final = 8
 
 
 def router_namespace(settings: Settings) -> Path:
-    """Return the router's namespace; raise :class:`CommandError` without one, ``PermissionError`` for others than root.
+    """Return the router's namespace; raise :class:`CommandError` without one, ``PermissionError`` unless run as root.
 
     It exists without a running daemon, which forwarding does not need.
     """

@@ -531,7 +531,7 @@ async def test_without_the_key_nothing_is_mirrored(bench: Bench) -> None:
         await bench.start()
 
 
-async def test_an_error_that_is_none_of_the_servers_is_not_swallowed(bench: Bench) -> None:
+async def test_an_error_that_does_not_come_from_the_server_is_not_swallowed(bench: Bench) -> None:
     def mistake(verb: str, path: str) -> ApiError | None:
         raise RuntimeError("a mistake of ours")
 

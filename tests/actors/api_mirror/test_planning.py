@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.api_mirror.planning import Change, Plan, another_nodes, difference, mirrors, plan, renamed, same_content
+from actors.api_mirror.planning import (
+    Change,
+    MirrorPlan,
+    another_nodes,
+    difference,
+    mirrors,
+    plan,
+    renamed,
+    same_content,
+)
 from config.api import PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiObject
 from config.outcomes import StaticSnapshot
 from config.resources import Resource
@@ -21,15 +30,15 @@ MIRROR = mirrors(files(red()), NODE, prove)[red().id]
 LABELS = dict(MIRROR.labels)
 
 
-def planned(static: StaticSnapshot, *mirrored: ApiObject, objects: tuple[ApiObject, ...] = ()) -> Plan:
+def planned(static: StaticSnapshot, *mirrored: ApiObject, objects: tuple[ApiObject, ...] = ()) -> MirrorPlan:
     return plan(static, mirrors(static, NODE, prove), snapshot(*mirrored, objects=objects))
 
 
-def quiet(result: Plan) -> bool:
+def quiet(result: MirrorPlan) -> bool:
     return not result.changes and not result.mislabelled
 
 
-def verbs(result: Plan) -> list[tuple[str, str]]:
+def verbs(result: MirrorPlan) -> list[tuple[str, str]]:
     return [(change.verb, change.id.name) for change in result.changes]
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from actors.api_mirror.planning import ABSENT, Change, Plan, mirrors
-from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS, Schedule
-from actors.api_mirror.writer import Outcome
+from actors.api_mirror.planning import ABSENT, Change, MirrorPlan, mirrors
+from actors.api_mirror.schedule import FORGET_SECONDS, LAG_SECONDS, MirrorSchedule
+from actors.api_mirror.writer import WriteOutcome
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, ServerError
 from config.api import ApiObject
@@ -23,13 +23,13 @@ CREATE = Change(None, MIRROR)
 EDITED = stored(MIRROR, labels={}, resource_version="9")
 
 
-def one_node(chance: float = 0.5) -> Schedule:
+def one_node(chance: float = 0.5) -> MirrorSchedule:
     """Return the schedule of a node whose slot is the first of any window."""
-    return Schedule(ClusterSize(1, lambda: chance))
+    return MirrorSchedule(ClusterSize(1, lambda: chance))
 
 
-def sent(schedule: Schedule, change: Change, now: float, answer: ApiObject | None = None) -> None:
-    schedule.sent(change, Outcome(answer, frozenset({change.seen})), now)
+def sent(schedule: MirrorSchedule, change: Change, now: float, answer: ApiObject | None = None) -> None:
+    schedule.sent(change, WriteOutcome(answer, frozenset({change.seen})), now)
 
 
 def test_a_change_that_was_never_sent_is_due() -> None:
@@ -51,9 +51,9 @@ def test_an_edit_after_our_write_is_reverted_at_once() -> None:
 def test_an_object_that_was_deleted_after_the_watch_had_shown_it_is_created_at_once() -> None:
     schedule = one_node()
     sent(schedule, CREATE, 100)
-    schedule.begin(Plan(), 101)
+    schedule.begin(MirrorPlan(), 101)
     assert schedule.due_at(CREATE) == 100 + LAG_SECONDS
-    schedule.begin(Plan(versions={MIRROR.id: "8"}), 102)
+    schedule.begin(MirrorPlan(versions={MIRROR.id: "8"}), 102)
     assert schedule.due_at(CREATE) == 100
 
 
@@ -65,7 +65,7 @@ def test_a_new_change_does_not_wait_for_the_old_one() -> None:
 
 def test_between_deletion_and_creation_nothing_is_created_again() -> None:
     schedule = one_node()
-    schedule.sent(Change(EDITED, MIRROR), Outcome(MIRROR, frozenset({"9", ABSENT})), 100)
+    schedule.sent(Change(EDITED, MIRROR), WriteOutcome(MIRROR, frozenset({"9", ABSENT})), 100)
     assert schedule.due_at(CREATE) == 100 + LAG_SECONDS
 
 
@@ -143,7 +143,7 @@ def test_invalid_objects_do_not_make_others_wait() -> None:
 def test_a_verb_and_kind_that_keeps_failing_waits_longer_until_one_succeeds() -> None:
     schedule = one_node()
     for now in (100, 200):
-        schedule.begin(Plan(), now)
+        schedule.begin(MirrorPlan(), now)
         for number in range(3):
             schedule.failed(Change(None, replace(MIRROR, name=f"n{now}-{number}")), ForbiddenError("x"), now)
     assert schedule.due_at(Change(None, OTHER)) == 202
@@ -154,7 +154,7 @@ def test_a_verb_and_kind_that_keeps_failing_waits_longer_until_one_succeeds() ->
 def test_failures_of_separate_passes_do_not_add_up() -> None:
     schedule = one_node()
     for now in (100, 200, 300):
-        schedule.begin(Plan(), now)
+        schedule.begin(MirrorPlan(), now)
         schedule.failed(Change(None, replace(MIRROR, name=f"n{now}")), ForbiddenError("x"), now)
     assert schedule.due_at(Change(None, OTHER)) == -math.inf
 
@@ -163,7 +163,7 @@ def test_old_entries_are_forgotten_unless_they_still_matter() -> None:
     schedule = one_node()
     sent(schedule, CREATE, 0)
     sent(schedule, Change(None, OTHER), 0)
-    schedule.begin(Plan((CREATE,)), FORGET_SECONDS)
+    schedule.begin(MirrorPlan((CREATE,)), FORGET_SECONDS)
     assert [schedule.attempts(change) for change in (CREATE, Change(None, OTHER))] == [1, 0]
 
 
@@ -183,7 +183,7 @@ def test_a_write_is_undone_only_where_the_watch_had_shown_it(catches_up: bool, f
     for number in range(4):
         sent(schedule, CREATE, 100 * number)
         if catches_up:
-            schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), 100 * number + 1)
+            schedule.begin(MirrorPlan((CREATE,), versions={MIRROR.id: str(number)}), 100 * number + 1)
     assert schedule.fights() == fights
 
 
@@ -191,12 +191,12 @@ def test_a_fight_is_over_after_a_quiet_time_and_with_another_change() -> None:
     schedule = one_node()
     for number in range(4):
         sent(schedule, CREATE, number)
-        schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+        schedule.begin(MirrorPlan((CREATE,), versions={MIRROR.id: str(number)}), number)
     assert schedule.fights() == [MIRROR.id]
-    schedule.begin(Plan(versions={MIRROR.id: "3"}), 3 + FORGET_SECONDS)
+    schedule.begin(MirrorPlan(versions={MIRROR.id: "3"}), 3 + FORGET_SECONDS)
     assert schedule.fights() == []
     for number in range(4):
         sent(schedule, CREATE, number)
-        schedule.begin(Plan((CREATE,), versions={MIRROR.id: str(number)}), number)
+        schedule.begin(MirrorPlan((CREATE,), versions={MIRROR.id: str(number)}), number)
     sent(schedule, Change(EDITED, None), 5)
     assert schedule.fights() == []

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from trio.testing import MockClock
 
-from actors.api_mirror.planning import Change, Plan, mirrors
-from actors.api_mirror.schedule import Schedule
+from actors.api_mirror.planning import Change, MirrorPlan, mirrors
+from actors.api_mirror.schedule import MirrorSchedule
 from actors.lib.kube.cluster_size import FIRST_POLL_SECONDS, ClusterSize
 from actors.lib.kube.errors import UnreachableError, error_for
 from tests.fakes.api_server import no_trouble
@@ -26,11 +26,11 @@ CHANGES = [Change(None, mirror) for mirror in mirrors(files(*FIVE), NODE, prove)
 def test_thousands_of_nodes_write_one_after_the_other() -> None:
     dice, seconds = random.Random(1), Counter[int]()  # noqa: S311 - simulated
     for _ in range(5000):
-        schedule = Schedule(ClusterSize(5000, dice.random))
+        schedule = MirrorSchedule(ClusterSize(5000, dice.random))
         left = list(CHANGES)
         while left:
             # Each pass sends what is due, and the next has fewer changes.
-            schedule.begin(Plan(tuple(left)), 0.0)
+            schedule.begin(MirrorPlan(tuple(left)), 0.0)
             first = min(left, key=schedule.due_at)
             seconds[int(schedule.due_at(first)) // 10] += 1
             left.remove(first)
@@ -41,27 +41,27 @@ def test_thousands_of_nodes_write_one_after_the_other() -> None:
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.0), (3, 0.1), (100, 5.0), (1000, 50.0)])
 def test_the_smaller_the_cluster_the_less_it_takes(nodes: int, seconds: float) -> None:
-    schedule = Schedule(ClusterSize(nodes, lambda: 0.999))
-    schedule.begin(Plan(tuple(CHANGES)), 100.0)
+    schedule = MirrorSchedule(ClusterSize(nodes, lambda: 0.999))
+    schedule.begin(MirrorPlan(tuple(CHANGES)), 100.0)
     assert max(schedule.due_at(change) for change in CHANGES) <= 100.0 + seconds
 
 
 def test_a_change_whose_slot_has_passed_gets_no_other_one() -> None:
-    schedule = Schedule(ClusterSize(5000, lambda: 0.5))
-    schedule.begin(Plan(tuple(CHANGES[:1])), 100.0)
+    schedule = MirrorSchedule(ClusterSize(5000, lambda: 0.5))
+    schedule.begin(MirrorPlan(tuple(CHANGES[:1])), 100.0)
     due = schedule.due_at(CHANGES[0])
     newer = Change(None, replace(CHANGES[0].wanted, spec={})) if CHANGES[0].wanted else CHANGES[0]
-    schedule.begin(Plan((newer, *CHANGES[1:])), due + 50.0)
+    schedule.begin(MirrorPlan((newer, *CHANGES[1:])), due + 50.0)
     assert schedule.due_at(newer) == due
-    schedule.begin(Plan(), due + 60.0)
-    schedule.begin(Plan(tuple(CHANGES[:1])), due + 70.0)
+    schedule.begin(MirrorPlan(), due + 60.0)
+    schedule.begin(MirrorPlan(tuple(CHANGES[:1])), due + 70.0)
     assert schedule.due_at(CHANGES[0]) > due + 70.0
 
 
 def test_the_nodes_are_counted_only_while_something_waits() -> None:
-    schedule, now = Schedule(ClusterSize(chance=lambda: 0.5)), 100.0
+    schedule, now = MirrorSchedule(ClusterSize(chance=lambda: 0.5)), 100.0
     assert schedule.poll_at([], now) == math.inf
-    schedule.begin(Plan(tuple(CHANGES)), now)
+    schedule.begin(MirrorPlan(tuple(CHANGES)), now)
     assert schedule.poll_at(CHANGES, now) <= now + FIRST_POLL_SECONDS
     schedule.size.learn(1)
     assert schedule.poll_at(CHANGES, now) == math.inf

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.api_wait.probe import KNOWN_PATH, PROBE_SECONDS, READY_PATH, Answer, probe
+from actors.api_wait.probe import KNOWN_PATH, PROBE_SECONDS, READY_PATH, ProbeResult, probe
 from actors.lib.kube import client
 from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.errors import ApiError, UnreachableError, error_for
@@ -37,7 +37,7 @@ class Scripted(KubeClient):
         return {"kind": await self.text(path)}
 
 
-async def asked(errors: dict[str, ApiError]) -> Answer:
+async def asked(errors: dict[str, ApiError]) -> ProbeResult:
     return await probe(CREDENTIALS, lambda credentials: Scripted(credentials, errors))
 
 
@@ -116,7 +116,7 @@ async def test_a_server_that_accepts_and_stays_silent_is_described(monkeypatch: 
         port = listener.socket.getsockname()[1]
         answer = await probe(ApiCredentials(f"https://127.0.0.1:{port}", "/k"), KubeClient)
         nursery.cancel_scope.cancel()
-    assert answer == Answer(ApiReach.UNREACHABLE, "no answer in time (ConnectTimeout)")
+    assert answer == ProbeResult(ApiReach.UNREACHABLE, "no answer in time (ConnectTimeout)")
 
 
 async def test_certificates_that_cannot_be_used_are_named() -> None:

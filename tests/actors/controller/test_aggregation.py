@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.controller.aggregation import Aggregation, Verdict, indexed_nodes
-from actors.controller.cluster_state import ClusterState, Decoder
+from actors.controller.cluster_state import ClusterDecoder, ClusterState
 from config.crd.node_status import failed_resource, observed_resource
 from config.problems import Kind, Reason
 
@@ -57,9 +57,9 @@ def state_of(
     nodes: list[dict[str, Any]],
     reports: list[dict[str, Any]],
     objects: list[dict[str, Any]],
-    decoder: Decoder | None = None,
+    decoder: ClusterDecoder | None = None,
 ) -> ClusterState:
-    decoder = decoder or Decoder()
+    decoder = decoder or ClusterDecoder()
     decoded = [decoder.object(Kind(one["kind"]), one) for one in objects]
     return ClusterState(
         {one["metadata"]["name"]: decoder.node(one) for one in nodes},
@@ -143,7 +143,7 @@ def test_an_underlay_is_degraded_where_nodes_have_the_same_index() -> None:
 
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
-    decoder = Decoder()
+    decoder = ClusterDecoder()
     [one] = state_of([], [], [vni()], decoder).objects.values()
     ready, degraded = red([report("a", IN_FORCE)]).conditions(one, 1000.0)
     raw = {
@@ -194,7 +194,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
 @given(st.lists(clusters(), min_size=1, max_size=5))
 def test_an_update_names_each_object_that_it_changes(history: list[tuple[list[Any], list[Any], list[Any]]]) -> None:
     """What is remembered and brought up to date is what would be computed from nothing."""
-    aggregation, decoder, kept = Aggregation(), Decoder(), dict[str, Verdict]()
+    aggregation, decoder, kept = Aggregation(), ClusterDecoder(), dict[str, Verdict]()
     for nodes, reports, objects in history:
         state = kept_from(aggregation.state, state_of(nodes, reports, objects, decoder))
         for key in aggregation.update(state, indexed_nodes(state, state.nodes)):

@@ -11,12 +11,12 @@ from trio.testing import MockClock
 from actors.controller import writer
 from actors.controller.aggregation import DUPLICATE_INDEX
 from actors.controller.cluster_state import (
+    ClusterDecoder,
     ClusterNode,
     ClusterState,
-    Decoder,
     NodeReport,
     ObjectKey,
-    Observed,
+    ObjectReport,
 )
 from actors.controller.election import Term
 from config.api import ApiCredentials
@@ -41,7 +41,7 @@ class Cluster:
         self.credentials: Latest[ApiCredentials] = Latest("credentials")
         self.term: Latest[Term] = Latest("term")
         self.cluster: Latest[ClusterState] = Latest("cluster")
-        self.decoder = Decoder()
+        self.decoder = ClusterDecoder()
         names = [f"node-{number:04}" for number in range(NODES)]
         self.nodes = {
             name: ClusterNode(name, name, {"kubernetes.io/hostname": name}, str(number), by_node=True)
@@ -49,7 +49,7 @@ class Cluster:
         }
         for number in range(OBJECTS):
             self.server.put("l3vnis", f"vrf{number:03}", {"vni": number + 1}, namespace="demo")
-        self.seen = {self.key(number): Observed(1, in_force=True) for number in range(OBJECTS)}
+        self.seen = {self.key(number): ObjectReport(1, in_force=True) for number in range(OBJECTS)}
         self.reports = dict.fromkeys(names, NodeReport(self.seen))
         self.objects = {one.key: one for one in map(self.decoded, range(OBJECTS))}
 
@@ -101,7 +101,7 @@ async def test_requests_of_a_large_cluster(autojump_clock: MockClock) -> None:
         assert first == OBJECTS
         # One object changes, and every node reports it.
         cluster.server.put("l3vnis", "vrf007", {"vni": 4000}, namespace="demo")
-        new = NodeReport({**cluster.seen, cluster.key(7): Observed(2, in_force=True)})
+        new = NodeReport({**cluster.seen, cluster.key(7): ObjectReport(2, in_force=True)})
         cluster.publish()
         await trio.sleep(1)
         names = list(cluster.nodes)
@@ -113,7 +113,7 @@ async def test_requests_of_a_large_cluster(autojump_clock: MockClock) -> None:
         assert cluster.message(7) == f"{NODES}/{NODES} nodes"
         assert 3 <= rolled_out - first <= 8
         # One node fails to have one object.
-        bad = {**new.resources, cluster.key(8): Observed(1, in_force=False)}
+        bad = {**new.resources, cluster.key(8): ObjectReport(1, in_force=False)}
         cluster.reports[names[5]] = NodeReport(bad, {cluster.key(8): "refused"})
         failed = await cluster.settled()
         assert cluster.message(8) == f"{NODES - 1}/{NODES} nodes; failing on node-0005 (refused)"

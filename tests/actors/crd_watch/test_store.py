@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.crd_watch import store as stores
-from actors.crd_watch.store import KindStore, Selected, selection
+from actors.crd_watch.store import KindStore, SelectedObject, selection
 from actors.lib.kube.decoding import api_node
 from actors.lib.kube.mirror_signature import proof
 from actors.lib.kube.store import Store
@@ -283,7 +283,7 @@ def test_only_a_signature_makes_an_object_ours() -> None:
     labelled["metadata"]["labels"] = {SOURCE_LABEL: STATIC_SOURCE}
     another.put(labelled)
     assert [one.mirrored for one in store.items.values()] == [True]
-    assert all(isinstance(one, Selected) and not one.mirrored for one in another.items.values())
+    assert all(isinstance(one, SelectedObject) and not one.mirrored for one in another.items.values())
     assert len(another.items) == 2
 
 

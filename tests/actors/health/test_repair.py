@@ -6,16 +6,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from actors.health.repair import AT_ONCE, FORGET_SECONDS, GIVEN_UP, LASTING_SECONDS, PAUSES, Repairs
-from actors.health.routes import Fault
+from actors.health.routes import VniFault
 from config.desired import DesiredState
 from config.outcomes import Bounce
 from config.problems import ResourceId
 from tests.actors.health.examples import RED, fabric
 
 STATE = fabric()
-PASSING = {RED: Fault("a route is missing", in_frr=True, passing=True)}
-STUCK = {RED: Fault("bgpd has lost it", in_frr=True)}
-KERNEL = {RED: Fault("down: vni100 is down")}
+PASSING = {RED: VniFault("a route is missing", in_frr=True, passing=True)}
+STUCK = {RED: VniFault("bgpd has lost it", in_frr=True)}
+KERNEL = {RED: VniFault("down: vni100 is down")}
 NONE: frozenset[Bounce] = frozenset()
 
 
@@ -28,7 +28,12 @@ class Clock:
         self.done: set[Bounce] = set()
 
     def poll(
-        self, faults: dict[ResourceId, Fault], seconds: float = 0.0, state: DesiredState = STATE, *, carry: bool = True
+        self,
+        faults: dict[ResourceId, VniFault],
+        seconds: float = 0.0,
+        state: DesiredState = STATE,
+        *,
+        carry: bool = True,
     ) -> frozenset[Bounce]:
         self.now += seconds
         self.lasting = self.repairs.lasting(state, faults, self.now)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from actors.health.frr_json import EvpnRoute, NextHop, Observation, Routes
-from actors.health.routes import Fault, announced_networks
+from actors.health.routes import VniFault, announced_networks
 from actors.health.vnis import faults_of
 from config.desired import DesiredRawFRR, DesiredState
 from config.problems import Kind, Origin, ResourceId
@@ -18,7 +18,7 @@ TARGET = frozenset({"64512:100"})
 MAC = "02:00:00:00:41:01"
 
 
-def faults(seen: Observation, state: DesiredState | None = None) -> dict[ResourceId, Fault]:
+def faults(seen: Observation, state: DesiredState | None = None) -> dict[ResourceId, VniFault]:
     return faults_of(state or fabric(), NONE, seen)
 
 
@@ -62,7 +62,7 @@ def test_a_fault_of_the_kernel_or_the_configuration_is_named_and_not_bounced(
 @pytest.mark.parametrize("sample", ["fabric_stale_bridge", "fabric_stale_vxlan", "fabric_bridge_back"])
 def test_a_route_that_frr_only_shows_to_be_in_the_kernel_is_found_and_bounced(sample: str) -> None:
     text = "the route to 10.50.0.0/24 is not in the kernel, although zebra shows it as installed"
-    assert faults(observed(sample)) == {RED: Fault(text, in_frr=True, passing=True)}
+    assert faults(observed(sample)) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
 def test_a_router_mac_that_differs_between_the_daemons_is_bounced() -> None:
@@ -70,14 +70,14 @@ def test_a_router_mac_that_differs_between_the_daemons_is_bounced() -> None:
     assert seen.bgp_vnis is not None
     stale = replace(seen.bgp_vnis[100], router_mac="02:00:00:00:41:ff")
     found = faults(replace(seen, bgp_vnis={**seen.bgp_vnis, 100: stale}))
-    assert found == {RED: Fault(f"bgpd announces the router MAC 02:00:00:00:41:ff, not {MAC}", in_frr=True)}
+    assert found == {RED: VniFault(f"bgpd announces the router MAC 02:00:00:00:41:ff, not {MAC}", in_frr=True)}
 
 
 def test_an_l3vni_without_a_router_mac_is_bounced() -> None:
     seen = observed("fabric_up")
     without = replace(seen.vnis[100], router_mac="00:00:00:00:00:00")
     found = faults(replace(seen, vnis={**seen.vnis, 100: without}))
-    assert found == {RED: Fault("zebra has no router MAC for it", in_frr=True)}
+    assert found == {RED: VniFault("zebra has no router MAC for it", in_frr=True)}
 
 
 def test_a_vni_that_only_zebra_has_is_named() -> None:
@@ -106,7 +106,7 @@ def test_our_own_type_5_routes_are_checked(own: tuple[EvpnRoute, ...], text: str
     seen = observed("fabric_up")
     remote = tuple(route for route in routes(seen).type5 if not route.own)
     found = faults(replace(seen, evpn=replace(routes(seen), type5=(*own, *remote))))
-    assert found == {RED: Fault(text, in_frr=True, passing=True)}
+    assert found == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
 def test_a_vrf_with_nothing_to_announce_needs_no_type_5_route() -> None:
@@ -125,7 +125,7 @@ def test_an_l2vni_without_its_own_type_3_route_is_named() -> None:
     seen = observed("fabric_up")
     kept = tuple(route for route in routes(seen).type3 if route.rd != "10.0.0.1:3")
     assert faults(replace(seen, evpn=replace(routes(seen), type3=kept))) == {
-        RED_L2: Fault("bgpd announces no type-3 route for it", passing=True)
+        RED_L2: VniFault("bgpd announces no type-3 route for it", passing=True)
     }
 
 
@@ -133,7 +133,7 @@ def test_a_tunnel_endpoint_that_zebra_does_not_flood_to_is_named() -> None:
     seen = observed("fabric_up")
     deaf = replace(seen.vnis[111], flooded=frozenset())
     assert faults(replace(seen, vnis={**seen.vnis, 111: deaf})) == {
-        BLUE_L2: Fault("zebra does not flood to 100.64.0.1, which has this VNI", passing=True)
+        BLUE_L2: VniFault("zebra does not flood to 100.64.0.1, which has this VNI", passing=True)
     }
 
 
@@ -148,7 +148,7 @@ def with_type5(seen: Observation, *more: EvpnRoute) -> Observation:
 def test_a_prefix_of_the_fabric_that_zebra_lacks_is_bounced() -> None:
     seen = with_type5(observed("fabric_up"), remote("10.51.0.0/24"), remote("10.52.0.0/24"))
     text = "zebra lacks the route to 10.51.0.0/24 and others, which the fabric announces"
-    assert faults(seen) == {RED: Fault(text, in_frr=True, passing=True)}
+    assert faults(seen) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_prefix_to_which_zebra_has_a_better_route_is_no_fault() -> None:
 def test_a_next_hop_without_a_router_mac_is_bounced() -> None:
     seen = observed("fabric_up")
     assert faults(replace(seen, evpn=replace(routes(seen), next_hops={}))) == {
-        RED: Fault("zebra has no router MAC for the next hop 100.64.0.1", in_frr=True, passing=True)
+        RED: VniFault("zebra has no router MAC for the next hop 100.64.0.1", in_frr=True, passing=True)
     }
 
 

@@ -16,7 +16,7 @@ import pytest
 import trio
 from trio.testing import open_stream_to_socket_listener
 
-from actors.metrics_endpoint.actor import Certificates, Text, responder, run
+from actors.metrics_endpoint.actor import Certificates, MetricsText, responder, run
 from config.metrics_settings import MetricsSettings
 from config.status import Status
 from kubeserver.pki import Authority
@@ -221,7 +221,7 @@ def test_certificates_that_cannot_be_used_are_named_without_their_content(tmp_pa
 async def test_the_text_is_made_once_a_second_at_most(
     status: Latest[Status], autojump_clock: trio.testing.MockClock
 ) -> None:
-    text = Text(status.reader())
+    text = MetricsText(status.reader())
     first = text.get()
     status.set(Status(ready=False))
     assert text.get() is first

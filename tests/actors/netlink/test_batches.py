@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.netlink import converge as converge_module
-from actors.netlink.converge import UNITS, Applied, apply_plan, converge, groups
+from actors.netlink.converge import Applied, apply_plan, converge, groups
 from actors.netlink.kernel import Refusal
 from actors.netlink.planning.observed import Link, Namespace
 from actors.netlink.planning.plan import plan
@@ -83,10 +83,11 @@ def test_batches_grow_with_the_resources_and_their_number_does_not() -> None:
     assert max(map(len, larger.batches)) == 100
 
 
-def test_a_batch_is_bounded() -> None:
+def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converge_module, "UNITS", 16)
     kernel = node()
-    converge(many(2 * UNITS), kernel)
-    assert max(map(len, kernel.batches)) == UNITS
+    converge(many(40), kernel)
+    assert max(map(len, kernel.batches)) == 16
 
 
 def test_the_wait_for_zebra_and_deletions_are_alone_and_in_their_place() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.netlink.planning.observed import Link, Vxlan
+from actors.netlink.planning.observed import Link, VxlanAttributes
 from actors.netlink.wire import links
 from actors.netlink.wire.links import LinkDump
 from actors.netlink.wire.message import address, attribute, text, u8, u32
@@ -67,7 +67,7 @@ def test_a_link_is_decoded_with_its_master_and_lower_device() -> None:
     found = read(LinkDump(), LO, VRF, bridge(), vxlan())
     assert found["red"] == Link(2, "red", "vrf", 4243, up=True, mtu=0, table=10_000_100, addr_gen_none=True)
     assert found["br-pe-100"].master == "red"
-    expected = Vxlan(100, 4789, ip_address("100.65.0.0"))
+    expected = VxlanAttributes(100, 4789, ip_address("100.65.0.0"))
     assert (found["vni100"].master, found["vni100"].vxlan) == ("br-pe-100", expected)
     assert found["vni100"].neigh_suppress
 
@@ -97,8 +97,8 @@ def test_counters_and_timers_are_no_change(monkeypatch: pytest.MonkeyPatch) -> N
     ("changed", "field", "value"),
     [
         (vxlan(suppress=0), "neigh_suppress", False),
-        (vxlan(vni=101), "vxlan", Vxlan(101, 4789, ip_address("100.65.0.0"))),
-        (vxlan(local="100.65.0.9"), "vxlan", Vxlan(100, 4789, ip_address("100.65.0.9"))),
+        (vxlan(vni=101), "vxlan", VxlanAttributes(101, 4789, ip_address("100.65.0.0"))),
+        (vxlan(local="100.65.0.9"), "vxlan", VxlanAttributes(100, 4789, ip_address("100.65.0.9"))),
         (vxlan(up=False), "up", False),
         (bridge(5), "master", "blue"),
         (bridge(0), "master", ""),
@@ -118,7 +118,7 @@ def test_an_ipv6_vtep_is_at_the_number_of_a_bridges_timer() -> None:
     dump = LinkDump()
     read(dump, LO, bridge(), vxlan(local="2001:db8::1"))
     found = read(dump, LO, bridge(), vxlan(local="2001:db8::2"))
-    assert found["vni100"].vxlan == Vxlan(100, 4789, ip_address("2001:db8::2"))
+    assert found["vni100"].vxlan == VxlanAttributes(100, 4789, ip_address("2001:db8::2"))
 
 
 def test_a_renamed_or_deleted_master_is_seen_although_its_port_did_not_change() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.netlink.wire.message import NLM_F_REQUEST, REQUEST, Request, text
+from actors.netlink.wire.message import NLM_F_REQUEST, REQUEST, NetlinkRequest, text
 from actors.netlink.wire.socket import (
     DATAGRAM,
     DUMP_ATTEMPTS,
@@ -73,8 +73,8 @@ def over(wire: Wire) -> RouteSocket:
     return route
 
 
-def change(name: str, *tolerated: int) -> Request:
-    return Request(16, REQUEST, name.encode().ljust(8, b"\0"), tolerated)
+def change(name: str, *tolerated: int) -> NetlinkRequest:
+    return NetlinkRequest(16, REQUEST, name.encode().ljust(8, b"\0"), tolerated)
 
 
 def test_each_request_has_its_own_answer() -> None:
@@ -86,7 +86,7 @@ def test_each_request_has_its_own_answer() -> None:
         return [acknowledgement(number, error, "Device is used" if error == errno.EBUSY else "")]
 
     wire = Wire(kernel)
-    look = Request(18, NLM_F_REQUEST, b"name")
+    look = NetlinkRequest(18, NLM_F_REQUEST, b"name")
     answers = over(wire).send([change("one"), change("missing"), look, change("gone", errno.ENODEV), change("busy")])
     assert [str(answer) for answer in answers] == ["[]", "No such device", "[b'linkname']", "[]", "Device is used"]
     assert len(wire.datagrams) == 1
@@ -94,7 +94,7 @@ def test_each_request_has_its_own_answer() -> None:
 
 def test_many_requests_take_several_datagrams_of_limited_size() -> None:
     wire = Wire(lambda sent: [acknowledgement(sent[1])])
-    large = Request(16, REQUEST, bytes(DATAGRAM // 3))
+    large = NetlinkRequest(16, REQUEST, bytes(DATAGRAM // 3))
     answers = over(wire).send([change(str(number)) for number in range(MOST_REQUESTS + 1)] + [large] * 5)
     assert answers == [[]] * (MOST_REQUESTS + 6)
     assert [len(list(requests_in(datagram))) for datagram in wire.datagrams] == [MOST_REQUESTS, 3, 2, 1]

@@ -1,4 +1,4 @@
-"""AdmissionReviews as API servers send them, and what is none."""
+"""AdmissionReviews as API servers send them, and malformed ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.webhook.admission import NotAReviewError, read_review, write_review
-from config.admission.review import Answer
+from config.admission.review import ReviewResponse
 from config.problems import Kind, ResourceId
 
 
@@ -91,11 +91,11 @@ def test_what_is_no_review_is_refused_without_quoting_it(body: bytes) -> None:
 
 
 def test_an_answer_names_the_request_it_is_for() -> None:
-    denied = json.loads(write_review("705ab4f5", Answer(allowed=False, message="taken")))
+    denied = json.loads(write_review("705ab4f5", ReviewResponse(allowed=False, message="taken")))
     assert denied["response"] == {
         "uid": "705ab4f5",
         "allowed": False,
         "status": {"code": 422, "reason": "Invalid", "message": "taken"},
     }
-    warned = json.loads(write_review("1", Answer(warnings=("a", "b"))))
+    warned = json.loads(write_review("1", ReviewResponse(warnings=("a", "b"))))
     assert warned["response"] == {"uid": "1", "allowed": True, "warnings": ["a", "b"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 from config.admission.nodes import Nodes
 from config.admission.objects import Objects, entry_of
-from config.admission.review import Answer, Request, review
+from config.admission.review import ReviewRequest, ReviewResponse, review
 from config.api import (
     HOSTNAME_LABEL,
     INDEX_ANNOTATION,
@@ -76,9 +76,9 @@ def on(**labels: str) -> dict[str, Any]:
 
 def judge(
     objects: Iterable[ApiObject], nodes: Iterable[ApiNode], new: ApiObject, old: ApiObject | None = None
-) -> Answer:
+) -> ReviewResponse:
     """Return the webhook's answer."""
-    return review(Objects(entry_of(one, OWN) for one in objects), all_of(nodes), Request(new, old), GRANTS)
+    return review(Objects(entry_of(one, OWN) for one in objects), all_of(nodes), ReviewRequest(new, old), GRANTS)
 
 
 def all_of(nodes: Iterable[ApiNode]) -> Nodes:

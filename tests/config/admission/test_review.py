@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from config.admission import review as review_module
 from config.admission.nodes import Nodes
 from config.admission.objects import Objects, entry_of
-from config.admission.review import MOST_WARNINGS, Request, review
+from config.admission.review import MOST_WARNINGS, ReviewRequest, review
 from config.api import HOSTNAME_LABEL, ApiNode, ApiObject
 from config.problems import Kind, errors
 from config.resolve.resolution import Resolution, resolve
@@ -120,7 +120,7 @@ def test_an_update_that_leaves_the_spec_is_always_allowed() -> None:
 
 
 def test_a_deletion_is_always_allowed() -> None:
-    assert review(Objects(), Nodes(), Request(None, FABRIC), GRANTS).allowed
+    assert review(Objects(), Nodes(), ReviewRequest(None, FABRIC), GRANTS).allowed
 
 
 def test_the_version_of_the_index_does_not_count_against_the_object_itself() -> None:
@@ -297,7 +297,7 @@ def test_denied_is_exactly_what_every_node_would_refuse(
     others = [one for one in there if one.id != new.id]
     everything = [*others, *([old] if old else [])]
     nodes = all_of(drawn_nodes(indices))
-    answer = review(Objects(entry_of(one, OWN) for one in everything), nodes, Request(new, old), GRANTS)
+    answer = review(Objects(entry_of(one, OWN) for one in everything), nodes, ReviewRequest(new, old), GRANTS)
     if errors(entry_of(new, OWN).problems) and (old is None or old.spec != new.spec):
         assert not answer.allowed
         return
@@ -320,23 +320,23 @@ def test_an_index_that_followed_changes_is_that_of_the_last_state(
         followed.put(entry_of(one, OWN))
     nodes, fresh = all_of(NODES), Objects(entry_of(one, OWN) for one in last)
     assert len(followed) == len(fresh)
-    assert review(followed, nodes, Request(new), GRANTS) == review(fresh, nodes, Request(new), GRANTS)
+    assert review(followed, nodes, ReviewRequest(new), GRANTS) == review(fresh, nodes, ReviewRequest(new), GRANTS)
 
 
 def test_a_nodes_new_labels_count() -> None:
     nodes = all_of(NODES)
     blue = l3vni("blue", 100, nodeSelector=on(rack="1"))
     objects = Objects(entry_of(one, OWN) for one in (FABRIC, l3vni("red", 100, nodeSelector=on(rack="2"))))
-    assert review(objects, nodes, Request(blue), GRANTS).allowed
+    assert review(objects, nodes, ReviewRequest(blue), GRANTS).allowed
     nodes.put(node("a", 0, rack="2"))
     nodes.put(node("b", 1, rack="1"))
     nodes.put(node("c", 2, rack="1"))
-    assert review(objects, nodes, Request(blue), GRANTS).allowed
+    assert review(objects, nodes, ReviewRequest(blue), GRANTS).allowed
     objects.put(entry_of(l3vni("red", 100, nodeSelector=on(rack="1")), OWN))
-    assert not review(objects, nodes, Request(blue), GRANTS).allowed
+    assert not review(objects, nodes, ReviewRequest(blue), GRANTS).allowed
     nodes.remove("b")
     nodes.remove("c")
-    assert review(objects, nodes, Request(blue), GRANTS).warnings == ("L3VNI tenant/blue selects no node",)
+    assert review(objects, nodes, ReviewRequest(blue), GRANTS).warnings == ("L3VNI tenant/blue selects no node",)
 
 
 @pytest.mark.parametrize("selector", [{"matchLabels": 7}, "all", {"matchExpressions": [{"key": "x", "operator": "?"}]}])

@@ -8,17 +8,20 @@ from pathlib import Path
 import pytest
 
 from supervisor.operations import lldp
-from supervisor.operations.lldp import Neighbor, neighbors, parse
+from supervisor.operations.lldp import LldpNeighbor, neighbors, parse
 
 #: lldpd 1.0.16 with two links to another lldpd, as ``lldpcli -f json0 show neighbors`` printed it.
 CAPTURED = (Path(__file__).parents[1] / "cli" / "golden" / "lldpcli.json").read_text()
-LEAF = [Neighbor("eth1", "leaf-1", "swp1", ("192.168.11.2",)), Neighbor("eth2", "leaf-1", "swp2", ("192.168.11.2",))]
+LEAF = [
+    LldpNeighbor("eth1", "leaf-1", "swp1", ("192.168.11.2",)),
+    LldpNeighbor("eth2", "leaf-1", "swp2", ("192.168.11.2",)),
+]
 
 
 def test_a_neighbour_is_its_system_its_port_and_its_addresses() -> None:
     assert parse(CAPTURED) == LEAF
     assert str(LEAF[0]) == "leaf-1 port swp1, 192.168.11.2"
-    assert str(Neighbor("eth1")) == "unnamed"
+    assert str(LldpNeighbor("eth1")) == "unnamed"
 
 
 def test_no_neighbour_is_an_object_without_any() -> None:
@@ -37,7 +40,7 @@ def test_what_is_missing_or_cannot_be_printed_is_left_out() -> None:
     port = {"id": [{"type": "mac", "value": "02:00:00:00:00:01"}]}
     chassis = {"name": [{"value": "x\u001b[31m"}], "mgmt-ip": [{"value": "fe80::1"}, {"value": "nonsense"}]}
     document = {"lldp": [{"interface": [{"name": "eth1", "chassis": [chassis], "port": [port]}]}]}
-    assert parse(json.dumps(document)) == [Neighbor("eth1", "", "02:00:00:00:00:01")]
+    assert parse(json.dumps(document)) == [LldpNeighbor("eth1", "", "02:00:00:00:00:01")]
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

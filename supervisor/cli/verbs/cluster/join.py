@@ -1,4 +1,4 @@
-"""``openperouter join``: store credentials for the API server, after a look at what they are good for."""
+"""``openperouter join``: check what credentials for the API server permit, and store them."""
 
 from __future__ import annotations
 
@@ -74,13 +74,16 @@ def _credentials(arguments: argparse.Namespace) -> Any:
 
     if arguments.kubeconfig is not None:
         if arguments.server or arguments.authority or arguments.token_file:
-            raise CommandError("a kubeconfig has server, authority and token in it", exit_codes.USAGE)
+            raise CommandError(
+                "a kubeconfig contains server, authority and token: the options for these cannot be used with it",
+                exit_codes.USAGE,
+            )
         if not arguments.kubeconfig.exists():
             raise CommandError(f"{arguments.kubeconfig}: no such file", exit_codes.NO_INPUT)
         require_readable([arguments.kubeconfig])
         return trio.run(join.from_kubeconfig, arguments.kubeconfig)
     if not (arguments.server and arguments.authority):
-        raise CommandError("a KUBECONFIG is needed, or --server and --authority with a token", exit_codes.USAGE)
+        raise CommandError("give a KUBECONFIG, or --server and --authority with a token", exit_codes.USAGE)
     url = checked_url(arguments.server, "--server")
     try:
         token = arguments.token_file.read_text() if arguments.token_file else sys.stdin.read()

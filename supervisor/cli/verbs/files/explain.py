@@ -15,7 +15,7 @@ from ...options import add_verb
 from ...terminal import Painter, wants_colour
 
 if TYPE_CHECKING:
-    from config.reference import Entry
+    from config.reference import ReferenceEntry
 
 WIDTH: Final = 100
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def _entries() -> Iterator[tuple[str, Entry]]:
+def _entries() -> Iterator[tuple[str, ReferenceEntry]]:
     """Yield every key with the file that it is in, router files first."""
     from config.node import NodeConfig
     from config.reference import entries
@@ -70,7 +70,7 @@ def _entries() -> Iterator[tuple[str, Entry]]:
         yield from ((file, entry) for entry in entries(model))
 
 
-def _find(key: str, known: Sequence[tuple[str, Entry]]) -> list[tuple[str, Entry]]:
+def _find(key: str, known: Sequence[tuple[str, ReferenceEntry]]) -> list[tuple[str, ReferenceEntry]]:
     """Return the keys that a user may mean; raise :class:`CommandError` with the closest ones if there are none."""
     wanted = _plain(key).lower().strip(".")
     paths = [(_plain(entry.path).lower(), (file, entry)) for file, entry in known]
@@ -87,7 +87,7 @@ def _find(key: str, known: Sequence[tuple[str, Entry]]) -> list[tuple[str, Entry
     raise CommandError(f"there is no key {key}: {hint}", exit_codes.USAGE)
 
 
-def _lines(file: str, entry: Entry, known: Sequence[Entry], painter: Painter) -> Iterator[str]:
+def _lines(file: str, entry: ReferenceEntry, known: Sequence[ReferenceEntry], painter: Painter) -> Iterator[str]:
     from config.reference import example_of, nested
     from supervisor.operations.documents import to_yaml
 

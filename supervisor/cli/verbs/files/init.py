@@ -93,7 +93,7 @@ class Questions:
                 return answer
 
     def number(self, given: Any, option: str, question: str, default: str | None = None) -> int:
-        """Return a whole number; an answer that is none is asked for again. 0 stands for an option that is missing."""
+        """Return a whole number; any other answer is asked for again. 0 stands for an option that is missing."""
         if given is not None:
             return int(given)
         while True:

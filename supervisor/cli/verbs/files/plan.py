@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from config.outcomes import Interruption
     from config.problems import Problem
     from config.settings import Settings
-    from supervisor.operations.candidate import Candidate
+    from supervisor.operations.candidate import CandidateFiles
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return show_candidate(gather(settings, arguments.paths), settings, arguments.settings, as_json=arguments.json)
 
 
-def show_candidate(candidate: Candidate, settings: Settings, settings_file: Path, *, as_json: bool = False) -> int:
+def show_candidate(candidate: CandidateFiles, settings: Settings, settings_file: Path, *, as_json: bool = False) -> int:
     """Print what other files would change; return the exit code."""
     from config.problems import errors
     from supervisor.operations.candidate import read_candidate

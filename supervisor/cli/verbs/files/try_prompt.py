@@ -41,7 +41,7 @@ def reload_and_report(run_dir: Path, seconds: float, good: str, bad: str) -> boo
     try:
         outcome = control_client.reload(run_dir / CONTROL_SOCKET, seconds, lambda line: print(f"  {line}", flush=True))
     except CommandError as error:
-        outcome = control_client.Outcome(False, f"{error}; the daemon continues from here once it is back")
+        outcome = control_client.ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
     print_line(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn")
     for problem in outcome.problems:
         print_line(f"  {problem}", "bad")

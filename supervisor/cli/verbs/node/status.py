@@ -15,7 +15,7 @@ from config.status import Status, StatusFormatError
 from supervisor.operations import exit_codes
 from supervisor.operations.control_client import follow
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inspection.current_status import Seen, read_status, statuses
+from supervisor.operations.inspection.current_status import CurrentStatus, read_status, statuses
 from supervisor.operations.paths import run_dir
 
 from ...options import add_settings, complain, complain_of_last
@@ -94,7 +94,7 @@ def _clock(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
 
 
-def _show_last(seen: Seen, *, as_json: bool) -> int:
+def _show_last(seen: CurrentStatus, *, as_json: bool) -> int:
     """Show a status that is history, after a clear warning."""
     complain_of_last(seen)
     status = seen.status

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         target = ip_address(arguments.target)
     except ValueError:
-        raise CommandError(f"{arguments.target} is no IPv4 or IPv6 address", exit_codes.USAGE) from None
+        raise CommandError(f"{arguments.target} is not an IPv4 or IPv6 address", exit_codes.USAGE) from None
     namespace = router_namespace(load_usable_settings(arguments.settings))
     vrf = vrf_option(arguments.settings, arguments.vrf)
 

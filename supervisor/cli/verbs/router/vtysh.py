@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 60.0
 SILENT_SECONDS: Final = 1.0
 DAEMONS: Final = ("zebra", "bgpd", "bfdd", "staticd", "isisd", "mgmtd", "watchfrr")
 _LEAVE: Final = frozenset({"exit", "quit", "end", "logout"})
-#: With "json" anywhere after these words FRR 10.3's bgpd dies.
+#: With "json" anywhere after these words FRR 10.3's bgpd crashes.
 _FATAL: Final = ("bgp", "l2vpn", "evpn", "route", "vni", "all")
 
 DESCRIPTION: Final = (
@@ -101,13 +101,15 @@ def accepted(command: str) -> str:
         what = f"{command!r} is not passed on to FRR: only commands that begin with 'show' are"
         raise CommandError(what, exit_codes.USAGE)
     if _is_fatal(words[1:]):
-        what = "FRR 10.3's bgpd dies of this command with json: 'show bgp vni all json' has the same content"
+        what = (
+            "FRR 10.3's bgpd crashes on this command with json; use 'show bgp vni all json', which has the same content"
+        )
         raise CommandError(what, exit_codes.USAGE)
     return " ".join(["show", *words[1:]])
 
 
 def _is_fatal(words: list[str]) -> bool:
-    """Whether the words after "show", which may be abbreviated, are the question that ends bgpd."""
+    """Whether the words after "show", which may be abbreviated, are the command on which bgpd crashes."""
     rest = words[len(_FATAL) :]
     begins = all(full.startswith(word) for full, word in zip(_FATAL, words, strict=False))
     return begins and any("json".startswith(word) for word in rest)

@@ -9,7 +9,7 @@ import pytest
 
 from actors.netlink.actor import outcome_of
 from actors.netlink.cni.attachments import AttachmentRefused
-from actors.netlink.converge import Pass, apply_plan
+from actors.netlink.converge import PassResult, apply_plan
 from actors.netlink.kernel import Refusal
 from actors.netlink.planning.observed import NIC_GROUP, CniRecord, Link, NamespaceView, Observed
 from actors.netlink.planning.plan import plan
@@ -147,5 +147,5 @@ def test_the_underlay_s_mtu_is_the_smallest_of_what_plugins_made() -> None:
 def test_a_node_without_any_interface_is_cut_off(links: tuple[Link, ...], applied: bool) -> None:
     desired = wanting(ONE, TWO)
     observed = replace(seen(MADE, links=links), cni_unchecked={"net1": "hangs"})
-    found = Pass(observed, plan(desired, observed))
+    found = PassResult(observed, plan(desired, observed))
     assert outcome_of(desired, found).applied is applied

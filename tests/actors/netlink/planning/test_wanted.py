@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from actors.netlink.planning.observed import LinkKind, Namespace, Vxlan, gateway_mac
+from actors.netlink.planning.observed import LinkKind, Namespace, VxlanAttributes, gateway_mac
 from actors.netlink.planning.wanted import KernelModel, WantedLink, kernel_model, overhead_of, veth_mtu
 from config.desired import DesiredState, HostMasterKind
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
@@ -33,7 +33,7 @@ def test_an_l3vni_means_vrf_bridge_vxlan_and_a_veth_pair() -> None:
         (Namespace.ROUTER, "pe-e-100", LinkKind.VETH),
     ]
     found = links(model)
-    assert found["vni100"].vxlan == Vxlan(100, 4789, ip_address("100.65.0.0"), lower="lo", learning=False)
+    assert found["vni100"].vxlan == VxlanAttributes(100, 4789, ip_address("100.65.0.0"), lower="lo", learning=False)
     assert (found["vni100"].neigh_suppress, found["vni100"].addr_gen_none) == (True, True)
     assert (found["br-pe-100"].master, found["br-pe-100"].addr_gen_none) == ("red", True)
     assert (found["pe-e-100"].master, found["pe-e-100"].mtu, found["host-e-100"].mtu) == ("red", 1450, 1450)

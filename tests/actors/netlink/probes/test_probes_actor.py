@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.netlink.probes import actor
-from actors.netlink.probes.schedule import PingResult, Target, targets_of
+from actors.netlink.probes.schedule import PingResult, ProbeTarget, targets_of
 from actors.netlink.wire.namespace import NamespaceMissing
 from config.desired import DesiredL3VNI, DesiredProbe, DesiredState, ResourceFailure
 from config.outcomes import KernelOutcome, ProbeHealth, ProbeReport
@@ -36,7 +36,7 @@ class Hosts:
     most: int = 0
     present: bool = True
 
-    async def ping(self, targets: Sequence[Target]) -> list[PingResult]:
+    async def ping(self, targets: Sequence[ProbeTarget]) -> list[PingResult]:
         if not self.present:
             raise NamespaceMissing("netns perouter missing")
         self.most = max(self.most, len(targets))

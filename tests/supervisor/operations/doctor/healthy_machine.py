@@ -13,14 +13,14 @@ from actors.netlink.planning.sysctls import ROUTER_SYSCTLS
 from config.desired import DesiredState, HostMasterKind
 from config.settings import Settings
 from config.status import ActorStatus, Status
-from supervisor.operations.doctor import Finding, Level, Machine, judge
+from supervisor.operations.doctor import Finding, HostState, Level, judge
 from supervisor.operations.doctor.cni import Plugins
 from supervisor.operations.doctor.credentials import Credentials
 from supervisor.operations.doctor.files import File
 from supervisor.operations.doctor.frr import Frr
 from supervisor.operations.doctor.machine import Clock, Disk
 from supervisor.operations.doctor.network_managers import NetworkManagers, Unit
-from supervisor.operations.doctor.router import Configuration, Daemon, Network
+from supervisor.operations.doctor.router import ConfigurationFiles, DaemonState, Network
 from tests.actors.netlink.builders import l2vni, l3vni, state, underlay
 
 NIC = "toswitch1"
@@ -58,7 +58,7 @@ UNITS = {
     "systemd-networkd.service": Unit("systemd-networkd.service", "loaded", "active", "running", started=2000.0),
     "NetworkManager.service": Unit("NetworkManager.service", "loaded", "active", "running"),
 }
-HEALTHY = Machine(
+HEALTHY = HostState(
     settings=SETTINGS,
     device_kinds=dict.fromkeys(("bridge", "veth", "vrf", "vxlan"), True),
     units=UNITS,
@@ -99,7 +99,7 @@ HEALTHY = Machine(
     ),
     clock=Clock(1_790_000_000.0, synchronised=True),
     disks=(Disk("/var/lib", 10**9, 10**6),),
-    configuration=Configuration(3, (), DESIRED),
+    configuration=ConfigurationFiles(3, (), DESIRED),
     credentials=Credentials(
         KUBECONFIG,
         exists=True,
@@ -111,33 +111,33 @@ HEALTHY = Machine(
             File("/var/lib/hostbridge", 0o750, directory=True),
         ),
     ),
-    daemon=Daemon(42, "", STATUS),
+    daemon=DaemonState(42, "", STATUS),
     cni=Plugins(SETTINGS.cni_plugin_dir, frozenset({"macvlan", "static"})),
 )
 
 
-def but(part: str, **changes: Any) -> Machine:
+def but(part: str, **changes: Any) -> HostState:
     """Return the healthy machine with one part changed."""
     return replace(HEALTHY, **{part: replace(getattr(HEALTHY, part), **changes)})
 
 
-def unit_but(name: str, **changes: Any) -> Machine:
+def unit_but(name: str, **changes: Any) -> HostState:
     """Return the healthy machine with one unit changed."""
     return replace(HEALTHY, units={**UNITS, name: replace(UNITS[name], **changes)})
 
 
-def host_with(link: Link, *addresses: Address) -> Machine:
+def host_with(link: Link, *addresses: Address) -> HostState:
     """Return the healthy machine with its NIC, as given, in the host instead of the router."""
     host = NamespaceView({**HOST.links, link.name: link}, {link.name: addresses})
     return but("network", host=host, router=NamespaceView({"lo": Link(1, "lo")}))
 
 
-def complaints(machine: Machine) -> list[Finding]:
+def complaints(machine: HostState) -> list[Finding]:
     """Return what is not ok."""
     return [finding for finding in judge(machine) if finding.level is not Level.OK]
 
 
-def the_complaint(machine: Machine) -> Finding:
+def the_complaint(machine: HostState) -> Finding:
     """Return the one complaint that there is."""
     found = complaints(machine)
     assert len(found) == 1, found

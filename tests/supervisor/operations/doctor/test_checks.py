@@ -11,11 +11,11 @@ from actors.netlink.planning.observed import Link, NamespaceView, NicPhase, NicR
 from config.desired import CniAttachment
 from config.problems import Origin, Problem, Severity
 from config.status import ActorStatus
-from supervisor.operations.doctor import Level, Machine, judge
+from supervisor.operations.doctor import HostState, Level, judge
 from supervisor.operations.doctor.cni import Plugins
 from supervisor.operations.doctor.files import File
 from supervisor.operations.doctor.machine import Clock, Disk
-from supervisor.operations.doctor.router import Configuration, Daemon
+from supervisor.operations.doctor.router import ConfigurationFiles, DaemonState
 from tests.actors.netlink.builders import l2vni, state, underlay
 from tests.supervisor.operations.doctor.healthy_machine import (
     ADDRESS,
@@ -40,44 +40,44 @@ PROBLEM = Problem("vni is missing", Origin("openpe_x.yaml", 3, 5))
 RECORD = NicRecord(NIC, NicPhase.MOVING, 1500, "02::1", up=True)
 
 
-def with_cni(present: str) -> Machine:
+def with_cni(present: str) -> HostState:
     """Return a machine whose underlay has the interface net1, made by CNI plugins; ``present`` is in the router."""
     plugin = '{"type":"macvlan","ipam":{"type":"static"}}'
     attachment = CniAttachment("net1", f'{{"cniVersion":"1.0.0","name":"fabric","plugins":[{plugin}]}}')
     desired = replace(DESIRED, underlay=replace(underlay("net1"), attachments=(attachment,)))
     links = {"lo": ROUTER.links["lo"], present: Link(2, present, "macvlan", up=True, mtu=9000)}
-    return replace(but("network", router=NamespaceView(links)), configuration=Configuration(3, (), desired))
+    return replace(but("network", router=NamespaceView(links)), configuration=ConfigurationFiles(3, (), desired))
 
 
-def with_file(file: File) -> Machine:
+def with_file(file: File) -> HostState:
     return replace(HEALTHY, files=(file,))
 
 
-def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0", frr: str = "10.6.0") -> Machine:
+def with_nic_mtu(mtu: int, vtep: str = "100.65.0.0", frr: str = "10.6.0") -> HostState:
     nic = replace(ROUTER.links[NIC], mtu=mtu)
     desired = state(underlay=underlay(NIC), l2vnis=(l2vni(vtep=vtep),))
     return replace(
         but("network", router=NamespaceView({**ROUTER.links, NIC: nic}, ROUTER.addresses)),
-        configuration=Configuration(2, (), desired),
+        configuration=ConfigurationFiles(2, (), desired),
         frr=but("frr", version=frr).frr,
     )
 
 
-def with_status(**changes: object) -> Machine:
-    return replace(HEALTHY, daemon=Daemon(42, "", replace(STATUS, **changes)))  # type: ignore[arg-type]
+def with_status(**changes: object) -> HostState:
+    return replace(HEALTHY, daemon=DaemonState(42, "", replace(STATUS, **changes)))  # type: ignore[arg-type]
 
 
-def with_host_link(link: Link) -> Machine:
+def with_host_link(link: Link) -> HostState:
     return but("network", host=NamespaceView({**HOST.links, link.name: link}))
 
 
-def stopped(machine: Machine, **unit: object) -> Machine:
+def stopped(machine: HostState, **unit: object) -> HostState:
     units = unit_but(DAEMON, **{"active": "inactive", "sub": "dead", **unit}).units
-    return replace(machine, units=units, daemon=Daemon(0, "the daemon is not running"))
+    return replace(machine, units=units, daemon=DaemonState(0, "the daemon is not running"))
 
 
 #: What is wrong, and the topic, level, a part of the message and a part of the fix.
-FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
+FAULTS: dict[str, tuple[HostState, str, Level, str, str]] = {
     "no VRF": (
         replace(HEALTHY, device_kinds={"bridge": True, "vrf": False}),
         "kernel",
@@ -250,21 +250,21 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "chown root:frr",
     ),
     "bad configuration": (
-        replace(HEALTHY, configuration=Configuration(3, (PROBLEM,), DESIRED)),
+        replace(HEALTHY, configuration=ConfigurationFiles(3, (PROBLEM,), DESIRED)),
         "configuration",
         Level.ERROR,
         "openpe_x.yaml:3:5",
         "validate",
     ),
     "odd configuration": (
-        replace(HEALTHY, configuration=Configuration(3, (replace(PROBLEM, severity=Severity.WARNING),), DESIRED)),
+        replace(HEALTHY, configuration=ConfigurationFiles(3, (replace(PROBLEM, severity=Severity.WARNING),), DESIRED)),
         "configuration",
         Level.WARNING,
         "vni is missing",
         "validate",
     ),
     "no node index": (
-        replace(HEALTHY, configuration=Configuration(3, (), DESIRED, node_known=False)),
+        replace(HEALTHY, configuration=ConfigurationFiles(3, (), DESIRED, node_known=False)),
         "node",
         Level.ERROR,
         "index",
@@ -372,21 +372,21 @@ FAULTS: dict[str, tuple[Machine, str, Level, str, str]] = {
         "openperouter validate",
     ),
     "failed": (
-        replace(unit_but(DAEMON, active="failed", result="watchdog"), daemon=Daemon()),
+        replace(unit_but(DAEMON, active="failed", result="watchdog"), daemon=DaemonState()),
         "daemon",
         Level.ERROR,
         "watchdog",
         "journalctl -u openperouter",
     ),
     "no daemon, no systemd": (
-        replace(HEALTHY, units=None, daemon=Daemon()),
+        replace(HEALTHY, units=None, daemon=DaemonState()),
         "daemon",
         Level.ERROR,
         "does not run",
         "systemctl start",
     ),
     "daemon mute": (
-        replace(HEALTHY, daemon=Daemon(42, "the daemon does not answer", STATUS)),
+        replace(HEALTHY, daemon=DaemonState(42, "the daemon does not answer", STATUS)),
         "daemon",
         Level.ERROR,
         "42",
@@ -433,7 +433,7 @@ def test_a_healthy_machine_passes_every_check() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
-def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[Machine, str, Level, str, str]) -> None:
+def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[HostState, str, Level, str, str]) -> None:
     machine, topic, level, message, fix = fault
     found = the_complaint(machine)
     assert (found.topic, found.level) == (topic, level)
@@ -495,7 +495,7 @@ def test_managers_that_do_not_run_need_no_configuration() -> None:
 
 
 def test_an_area_that_could_not_be_read_is_not_judged() -> None:
-    nothing_read = Machine(SETTINGS, unreadable={"frr": "it hangs"})
+    nothing_read = HostState(SETTINGS, unreadable={"frr": "it hangs"})
     [found] = judge(nothing_read)
     assert (found.topic, found.level) == ("frr", Level.WARNING)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import Settings
-from supervisor.operations.doctor import Finding, Level, Machine, judge
+from supervisor.operations.doctor import Finding, HostState, Level, judge
 from supervisor.operations.doctor.credentials import Credentials, read_credentials
 from supervisor.operations.doctor.files import File, read_files
 from tests.actors.lib.kube.kubeconfigs import PLANTED, credential, hostbridge, jwt, kubeconfig, program
@@ -17,7 +17,7 @@ from tests.supervisor.operations.doctor.healthy_machine import HEALTHY, KUBECONF
 OPEN = File("/var/lib/hostbridge", 0o755, directory=True)
 NAMED = SETTINGS.model_copy(update={"kubeconfig": Path("/etc/kubeconfig")})
 
-FAULTS: dict[str, tuple[Machine, Level, str, str]] = {
+FAULTS: dict[str, tuple[HostState, Level, str, str]] = {
     "named and not there": (
         replace(HEALTHY, settings=NAMED, credentials=Credentials("/etc/kubeconfig")),
         Level.WARNING,
@@ -59,7 +59,7 @@ FAULTS: dict[str, tuple[Machine, Level, str, str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
-def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[Machine, Level, str, str]) -> None:
+def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[HostState, Level, str, str]) -> None:
     machine, level, message, fix = fault
     found = the_complaint(machine)
     assert (found.topic, found.level) == ("credentials", level)
@@ -67,7 +67,7 @@ def test_one_fault_is_one_complaint_with_its_fix(fault: tuple[Machine, Level, st
     assert fix in found.fix
 
 
-def findings_of(machine: Machine) -> list[Finding]:
+def findings_of(machine: HostState) -> list[Finding]:
     return [finding for finding in judge(machine) if finding.topic == "credentials"]
 
 
@@ -80,7 +80,7 @@ def findings_of(machine: Machine) -> list[Finding]:
         (replace(but("credentials", expires_at=1.0), clock=None), "for https://192.0.2.10:6443"),
     ],
 )
-def test_usable_credentials_are_reported_as_ok(machine: Machine, message: str) -> None:
+def test_usable_credentials_are_reported_as_ok(machine: HostState, message: str) -> None:
     [found] = findings_of(machine)
     assert found.level is Level.OK
     assert message in found.message

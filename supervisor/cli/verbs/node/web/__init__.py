@@ -16,10 +16,10 @@ DEFAULT_LISTEN: Final = "http://127.0.0.1:9474"
 
 DESCRIPTION: Final = (
     "Serve one page until SIGINT or SIGTERM: problems, the topology as a picture, sessions, VNIs and recent changes, "
-    "read from the daemon's control socket. It refreshes itself, loads nothing from elsewhere, has no secrets and "
+    "read from the daemon's control socket. It refreshes itself, loads nothing from elsewhere, contains no secrets and "
     "changes nothing. It listens on a loopback address, which all users and the pods in the host's network can "
-    "reach, or on a unix socket for root and its group; ssh -L brings it to another machine. When the daemon does not "
-    "run or answer, the page says so and shows the last status."
+    "reach, or on a unix socket for root and its group; ssh -L forwards it to another machine. When the daemon does "
+    "not run or answer, the page says so and shows the last status."
 )
 
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             exit_codes.USAGE,
         )
     if endpoint.scheme == "unix" and endpoint.path.exists() and not endpoint.path.is_socket():
-        raise CommandError(f"--listen {arguments.listen}: that file exists and is no socket", exit_codes.USAGE)
+        raise CommandError(f"--listen {arguments.listen}: that file exists and is not a socket", exit_codes.USAGE)
     import trio
 
     from supervisor.operations.inspection.current_status import read_status

@@ -2,7 +2,7 @@
 
 Everything that is shown comes from outside: names from resources that any tenant may write, messages that quote them.
 The template escapes every value (``autoescape``), control and direction characters are replaced before that, and the
-policy of the page lets a browser load and run nothing, so that neither a mistake here would be enough for a script.
+policy of the page lets a browser load and run nothing, so that a mistake here alone would not let a script run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from config.outcomes import SessionHealth, VniHealth
 from config.problems import Severity
 from config.status import Status
 from config.syntax.printable import printable
-from supervisor.operations.inspection.current_status import Seen
+from supervisor.operations.inspection.current_status import CurrentStatus
 from supervisor.operations.inspection.drawing import to_svg
 from supervisor.operations.inspection.topology import topology
 
@@ -45,7 +45,7 @@ MOST_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PageEvent:
     """A change, as the daemon's control socket has it (``supervisor.events``)."""
 
     number: int
@@ -56,8 +56,8 @@ class Event:
     is_warning: bool
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Event:
-        """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for what is none."""
+    def of(cls, answer: Mapping[str, Any]) -> PageEvent:
+        """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for an unknown one."""
         topic, subject, message = (str(answer[name]) for name in ("topic", "subject", "message"))
         return cls(int(answer["number"]), float(answer["at"]), topic, subject, message, answer["level"] == "warning")
 
@@ -67,7 +67,9 @@ class Event:
         return self.message if self.subject in self.message else f"{self.subject}: {self.message}"
 
 
-def status_page(seen: Seen, events: Sequence[Event], now: float, *, still: bool = False, missing: str = "") -> str:
+def status_page(
+    seen: CurrentStatus, events: Sequence[PageEvent], now: float, *, still: bool = False, missing: str = ""
+) -> str:
     """Return the page; ``events`` are newest first, ``missing`` is why there are none.
 
     ``still``: it does not refresh itself. ``now`` in Unix seconds is for ages.
@@ -133,7 +135,7 @@ def _clock(moment: float) -> str:
 
 
 def _limited(items: Iterable[T], good: Callable[[T], bool]) -> tuple[list[T], str]:
-    """Return as many as fit, those in trouble first if there are more, and what is left unsaid."""
+    """Return as many as fit, those in trouble first if there are more, and how many are left out."""
     every = list(items)
     if len(every) <= MOST_ROWS:
         return every, ""

@@ -26,9 +26,9 @@ from supervisor.operations.control_client import NoAnswerError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.inspection.current_status import read_status
 from supervisor.operations.paths import CONTROL_SOCKET
-from supervisor.process.http_server import Answer, HttpServer, listeners
+from supervisor.process.http_server import HttpServer, Response, listeners
 
-from .page import POLICY, Event, failure_page, status_page
+from .page import POLICY, PageEvent, failure_page, status_page
 
 #: The page is made at most so often, seconds: no number of browsers keeps the daemon busy.
 FRESH_SECONDS: Final = 1.0
@@ -74,16 +74,16 @@ class Site:
         self._names = LOCAL_NAMES | ({_in_url(host).encode()} if host else frozenset())
         self._lock = trio.Lock()
         self._changes = Changes()
-        self._pages: dict[bool, Answer] = {}
+        self._pages: dict[bool, Response] = {}
         self._made_at = float("-inf")
 
-    async def respond(self, request: h11.Request) -> Answer:
+    async def respond(self, request: h11.Request) -> Response:
         """Answer one request."""
         if not self._is_local(request):
-            return Answer(403, b"ask for localhost: other names of this machine are not served\n", headers=HEADERS)
+            return Response(403, b"ask for localhost: other names of this machine are not served\n", headers=HEADERS)
         path, _, query = request.target.partition(b"?")
         if path != b"/" or query not in (b"", b"still"):
-            return Answer(404, b"the page is at /\n", headers=HEADERS)
+            return Response(404, b"the page is at /\n", headers=HEADERS)
         async with self._lock:
             if trio.current_time() >= self._made_at + FRESH_SECONDS:
                 made = partial(_make, self._directory, self._changes)
@@ -104,10 +104,10 @@ class Changes:
     """The newest changes, oldest first, of one life of the daemon."""
 
     instance: str = ""
-    events: tuple[Event, ...] = ()
+    events: tuple[PageEvent, ...] = ()
 
 
-def _make(directory: Path, known: Changes) -> tuple[Changes, dict[bool, Answer]]:
+def _make(directory: Path, known: Changes) -> tuple[Changes, dict[bool, Response]]:
     """Read the daemon; return its changes, and the page by whether it stays as it is instead of refreshing itself."""
     try:
         seen = read_status(directory)
@@ -124,8 +124,8 @@ def _make(directory: Path, known: Changes) -> tuple[Changes, dict[bool, Answer]]
     return known, {still: _answer(200, text) for still, text in texts.items()}
 
 
-def _answer(status: int, text: str) -> Answer:
-    return Answer(status, text.encode("utf-8", "replace"), _HTML, HEADERS)
+def _answer(status: int, text: str) -> Response:
+    return Response(status, text.encode("utf-8", "replace"), _HTML, HEADERS)
 
 
 def _changes(directory: Path, known: Changes) -> Changes:
@@ -141,5 +141,5 @@ def _changes(directory: Path, known: Changes) -> Changes:
                 instance = str(head["instance"])
                 found.clear()
         else:
-            found.append(Event.of(answer))
+            found.append(PageEvent.of(answer))
     return Changes(instance, tuple(found))

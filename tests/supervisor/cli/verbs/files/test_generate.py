@@ -149,7 +149,7 @@ def test_cloud_init_gets_the_same_files(fleet: Fleet) -> None:
         ("autoApply: false", "autoAply: false", "autoAply", "autoAply"),
         ("asn: 64514", "index: 5", "index: 5", "each node has this value: its own"),
         ("  - openpe_red.yaml", "  - openpe_no.yaml", "", "openpe_no.yaml: error: does not exist"),
-        ("  - openpe_red.yaml", "  - inventory.yaml", "", "is no router file: its name must be openpe_*.yaml"),
+        ("  - openpe_red.yaml", "  - inventory.yaml", "", "is not a router file: its name must be openpe_*.yaml"),
         ("  - openpe_red.yaml", "  - openpe_red.yaml\n  - ./openpe_red.yaml", "", "two files are called openpe_red"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_directory_of_others_is_left_alone(fleet: Fleet) -> None:
     (fleet.out / "mine").write_text("")
     code, said = fleet.generate()
     assert code == exit_codes.USAGE
-    assert "has files of others" in said
+    assert "contains other files" in said
     assert [path.name for path in fleet.out.iterdir()] == ["mine"]
 
 

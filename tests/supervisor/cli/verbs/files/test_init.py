@@ -21,7 +21,7 @@ from supervisor.cli.verbs.files import init as init_verb
 from supervisor.cli.verbs.files import try_
 from supervisor.cli.verbs.files.init import Nic, Questions, nics_with_carrier
 from supervisor.operations import lldp
-from supervisor.operations.lldp import Neighbor
+from supervisor.operations.lldp import LldpNeighbor
 from tests.fakes.kernel import FakeKernel
 from tests.supervisor.cli.examples import write_settings
 
@@ -229,7 +229,7 @@ def test_a_negative_index_is_refused_by_its_model(node: Path, capsys: pytest.Cap
 def test_on_a_terminal_the_switch_at_each_nic_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = [Neighbor(name, "leaf-1", f"swp{name[-1]}", ("192.0.2.1",)) for name in ("eth0", "eth1", "eth9")]
+    known = [LldpNeighbor(name, "leaf-1", f"swp{name[-1]}", ("192.0.2.1",)) for name in ("eth0", "eth1", "eth9")]
     nics = [Nic("eth0", default_route=True), Nic("eth1"), Nic("eth2")]
     monkeypatch.setattr(lldp, "neighbors", lambda: known)
     monkeypatch.setattr(init_verb, "nics_with_carrier", lambda: nics)
@@ -251,7 +251,7 @@ def test_on_a_terminal_the_switch_at_each_nic_is_shown(
 
 
 def test_elsewhere_no_nic_is_taken_from_lldp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lldp, "neighbors", lambda: [Neighbor("eth1")])
+    monkeypatch.setattr(lldp, "neighbors", lambda: [LldpNeighbor("eth1")])
     monkeypatch.setattr(init_verb, "nics_with_carrier", lambda: [Nic("eth1")])
     questions = Questions(on_terminal=False)
     assert init_verb._choose_nics(questions) == []

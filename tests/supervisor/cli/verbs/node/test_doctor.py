@@ -10,7 +10,7 @@ import pytest
 from config.settings import Settings
 from supervisor.cli import main
 from supervisor.operations import doctor
-from supervisor.operations.doctor import Finding, Machine, judge
+from supervisor.operations.doctor import Finding, HostState, judge
 from tests.supervisor.cli.examples import SECRETS
 from tests.supervisor.operations.doctor.healthy_machine import HEALTHY, but
 
@@ -19,7 +19,7 @@ def run_doctor(settings: Path, *words: str) -> int:
     return main(["--settings", str(settings), "doctor", *words])
 
 
-def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+def finding(monkeypatch: pytest.MonkeyPatch, machine: HostState) -> None:
     async def examine(_settings: Settings, _settings_file: Path) -> list[Finding]:
         return judge(machine)
 
@@ -35,7 +35,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     ],
 )
 def test_the_exit_code_says_how_bad_it_is(
-    settings: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, code: int
+    settings: Path, monkeypatch: pytest.MonkeyPatch, machine: HostState, code: int
 ) -> None:
     finding(monkeypatch, machine)
     assert run_doctor(settings) == code

@@ -14,15 +14,15 @@ import pytest
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Origin, Problem, ResourceId
 from config.status import Status
-from supervisor.cli.verbs.node.web.page import MOST_ROWS, POLICY, REFRESH_SECONDS, Event, failure_page, status_page
+from supervisor.cli.verbs.node.web.page import MOST_ROWS, POLICY, REFRESH_SECONDS, PageEvent, failure_page, status_page
 from supervisor.operations.exit_codes import NOT_RUNNING
-from supervisor.operations.inspection.current_status import Seen
+from supervisor.operations.inspection.current_status import CurrentStatus
 from tests.supervisor.cli.examples import DEGRADED, READY
 from tests.supervisor.operations.inspection.example_node import STATUS
 
 EVENTS: Final = (
-    Event(2, 1990.0, "session", "192.168.11.2", "Established", is_warning=False),
-    Event(1, 1980.0, "VNI", "L3VNI red", "L3VNI red does not work", is_warning=True),
+    PageEvent(2, 1990.0, "session", "192.168.11.2", "Established", is_warning=False),
+    PageEvent(1, 1980.0, "VNI", "L3VNI red", "L3VNI red does not work", is_warning=True),
 )
 VOID: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
 HOSTILE: Final = (
@@ -67,7 +67,7 @@ class Parsed(HTMLParser):
 
 
 def page(status: Status = READY, **options: object) -> Parsed:
-    return Parsed(status_page(Seen(status), EVENTS, 2000.0, **options))  # type: ignore[arg-type]
+    return Parsed(status_page(CurrentStatus(status), EVENTS, 2000.0, **options))  # type: ignore[arg-type]
 
 
 def test_it_has_the_sections_with_what_the_status_has() -> None:
@@ -99,7 +99,7 @@ def test_problems_are_first_errors_before_warnings() -> None:
 
 
 def test_without_the_daemon_it_says_so_above_the_last_status() -> None:
-    found = Parsed(status_page(Seen(READY, "the daemon is not running", NOT_RUNNING), (), 2300.0))
+    found = Parsed(status_page(CurrentStatus(READY, "the daemon is not running", NOT_RUNNING), (), 2300.0))
     assert found.texts["banner"].startswith("the daemon is not running; this is its last status, 5m old.")
     assert "pid 42" not in found.texts["header"]
     assert found.texts["summary"] == READY.summary
@@ -113,7 +113,7 @@ def test_without_any_status_there_is_a_page_too() -> None:
 
 
 def test_changes_that_are_missing_have_their_reason() -> None:
-    found = Parsed(status_page(Seen(READY), (), 2000.0, missing="the daemon's changes cannot be read: x"))
+    found = Parsed(status_page(CurrentStatus(READY), (), 2000.0, missing="the daemon's changes cannot be read: x"))
     assert "the daemon's changes cannot be read: x" in found.texts["changes"]
 
 
@@ -171,10 +171,13 @@ def test_what_comes_from_outside_stays_text(text: str) -> None:
         remarks=("a",),
         daemons={"a": False},
     )
-    events = (Event(1, 0.0, text, text, text, is_warning=True),)
-    tame = (Event(1, 0.0, "a", "a", "a", is_warning=True),)
-    rendered = status_page(Seen(hostile, text, NOT_RUNNING), events, 2000.0, missing=text)
-    found, wanted = Parsed(rendered), Parsed(status_page(Seen(benign, "a", NOT_RUNNING), tame, 2000.0, missing="a"))
+    events = (PageEvent(1, 0.0, text, text, text, is_warning=True),)
+    tame = (PageEvent(1, 0.0, "a", "a", "a", is_warning=True),)
+    rendered = status_page(CurrentStatus(hostile, text, NOT_RUNNING), events, 2000.0, missing=text)
+    found, wanted = (
+        Parsed(rendered),
+        Parsed(status_page(CurrentStatus(benign, "a", NOT_RUNNING), tame, 2000.0, missing="a")),
+    )
     # The same tags with the same attributes, but for those that have a length.
     assert [(tag, sorted(given)) for tag, given in found.tags] == [(tag, sorted(given)) for tag, given in wanted.tags]
     shown = "".join(character if character.isprintable() else "?" for character in text)

@@ -272,7 +272,7 @@ def test_other_places_than_loopback_are_refused(
 def test_a_file_is_not_replaced_by_the_socket(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = settings.read_text()
     assert run(settings, f"unix:{settings}") == 64
-    assert "that file exists and is no socket" in capsys.readouterr().err
+    assert "that file exists and is not a socket" in capsys.readouterr().err
     assert settings.read_text() == text
 
 

@@ -74,7 +74,7 @@ def test_the_command_starts_inside_the_router(
         (["ping", "--vrf", "rde", "192.0.2.1"], "there is no VRF or VNI rde in force: did you mean red?"),
         (["exec"], "give a command, such as: openperouter exec -- ip route"),
         (["exec", "--"], "give a command, such as: openperouter exec -- ip route"),
-        (["trace", "host.example"], "host.example is no IPv4 or IPv6 address"),
+        (["trace", "host.example"], "host.example is not an IPv4 or IPv6 address"),
         (["trace", "-m", "0", "192.0.2.1"], "--hops must be 1 to 255"),
     ],
 )
