@@ -427,6 +427,8 @@ def running_node(directory: Path) -> Iterator[Node]:
             "ip -n leaf address add 100.64.0.1/32 dev lo && "
             "ip netns exec leaf sysctl -qw net.ipv4.ip_forward=1"
         )
+        # As Debian's package and ours have them.
+        sh("chown frr:frr /etc/frr && chmod 700 /etc/frr && chown root:frr /etc/frr/perouter && chmod 2750 /etc/frr/perouter")
         leaf = Leaf(leaf_frr)
         leaf.start()
         router.start()

@@ -85,6 +85,7 @@ class SimulatedDaemon(Daemon):
         assert isinstance(body, partial)
         world = self._world
         arguments = {"connect": world.api.connect, "read": self._credentials, "wall": world.wall, "clock": world.wall}
+        arguments["networks"] = tuple
         taken = PARAMETERS(body.func)
         actor = partial(body, **{name: value for name, value in arguments.items() if name in taken})
         return lambda context: disturbed(actor(context), context, self._disturbances, self._life)
