@@ -428,7 +428,8 @@ def running_node(directory: Path) -> Iterator[Node]:
             "ip netns exec leaf sysctl -qw net.ipv4.ip_forward=1"
         )
         # As Debian's package and ours have them.
-        sh("chown frr:frr /etc/frr && chmod 700 /etc/frr && chown root:frr /etc/frr/perouter && chmod 2750 /etc/frr/perouter")
+        sh("chown frr:frr /etc/frr && chmod 700 /etc/frr")
+        sh("chown root:frr /etc/frr/perouter && chmod 2750 /etc/frr/perouter")
         leaf = Leaf(leaf_frr)
         leaf.start()
         router.start()
