@@ -10,6 +10,7 @@ from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import trio
@@ -524,7 +525,7 @@ async def test_a_node_that_changes_its_name_does_not_use_its_old_snapshot(bench:
 async def test_the_hosts_networks_are_read_for_a_new_range_and_a_reload_only(bench: Bench) -> None:
     """Not for each of the API's changes; and what is refused then is not in force."""
     network = HostNetwork(ip_network("100.99.3.0/24"), "the host's route 100.99.3.0/24")
-    wide = {"tunnelEndpoint": {"cidrs": ["100.99.0.0/16"]}}
+    wide: dict[str, Any] = {"tunnelEndpoint": {"cidrs": ["100.99.0.0/16"]}}
     bench.static.set(files())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.life)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -242,7 +243,7 @@ def test_raw_snippets_of_the_api_are_left_out_where_the_node_does_not_accept_the
 
 
 ROUTE = HostNetwork(ip_network("100.65.3.0/24"), "the host's route 100.65.3.0/24")
-WIDE = {"tunnelEndpoint": {"cidrs": ["100.65.0.0/16"]}}
+WIDE: dict[str, Any] = {"tunnelEndpoint": {"cidrs": ["100.65.0.0/16"]}}
 
 
 def test_a_first_start_with_tunnel_endpoints_that_take_a_network_of_the_host_has_no_configuration() -> None:
