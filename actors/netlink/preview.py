@@ -152,7 +152,7 @@ def host_networks(settings: Settings) -> tuple[HostNetwork, ...]:
         views, found = _views(settings.netns)
         journal = StateFiles.of(settings, read_only=True).journal()
     except (KernelFault, OSError) as error:
-        log.warning("tunnel endpoints are not compared with the host's networks", error=error)
+        log.info("tunnel endpoints are not compared with the host's networks", error=error)
         return ()
     servers = (*server_network(server_host(kubeconfig_path(settings))), *nameservers(RESOLV_CONF))
     return (*machine_networks(*views, journal, found), *servers)

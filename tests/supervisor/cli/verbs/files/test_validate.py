@@ -44,7 +44,7 @@ def test_an_error_is_named_with_file_line_and_column(settings: Path, capsys: pyt
     assert shown.splitlines()[-1].startswith("not valid: ")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told what the machine uses")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what the machine uses")
 def test_tunnel_endpoints_are_compared_with_what_the_node_uses(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
