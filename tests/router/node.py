@@ -375,7 +375,7 @@ def bounded() -> list[str]:
     assert ("BindPaths", "/etc/frr/perouter") in lines
     capabilities = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in kept)
     options = ["--no-new-privs", f"--groups={','.join(groups)}", f"--bounding-set=-all,{capabilities}"]
-    return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
+    return ["unshare", "--mount", "--propagation=slave", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
 
 
 def ping_command(tenant: Tenant) -> list[str]:
