@@ -22,7 +22,7 @@ from actors.frr import actor as frr
 from actors.health import actor as health
 from actors.metrics_endpoint import actor as metrics_endpoint
 from actors.netlink import actor as netlink
-from actors.netlink.preview import interface_addresses, would_remove
+from actors.netlink.preview import host_networks, interface_addresses, would_remove
 from actors.netlink.probes import actor as probes
 from actors.netlink.refresh import actor as refresh
 from actors.report import actor as report
@@ -264,6 +264,7 @@ class Daemon:
                     forget_api=ports.reads(channels.forget_api),
                     out=ports.writes(channels.desired),
                     removes=partial(would_remove, settings=settings),
+                    networks=partial(host_networks, settings),
                 ),
                 critical=True,
             ),
@@ -330,6 +331,7 @@ class Daemon:
                 reload=ports.reads(self.channels.reload),
                 out=ports.writes(self.channels.static),
                 addresses=lambda name: interface_addresses(name, self.settings.netns),
+                networks=partial(host_networks, self.settings),
             ),
             critical=True,
         )

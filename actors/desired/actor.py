@@ -26,6 +26,7 @@ from config.api import NODE_STATUS_PLURAL, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import StaticSnapshot
 from config.resolve.grants import Grants
+from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
 from config.store.api_snapshot_file import SavedSnapshot, essence
 from supervisor.logs import message_ids
@@ -33,7 +34,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 
-from .reconcile import Known, decide, with_kept
+from .reconcile import Known, decide, vtep_pools, with_kept
 from .snapshot_store import REFRESH_SECONDS, SnapshotStore
 
 log = get_logger("desired")
@@ -58,13 +59,15 @@ async def run(
     forget_api: LatestReader[int],
     out: Latest[DesiredState],
     removes: Callable[[DesiredState], Awaitable[bool]],
+    networks: Callable[[], tuple[HostNetwork, ...]] = tuple,
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Resolve each change; ``out`` keeps the state in force across restarts of this actor.
 
     Nothing is published before the files were read once; the first API snapshot is not awaited. ``forget_api`` is the
     newest reload request that forgets what the API does not say now; ``removes`` returns whether a state would
-    take devices from the running router; ``clock`` gives Unix seconds. Raises
+    take devices from the running router; ``networks`` reads what the machine uses, in a thread, when a range of tunnel
+    endpoints is new and at each reload; ``clock`` gives Unix seconds. Raises
     :class:`~supervisor.runtime.faults.ConfigFault` when nothing is in force and the files have no usable underlay.
     """
     ctx.started()
@@ -83,6 +86,10 @@ async def run(
         if forgets:
             known = forget(known)
         decision = decide(known, out.peek(), grants)
+        if decision.state is not None and is_to_be_compared(decision.state, out.peek()):
+            with ctx.working("reading the host's networks", KERNEL_SECONDS):
+                known = replace(known, networks=await trio.to_thread.run_sync(networks))
+            decision = decide(known, out.peek(), grants)
         settled = is_complete(known.api) and (decision.state is None or decision.state.awaited is None)
         blind = out.peek() is None and saved is None and not forgets and not settled
         if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
@@ -96,6 +103,13 @@ async def run(
             await wait_any(snapshots, api)
         static = snapshots.take() or known.static
         known = replace(known, static=static, api=newest(api, known.accepted) or known.api)
+
+
+def is_to_be_compared(state: DesiredState, in_force: DesiredState | None) -> bool:
+    """Whether a state may have tunnel endpoints that were not compared with the host's networks, or is a reload's."""
+    if in_force is None or state.reload_id != in_force.reload_id:
+        return True
+    return vtep_pools(state) != vtep_pools(in_force)
 
 
 def newest(api: LatestReader[ApiSnapshot], accepted: ApiSnapshot | None) -> ApiSnapshot | None:

@@ -25,6 +25,7 @@ from config.outcomes import StaticSnapshot
 from config.precedence import NOTHING_IN_FORCE, Standing
 from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
 from config.resolve.grants import Grants, within_limits
+from config.resolve.host_networks import ANYWHERE, HostNetwork, Surroundings, networks
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 from config.sources.api_objects import read_objects
@@ -41,13 +42,26 @@ class Known:
     """The inputs of a decision.
 
     ``api`` is the newest snapshot, None until this process has one; ``accepted`` the last one that gave a usable
-    router, perhaps saved by an earlier process; ``standing`` says what is in force.
+    router, perhaps saved by an earlier process; ``standing`` says what is in force, ``networks`` what the machine uses.
     """
 
     static: StaticSnapshot
     api: ApiSnapshot | None
     accepted: ApiSnapshot | None
     standing: Standing
+    networks: tuple[HostNetwork, ...] = ()
+
+    def surroundings(self, in_force: DesiredState | None) -> Surroundings:
+        """Return what tunnel endpoints must not take. What an earlier process had in force is not known by range."""
+        if in_force is not None:
+            return Surroundings(self.networks, networks(vtep_pools(in_force)))
+        known = not any(one.kind is Kind.UNDERLAY for one in self.standing)
+        return Surroundings(self.networks, frozenset() if known else None)
+
+
+def vtep_pools(state: DesiredState) -> tuple[str, ...]:
+    """Return the ranges of a state's tunnel endpoints."""
+    return state.underlay.vtep_pools if state.underlay else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,7 @@ def decide(known: Known, in_force: DesiredState | None, grants: Grants) -> Decis
     nothing to keep, and only a user can fix it.
     """
     newest = known.accepted if known.api is None else known.api
-    found = merge_and_resolve(known.static, newest, known.standing, grants)
+    found = merge_and_resolve(known.static, newest, known.standing, grants, known.surroundings(in_force))
     if found.desired is not None:
         if known.api is not None and not grants.duplicate_index:
             waits = _wait(known, known.api, replace(found.desired, problems=found.problems), in_force, grants)
@@ -79,11 +93,15 @@ def decide(known: Known, in_force: DesiredState | None, grants: Grants) -> Decis
 
 
 def merge_and_resolve(
-    static: StaticSnapshot, api: ApiSnapshot | None, standing: Standing, grants: Grants
+    static: StaticSnapshot,
+    api: ApiSnapshot | None,
+    standing: Standing,
+    grants: Grants,
+    surroundings: Surroundings = ANYWHERE,
 ) -> Resolution:
     """Return what files and API mean together, with all problems of both."""
     resources, problems = merge(static, api, grants, standing)
-    resolution = resolve(resources, static.node, standing=standing, grants=grants)
+    resolution = resolve(resources, static.node, standing=standing, grants=grants, surroundings=surroundings)
     return replace(resolution, problems=_each_once((*problems, *resolution.problems)))
 
 
@@ -151,7 +169,7 @@ def _accepted(
 def _first(known: Known, problems: tuple[Problem, ...], grants: Grants) -> Decision:
     """Return a process's first state although the newest configuration has no usable underlay."""
     for api in (known.accepted, None):
-        earlier = merge_and_resolve(known.static, api, known.standing, grants)
+        earlier = merge_and_resolve(known.static, api, known.standing, grants, known.surroundings(None))
         if earlier.desired is not None:
             return _accepted(known, api, earlier, None, problems)
     raise ConfigFault("no usable configuration: " + "; ".join(str(problem) for problem in errors(problems)))

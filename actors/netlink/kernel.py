@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from config.desired import DesiredState, DesiredUnderlay, Family
+from config.resolve.host_networks import HostNetwork
 
 from .cni.attachments import AttachmentRefused, Attachments, Exists
 from .cni.protocol import PluginError
@@ -27,7 +28,6 @@ from .planning.host_networks import has_new_address
 from .planning.observed import (
     CONDEMNED_GROUP,
     PASSTHROUGH_ROUTER,
-    HostNetwork,
     LinkKind,
     Namespace,
     NamespaceView,
@@ -246,7 +246,7 @@ class LinuxKernel:
         names = {link.index: name for name, link in host.links.items()}
         ours = {link.index for link in host.links.values() if link.ours}
         found = self._host.call(partial(routes.host_networks, names=names, ours=ours))
-        return (*found, *_single(self.api_server, "the API server {}"), *nameservers(RESOLV_CONF))
+        return (*found, *server_network(self.api_server), *nameservers(RESOLV_CONF))
 
     def apply(self, step: steps.Step) -> None:
         """Carry one step out."""
@@ -366,6 +366,11 @@ def _namespace_of(step: steps.Step) -> Namespace:
     if isinstance(step, steps.ChangeLink | steps.SetSysctl | steps.AddAddress | steps.RemoveAddress):
         return step.namespace
     return step.namespace if isinstance(step, steps.AddUnreachable | steps.RemoveUnreachable) else Namespace.ROUTER
+
+
+def server_network(text: str) -> tuple[HostNetwork, ...]:
+    """Return the API server, if its host is an address."""
+    return tuple(_single(text, "the API server {}"))
 
 
 def _single(text: str, what: str) -> Iterator[HostNetwork]:

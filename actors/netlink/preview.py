@@ -15,12 +15,17 @@ from typing import Any, TypeVar
 
 import trio
 
+from actors.lib.kube.credentials import kubeconfig_path, server_host
 from config.desired import DesiredState, IPInterface
 from config.outcomes import Interruption
+from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
+from supervisor.logs.logger import get_logger
+from supervisor.runtime.faults import KernelFault
 
 from .converge import observe_and_plan
-from .kernel import LinuxKernel
+from .kernel import RESOLV_CONF, LinuxKernel, nameservers, server_network
+from .planning.host_networks import machine_networks
 from .planning.observed import (
     NIC_GROUP,
     Link,
@@ -34,9 +39,11 @@ from .planning.observed import (
 from .planning.plan_links import ALIAS
 from .planning.steps import DeleteLinks, DetachCni, MoveLink, Plan
 from .state_files import StateFiles
+from .wire import routes
 from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
 
 T = TypeVar("T")
+log = get_logger("netlink")
 
 
 async def preview(desired: DesiredState, settings: Settings) -> Plan:
@@ -134,6 +141,41 @@ def interface_addresses(name: str, netns: str) -> tuple[IPInterface, ...]:
         if name in view.links:
             return tuple(address.interface for address in view.addresses.get(name, ()))
     return ()
+
+
+def host_networks(settings: Settings) -> tuple[HostNetwork, ...]:
+    """Return what this machine uses and tunnel endpoints must not take, wherever the router's NICs are now. Blocks.
+
+    Nothing where the kernel cannot be read: a configuration does not fail for that.
+    """
+    try:
+        views, found = _views(settings.netns)
+        journal = StateFiles.of(settings, read_only=True).journal()
+    except (KernelFault, OSError) as error:
+        log.info("tunnel endpoints are not compared with the host's networks", error=error)
+        return ()
+    servers = (*server_network(server_host(kubeconfig_path(settings))), *nameservers(RESOLV_CONF))
+    return (*machine_networks(*views, journal, found), *servers)
+
+
+def _views(netns: str) -> tuple[tuple[NamespaceView, NamespaceView], list[HostNetwork]]:
+    """Return the host and the router as they are, and the destinations of the host's routes."""
+    host = NamespaceHandle("host", None)
+    try:
+        view = host.view()
+        names = {link.index: name for name, link in view.links.items()}
+        ours = {link.index for link in view.links.values() if link.ours}
+        found = host.call(lambda socket: routes.host_networks(socket, names, ours))
+    finally:
+        host.close()
+    try:
+        router = NamespaceHandle("router", NAMESPACES / netns)
+    except NamespaceMissing:
+        return (view, NamespaceView()), found
+    try:
+        return (view, router.view()), found
+    finally:
+        router.close()
 
 
 def _relevant(view: NamespaceView) -> list[Link]:

@@ -24,8 +24,10 @@ from pathlib import Path
 
 import trio
 
+from config.desired import IPNetwork
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import RUNNING_KEPT, Origin, Problem, Reason, Severity, errors
+from config.resolve.host_networks import HostNetwork, Surroundings, ranges
 from config.resolve.underlay import underlay_doubts
 from config.settings import Settings, restart_problems
 from config.sources.static_files import StaticRead, read_directory, read_remembered
@@ -67,10 +69,12 @@ async def run(
     reload: LatestReader[int],
     out: Latest[StaticSnapshot],
     addresses: Addresses,
+    networks: Callable[[], tuple[HostNetwork, ...]] = tuple,
 ) -> None:
     """Publish a snapshot at start, after each settled change, and for each reload request.
 
-    ``settings`` are those of ``settings_file`` at start; a reload reports which have changed since.
+    ``settings`` are those of ``settings_file`` at start; a reload reports which have changed since. ``networks`` reads
+    what the machine uses; files whose tunnel endpoints would take some of that do not replace those in force.
 
     Raises :class:`ConfigFault` at a start with something to configure when the node's index is unknown now and from
     before: such a start can never work. A running router continues as it is.
@@ -90,7 +94,7 @@ async def run(
         with ctx.working("reading the configuration files", READ_SECONDS):
             if request is not None:
                 differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-            wanted = ReadRequest(reload_id, out.peek(), differing)
+            wanted = ReadRequest(reload_id, out.peek(), differing, networks)
             reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
         if reading.snapshot is not None and reading.snapshot != out.peek():
             out.set(reading.snapshot)
@@ -110,12 +114,13 @@ async def run(
 class ReadRequest:
     """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
-    ``differing`` is what the last reload found in the settings.
+    ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses.
     """
 
     reload_id: int
     previous: StaticSnapshot | None
     differing: tuple[Problem, ...] = ()
+    networks: Callable[[], tuple[HostNetwork, ...]] = tuple
 
     @property
     def is_asked_for(self) -> bool:
@@ -208,9 +213,12 @@ def read(
         return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
-    chosen, kept = settle_underlay(settings, files, node, memory)
+    around = Surroundings(request.networks())
+    chosen, kept = settle_underlay(settings, files, node, memory, around)
     if trial and tried:
-        chosen, kept = settle_trial(trial, tried, chosen, node, memory), memory.in_force
+        around = replace(around, in_force=ranges_in_force(settings, node, memory, request.previous))
+        doubts = underlay_doubts(tried.resources, node, around)
+        chosen, kept = settle_trial(trial, tried, chosen, memory, doubts), memory.in_force
     memory.keep(files.last_good, kept, who.node)
     # On a machine with no configuration at all, a missing node configuration is no problem.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
@@ -227,10 +235,9 @@ def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateSt
 
 
 def settle_trial(
-    trial: Trial, tried: StaticRead, files: StaticRead, node: NodeIdentity, memory: StateStore
+    trial: Trial, tried: StaticRead, files: StaticRead, memory: StateStore, doubts: tuple[Problem, ...] | None
 ) -> StaticRead:
-    """Return the trial with a warning that says so, or the files with an error when its underlay is unusable."""
-    doubts = underlay_doubts(tried.resources, node)
+    """Return the trial with a warning that says so, or the files with an error when it has ``doubts``."""
     place = Origin(path=str(memory.journal.accepted_file if trial.accepted else memory.journal.open_file))
     if doubts is not None:
         message = "the configuration on trial has no usable underlay"
@@ -243,20 +250,37 @@ def settle_trial(
 
 
 def settle_underlay(
-    settings: Settings, files: StaticRead, node: NodeIdentity, memory: StateStore
+    settings: Settings, files: StaticRead, node: NodeIdentity, memory: StateStore, around: Surroundings
 ) -> tuple[StaticRead, LastGood]:
     """Return what to publish and what to store as in force.
 
     These are the files as read, unless their underlay is unusable and that of the last files in force is not.
+    ``around`` has the machine's networks; which ranges are in force is determined only where one is in the way.
     """
-    doubts = underlay_doubts(files.resources, node)
+    doubts = underlay_doubts(files.resources, node, around)
     if doubts is None:
         return files, files.last_good
     kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
+    doubts = underlay_doubts(files.resources, node, replace(around, in_force=ranges(kept.resources)))
+    if doubts is None:
+        return files, files.last_good
     if not kept.resources or underlay_doubts(kept.resources, node) is not None:
         return files, memory.in_force
     problems = (*files.problems, *doubts)
     return replace(kept, problems=tuple(map(running_kept, problems))), memory.in_force
+
+
+def ranges_in_force(
+    settings: Settings, node: NodeIdentity, memory: StateStore, previous: StaticSnapshot | None
+) -> frozenset[IPNetwork] | None:
+    """Return the ranges that a trial may keep: those of the files, and its own if it is in force already.
+
+    At a start it may have been in force before: None, all.
+    """
+    if previous is None:
+        return None
+    kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
+    return ranges((*kept.resources, *(previous.resources if previous.on_trial else ())))
 
 
 def running_kept(problem: Problem) -> Problem:

@@ -24,6 +24,7 @@ from config.syntax.frr_snippets import SnippetError, canonical
 
 from .findings import Findings, RefusedError
 from .grants import Grants
+from .host_networks import ANYWHERE, Surroundings
 from .overlays import accept_overlays
 from .underlay import UnderlayUnusableError, resolve_underlay
 
@@ -48,17 +49,19 @@ def resolve(
     *,
     standing: Standing = NOTHING_IN_FORCE,
     grants: Grants = _STRICT,
+    surroundings: Surroundings = ANYWHERE,
 ) -> Resolution:
     """Return what the node should be, and every problem found on the way.
 
     ``resources`` are those that select this node, from files and API alike, unusable ones included. ``standing`` is
-    what was in force until now, ``grants`` are the settings'. Raises nothing for anything that users can write.
+    what was in force until now, ``grants`` are the settings', ``surroundings`` what the machine uses. Raises nothing
+    for anything that users can write.
     """
     ordered = sorted(resources, key=lambda resource: (resource.namespace, resource.name))
     precedence = Precedence(ordered, standing)
     findings = Findings()
     try:
-        underlay = resolve_underlay(ordered, node, precedence, findings, grants)
+        underlay = resolve_underlay(ordered, node, precedence, findings, grants, surroundings=surroundings)
     except UnderlayUnusableError:
         return Resolution(None, findings.sorted(), standing)
     snippets = _raw_snippets(ordered, findings)

@@ -21,6 +21,7 @@ from config.resources import Resource, UnknownContent
 
 from .findings import Claim, Findings, RefusedError
 from .grants import Grants
+from .host_networks import ANYWHERE, Surroundings
 from .ipam import PoolExhaustedError, router_id, vtep
 from .sessions import Configured, fabric_neighbor
 
@@ -32,7 +33,9 @@ class UnderlayUnusableError(Exception):
     """The node's underlay cannot be determined or is invalid, which is not the same as none."""
 
 
-def underlay_doubts(resources: Sequence[Resource], node: NodeIdentity) -> tuple[Problem, ...] | None:
+def underlay_doubts(
+    resources: Sequence[Resource], node: NodeIdentity, surroundings: Surroundings = ANYWHERE
+) -> tuple[Problem, ...] | None:
     """Return None when the resources have a usable underlay or rightly none; else why not.
 
     The problems of an underlay that is invalid by itself are reported where it was read, and not again here.
@@ -40,7 +43,7 @@ def underlay_doubts(resources: Sequence[Resource], node: NodeIdentity) -> tuple[
     findings = Findings()
     precedence = Precedence(one for one in resources if one.kind is Kind.UNDERLAY)
     try:
-        resolve_underlay(resources, node, precedence, findings, Grants())
+        resolve_underlay(resources, node, precedence, findings, Grants(), surroundings=surroundings)
     except UnderlayUnusableError:
         return findings.sorted()
     return None
@@ -52,6 +55,8 @@ def resolve_underlay(
     precedence: Precedence,
     findings: Findings,
     grants: Grants,
+    *,
+    surroundings: Surroundings = ANYWHERE,
 ) -> DesiredUnderlay | None:
     """Return the node's underlay, or None when there is none. Raises :class:`UnderlayUnusableError`."""
     underlays = [one for one in resources if one.kind is Kind.UNDERLAY]
@@ -63,6 +68,7 @@ def resolve_underlay(
         raise UnderlayUnusableError
     _warn_of_open_ranges(chosen, findings)
     try:
+        _judge(chosen, surroundings, findings)
         return _resolved(chosen, node, Configured.by(resources))
     except RefusedError as refusal:
         findings.refuse(chosen, refusal)
@@ -93,6 +99,19 @@ def _warn_of_open_ranges(underlay: Resource, findings: Findings) -> None:
         if network.prefixlen < _SHORTEST_RANGE[network.version]:
             shortest = f"/{_SHORTEST_RANGE[network.version]}"
             findings.warn(underlay, f"{network} is more than a fabric has: use ranges of {shortest} or longer", field)
+
+
+def _judge(underlay: Resource, surroundings: Surroundings, findings: Findings) -> None:
+    """Refuse a new range of tunnel endpoints that takes a network of the machine; warn of one that is in force."""
+    spec: Underlay = underlay.spec
+    interfaces = {interface.name for interface in spec.interfaces}
+    for index, pool in enumerate(spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else ()):
+        network, field = parse_cidr(pool).network, f"tunnelEndpoint.cidrs[{index}]"
+        conflict = surroundings.conflict(network, interfaces)
+        if conflict and not surroundings.is_in_force(network):
+            raise RefusedError(conflict, field)
+        if conflict:
+            findings.warn(underlay, f"{conflict}; since it is in force it stays", field)
 
 
 def _choose(underlays: Sequence[Resource], precedence: Precedence, findings: Findings) -> Resource | None:

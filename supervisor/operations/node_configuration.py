@@ -10,6 +10,7 @@ the snapshot that the daemon has saved: the command line contacts no server.
 from __future__ import annotations
 
 import difflib
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -24,12 +25,13 @@ from config.node import load_node_config
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.grants import Grants
+from config.resolve.host_networks import ANYWHERE, Surroundings, networks
 from config.resolve.resolution import Resolution
 from config.resources import Resource, UnknownContent
 from config.settings import Settings, load_settings
 from config.sources.naming import resource_name
 from config.sources.router_file import FileContent, parse_router_file
-from config.sources.static_files import combine, ignored_files, is_router_file, read_directory
+from config.sources.static_files import combine, ignored_files, is_router_file, read_directory, read_remembered
 from config.store.api_snapshot_file import SavedSnapshot, read_saved
 from config.store.json_store import StoreError
 from config.store.last_good import LastGood, read_texts
@@ -125,7 +127,8 @@ def resolved(
 ) -> Configuration:
     """Return what these resources of files result in together with the saved API objects."""
     memory, unusable = remembered_api(settings, node.name)
-    resolution = resolve_with(memory, settings, StaticSnapshot(node, resources, problems))
+    static = StaticSnapshot(node, resources, problems)
+    resolution = resolve_with(memory, settings, static, _surroundings(memory, settings, node))
     desired = resolution.desired
     if desired is not None:
         desired = replace(desired, generation=1, problems=resolution.problems, remembered=_basis(memory))
@@ -175,10 +178,31 @@ def remembered_api(settings: Settings, node_name: str) -> tuple[SavedSnapshot | 
         return None, str(error)
 
 
-def resolve_with(memory: SavedSnapshot | None, settings: Settings, static: StaticSnapshot) -> Resolution:
+def resolve_with(
+    memory: SavedSnapshot | None, settings: Settings, static: StaticSnapshot, surroundings: Surroundings = ANYWHERE
+) -> Resolution:
     """Return the result of files and saved API objects together."""
     known = memory or SavedSnapshot(static.node.name)
-    return merge_and_resolve(static, known.snapshot, known.standing, Grants.of(settings))
+    return merge_and_resolve(static, known.snapshot, known.standing, Grants.of(settings), surroundings)
+
+
+def _surroundings(memory: SavedSnapshot | None, settings: Settings, node: NodeIdentity) -> Surroundings:
+    """Return what tunnel endpoints must not take here: nothing on a machine that is no node, or for who is not root.
+
+    The ranges in force are those of the files and objects that the daemon has saved.
+    """
+    if not settings.node_config_file.exists() or os.geteuid() != 0:
+        return ANYWHERE
+    from actors.netlink.preview import host_networks
+
+    try:
+        kept = read_texts(settings.state_dir / "in-force.json")
+    except StoreError:
+        return Surroundings(host_networks(settings), None)
+    files = read_remembered(settings.configs_dir, node.name, kept, namespace=settings.namespace)
+    before = resolve_with(memory, settings, StaticSnapshot(node, files.resources))
+    underlay = before.desired.underlay if before.desired else None
+    return Surroundings(host_networks(settings), networks(underlay.vtep_pools if underlay else ()))
 
 
 def _basis(memory: SavedSnapshot | None) -> RememberedApi | None:

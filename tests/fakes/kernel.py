@@ -20,7 +20,6 @@ from actors.netlink.planning.observed import (
     IFA_F_PERMANENT,
     OWNED_GROUP,
     Address,
-    HostNetwork,
     Link,
     LinkKind,
     Namespace,
@@ -52,6 +51,7 @@ from actors.netlink.planning.steps import (
 )
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredState, Family
+from config.resolve.host_networks import HostNetwork
 
 Key = tuple[Namespace, str]
 #: The sysctls of a new namespace with what they are there.

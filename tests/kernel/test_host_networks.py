@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from actors.netlink import preview
 from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state
 from tests.kernel.node import Node, ip
+from tests.kernel.test_actor import settings_of
 
 
 def test_a_route_of_the_host(node: Node) -> None:
@@ -47,3 +53,20 @@ def test_a_gateway_that_the_host_would_learn(node: Node) -> None:
     assert node.converge(desired).clean
     ip("addr", "add", "192.170.1.7/25", "dev", "lan0")
     assert node.converge(desired).writes == 0
+
+
+def test_what_tunnel_endpoints_must_not_take_is_the_same_when_the_nic_has_moved(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preview, "RESOLV_CONF", tmp_path / "none")
+    ip("route", "add", "198.51.100.0/25", "dev", Node.NIC, "proto", "static")
+    ip("route", "add", "203.0.113.0/24", "dev", Node.NIC, "proto", "bgp")
+    settings = settings_of(node)
+    before = preview.host_networks(settings)
+    subnets = {one.network for one in before if one.interface == Node.NIC}
+    assert subnets
+    assert "the host's route 198.51.100.0/25 dev toswitch1" in [one.what for one in before]
+    assert not [one for one in before if "203.0.113" in one.what]
+    assert node.converge(state(l3vnis=(l3vni(),))).clean
+    assert Node.NIC not in node.names(router=False)
+    assert preview.host_networks(settings) == before

@@ -375,7 +375,7 @@ def bounded() -> list[str]:
     assert ("BindPaths", "/etc/frr/perouter") in lines
     capabilities = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in kept)
     options = ["--no-new-privs", f"--groups={','.join(groups)}", f"--bounding-set=-all,{capabilities}"]
-    return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
+    return ["unshare", "--mount", "--propagation=slave", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
 
 
 def ping_command(tenant: Tenant) -> list[str]:
@@ -427,6 +427,9 @@ def running_node(directory: Path) -> Iterator[Node]:
             "ip -n leaf address add 100.64.0.1/32 dev lo && "
             "ip netns exec leaf sysctl -qw net.ipv4.ip_forward=1"
         )
+        # As Debian's package and ours have them.
+        sh("chown frr:frr /etc/frr && chmod 700 /etc/frr")
+        sh("chown root:frr /etc/frr/perouter && chmod 2750 /etc/frr/perouter")
         leaf = Leaf(leaf_frr)
         leaf.start()
         router.start()

@@ -84,7 +84,9 @@ class SimulatedDaemon(Daemon):
         body = spec.connect(ports)
         assert isinstance(body, partial)
         world = self._world
-        arguments = {"connect": world.api.connect, "read": self._credentials, "wall": world.wall, "clock": world.wall}
+        # The machine itself uses no networks.
+        arguments: dict[str, Any] = {"connect": world.api.connect, "read": self._credentials, "networks": tuple}
+        arguments |= {"wall": world.wall, "clock": world.wall}
         taken = PARAMETERS(body.func)
         actor = partial(body, **{name: value for name, value in arguments.items() if name in taken})
         return lambda context: disturbed(actor(context), context, self._disturbances, self._life)

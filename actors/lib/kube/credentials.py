@@ -153,6 +153,15 @@ def digest(path: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def server_host(kubeconfig: Path) -> str:
+    """Return the host of the API server that a kubeconfig names; nothing without a usable one. Runs no program."""
+    try:
+        cluster, _ = _Reading(kubeconfig, _NO_TRUST).context()
+        return urlsplit(_server(_string(cluster, "server"))).hostname or ""
+    except _UnusableError:
+        return ""
+
+
 async def load(
     kubeconfig: Path,
     *,

@@ -13,19 +13,22 @@ session in a VRF of the host announces nothing to the main table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import product
 
 from config.desired import DesiredState, IPInterface, IPNetwork
 from config.problems import ResourceId
+from config.resolve.host_networks import HostNetwork
 
 from .observed import (
+    CONFIGURED_PROTOCOLS,
+    MAIN_TABLE,
     NIC_GROUP,
     PASSTHROUGH_HOST,
-    HostNetwork,
     Namespace,
     NamespaceView,
+    NicRecord,
     Observed,
     host_veth,
     router_bridge,
@@ -64,6 +67,35 @@ def conflicts(desired: DesiredState, model: KernelModel, observed: Observed) -> 
                 for one in used:
                     if interface.network.version == one.network.version and _overlap(interface, one):
                         yield link.resource, f"host session {interface.network} overlaps {one.what}"
+
+
+def machine_networks(
+    host: NamespaceView, router: NamespaceView, journal: Mapping[str, NicRecord], routes: Iterable[HostNetwork]
+) -> tuple[HostNetwork, ...]:
+    """Return what tunnel endpoints must not take of the machine's subnets and ``routes``.
+
+    In the same words whether the router has its NICs or not: one that has moved is known by its addresses there, and by
+    what the journal says that the host had.
+    """
+    moved = [name for name, link in router.links.items() if link.group == NIC_GROUP]
+    own = [name for name, link in host.links.items() if not link.ours]
+    found = {(name, one) for view, names in ((host, own), (router, moved)) for name in names
+             for one in view.interfaces(name)}  # fmt: skip
+    found |= {(name, address.interface) for name, nic in journal.items() for address in nic.addresses}
+    interfaces = {(name, one.network) for name, one in found if not (one.ip.is_link_local or one.ip.is_loopback)}
+    connected = {f"the host's route {network} dev {name}" for name, network in interfaces}
+    listed = [one for one in routes if not one.learned and one.what not in connected]
+    listed += [
+        HostNetwork(ip_network(route.destination), f"the host's route {route.destination} dev {name}")
+        for name, nic in journal.items()
+        for route in nic.routes
+        if route.protocol in CONFIGURED_PROTOCOLS and route.table == MAIN_TABLE and not route.destination.endswith("/0")
+    ]
+    subnets = [
+        HostNetwork(network, f"{network}, the subnet of interface {name}", interface=name)
+        for name, network in interfaces
+    ]
+    return (*sorted(subnets, key=lambda one: one.what), *sorted(set(listed), key=lambda one: one.what))
 
 
 def _announced(

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network
 
 from config.desired import CniAttachment, Family, IPAddress, IPInterface
+from config.resolve.host_networks import HostNetwork
 
 #: Link group of a NIC handed to the router (upstream's).
 NIC_GROUP = 4242
@@ -26,6 +26,10 @@ OUR_GROUPS = frozenset({OWNED_GROUP, CONDEMNED_GROUP})
 ADDRESS_PROTOCOL = 79
 #: rtm_protocol of the routes that we add.
 ROUTE_PROTOCOL = 79
+#: Protocols of routes that were configured: unspecified, kernel (connected), boot, static, DHCP.
+CONFIGURED_PROTOCOLS = frozenset({0, 2, 3, 4, 16})
+#: linux/rtnetlink.h RT_TABLE_MAIN
+MAIN_TABLE = 254
 #: FRR's documented metric for a VRF's "unreachable default": distance 255 in the top byte, so zebra never selects it.
 UNREACHABLE_METRIC = 4278198272
 
@@ -172,18 +176,6 @@ class CniRecord:
 
     attachment: CniAttachment
     result: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HostNetwork:
-    """A network that the host uses, and what it is: ``the host's route 10.96.0.0/12 dev eth0``.
-
-    ``learned``: by a routing daemon or from a router advertisement.
-    """
-
-    network: IPv4Network | IPv6Network
-    what: str
-    learned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

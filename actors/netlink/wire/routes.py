@@ -14,8 +14,15 @@ from socket import AF_INET, AF_INET6
 from typing import Final
 
 from config.desired import Family
+from config.resolve.host_networks import HostNetwork
 
-from ..planning.observed import ROUTE_PROTOCOL, UNREACHABLE_METRIC, HostNetwork, SavedRoute
+from ..planning.observed import (
+    CONFIGURED_PROTOCOLS,
+    MAIN_TABLE,
+    ROUTE_PROTOCOL,
+    UNREACHABLE_METRIC,
+    SavedRoute,
+)
 from .message import (
     CREATE,
     REQUEST,
@@ -50,10 +57,6 @@ RTN_UNICAST = 1
 RTN_UNREACHABLE = 7
 #: Protocols of routes that the kernel adds again by itself: redirect, kernel, router advertisement.
 REMADE_PROTOCOLS = frozenset({1, 2, 9})
-#: Protocols of routes that were configured: unspecified, kernel (connected), boot, static, DHCP.
-CONFIGURED_PROTOCOLS = frozenset({0, 2, 3, 4, 16})
-#: linux/rtnetlink.h RT_TABLE_MAIN
-MAIN_TABLE = 254
 #: RTM_F_CLONED: a cache entry, not a configured route.
 RTM_F_CLONED = 0x200
 #: RTNH_F_ONLINK: the only next-hop flag that a user sets.

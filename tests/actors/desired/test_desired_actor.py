@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import trio
@@ -20,6 +22,7 @@ from config.api import ApiObject, ApiSnapshot, NotFollowed, WatchFailure
 from config.desired import DesiredState, Secret
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind, Severity
+from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
 from config.store.api_snapshot_file import SavedSnapshot, from_json, to_json
 from supervisor.runtime.actor import ActorContext
@@ -44,6 +47,12 @@ class Bench:
     #: What the running router has in the kernel.
     in_kernel: set[str] = field(default_factory=set)
     ctx: ActorContext | None = None
+    networks: tuple[HostNetwork, ...] = ()
+    readings: int = 0
+
+    def read_networks(self) -> tuple[HostNetwork, ...]:
+        self.readings += 1
+        return self.networks
 
     @property
     def file(self) -> Path:
@@ -63,6 +72,7 @@ class Bench:
             forget_api=self.forget.reader(),
             out=self.out,
             removes=self.removes,
+            networks=self.read_networks,
             clock=lambda: 5000.0 + trio.current_time(),
         )
 
@@ -510,3 +520,33 @@ async def test_a_node_that_changes_its_name_does_not_use_its_old_snapshot(bench:
     second.static.set(replace(files(underlay()), node=NodeIdentity("node-z", 0)))
     await run_until(second, lambda: second.out.version)
     assert second.vrfs() == []
+
+
+async def test_the_hosts_networks_are_read_for_a_new_range_and_a_reload_only(bench: Bench) -> None:
+    """Not for each of the API's changes; and what is refused then is not in force."""
+    network = HostNetwork(ip_network("100.99.3.0/24"), "the host's route 100.99.3.0/24")
+    wide: dict[str, Any] = {"tunnelEndpoint": {"cidrs": ["100.99.0.0/16"]}}
+    bench.static.set(files())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.life)
+        await bench.settles(bench.out.peek)
+        bench.api.set(cluster(api_underlay()))
+        await bench.settles(lambda: bench.published().underlay)
+        before = bench.readings
+        bench.api.set(cluster(api_underlay(), api_l3vni("red", 1)))
+        await bench.settles(lambda: bench.vrfs() == ["red"])
+        assert bench.readings == before
+        bench.networks = (network,)
+        bench.api.set(cluster(api_underlay(generation=2, **wide), api_l3vni("red", 1)))
+        await bench.settles(lambda: bench.published().problems)
+        (problem,) = bench.published().problems
+        assert problem.message == "100.99.0.0/16 contains the host's route 100.99.3.0/24"
+        assert bench.vrfs() == ["red"]
+        # The end of a route is no event; a reload looks.
+        bench.networks = ()
+        bench.static.set(files(reload_id=1))
+        await bench.settles(lambda: not bench.published().problems)
+        underlay = bench.published().underlay
+        assert underlay is not None
+        assert underlay.vtep_pools == ("100.99.0.0/16",)
+        nursery.cancel_scope.cancel()

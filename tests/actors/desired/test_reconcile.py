@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ from config.api import ApiObject, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
 from config.outcomes import StaticSnapshot
 from config.precedence import NOTHING_IN_FORCE
-from config.problems import Kind, Origin, Problem, errors
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
+from config.resolve.host_networks import HostNetwork
 from config.resources import Unusable
 from supervisor.runtime.faults import ConfigFault
 
@@ -237,3 +240,53 @@ def test_raw_snippets_of_the_api_are_left_out_where_the_node_does_not_accept_the
     assert (state := decide(known, None, replace(GRANTS, raw_snippets=False)).state) is not None
     assert state.raw_frr == ()
     assert [problem.resource for problem in errors(state.problems)] == [snippet.id]
+
+
+ROUTE = HostNetwork(ip_network("100.65.3.0/24"), "the host's route 100.65.3.0/24")
+WIDE: dict[str, Any] = {"tunnelEndpoint": {"cidrs": ["100.65.0.0/16"]}}
+
+
+def test_a_first_start_with_tunnel_endpoints_that_take_a_network_of_the_host_has_no_configuration() -> None:
+    node = Node(files(), cluster(api_underlay(**WIDE)))
+    node.known = replace(node.known, networks=(ROUTE,))
+    node.learn()
+    assert node.state is not None
+    assert node.state.underlay is None
+    assert any("100.65.0.0/16 contains the host's route 100.65.3.0/24" in one for one in node.wrong())
+
+
+def test_new_tunnel_endpoints_that_take_a_network_of_the_host_leave_those_in_force() -> None:
+    node = Node(files(), cluster(api_underlay()))
+    node.known = replace(node.known, networks=(ROUTE,))
+    node.learn()
+    assert node.state is not None
+    assert node.state.underlay is not None
+    before = node.state.underlay.vtep_pools
+    node.learn(api=cluster(api_underlay(generation=2, **WIDE)))
+    assert node.state.underlay.vtep_pools == before
+    (wrong,) = node.wrong()
+    assert "100.65.0.0/16 contains the host's route 100.65.3.0/24" in wrong
+    assert RUNNING_KEPT in wrong
+    # What was not accepted does not come with the next start either.
+    again = node.restart()
+    again.known = replace(again.known, networks=(ROUTE,))
+    again.learn()
+    assert again.state is not None
+    assert again.state.underlay is not None
+    assert again.state.underlay.vtep_pools == before
+
+
+def test_a_route_that_came_later_costs_a_restarted_node_nothing() -> None:
+    node = Node(files(), cluster(api_underlay(**WIDE)))
+    node.learn()
+    again = node.restart()
+    again.known = replace(again.known, networks=(ROUTE,))
+    again.learn()
+    assert again.state is not None
+    assert again.state.underlay is not None
+    assert again.state.underlay.vtep_pools == ("100.65.0.0/16",)
+    (warning,) = again.state.problems
+    assert (warning.severity, warning.field) == (Severity.WARNING, "tunnelEndpoint.cidrs[0]")
+    # And so with each change that leaves the range alone.
+    again.learn(api=cluster(api_underlay(generation=2, asn=64599, **WIDE)))
+    assert again.state.underlay.asn == 64599

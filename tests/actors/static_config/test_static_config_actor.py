@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, ip_network
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ import trio
 from actors.static_config.actor import run
 from config.desired import IPInterface
 from config.outcomes import StaticSnapshot
-from config.problems import Kind, errors
+from config.problems import RUNNING_KEPT, Kind, errors
+from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
+from config.store.last_good import read_texts
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import ConfigFault
@@ -49,6 +51,7 @@ class Node:
         self.reload: Latest[int] = Latest("reload")
         self.out: Latest[StaticSnapshot] = Latest("static")
         self.addresses: Callable[[str], Sequence[IPInterface]] = lambda name: ()
+        self.networks: tuple[HostNetwork, ...] = ()
         self.identify("nodeIndex: {index: 3}\nnodeName: node-a\n")
 
     def identify(self, text: str) -> None:
@@ -76,6 +79,7 @@ class Node:
             reload=self.reload.reader(),
             out=self.out,
             addresses=self.look_up,
+            networks=lambda: self.networks,
         )
 
     @asynccontextmanager
@@ -425,3 +429,50 @@ async def test_a_daemon_that_waits_for_its_identity_reports_its_settings_as_well
         node.set(settleSeconds=0.05, netns="other")
         node.reload.set(1)
         assert "restart needed for: netns" in [problem.message for problem in (await snapshots.receive()).problems]
+
+
+ROUTE = HostNetwork(ip_network("100.65.3.0/24"), "the host's route 100.65.3.0/24")
+
+
+def ranged(cidr: str) -> str:
+    return GOOD.replace("100.65.0.0/24", cidr)
+
+
+def cidrs(snapshot: StaticSnapshot) -> tuple[str, ...]:
+    (resource,) = snapshot.resources
+    return tuple(resource.spec.tunnel_endpoint.cidrs)
+
+
+async def test_tunnel_endpoints_that_take_a_network_of_the_host_do_not_replace_those_in_force(node: Node) -> None:
+    node.networks = (ROUTE,)
+    path = node.write("a", ranged("100.65.0.0/24"))
+    async with node.alive() as snapshots:
+        assert cidrs(await snapshots.receive()) == ("100.65.0.0/24",)
+        path.write_text(ranged("100.65.0.0/16"))
+        snapshot = await snapshots.receive()
+        assert cidrs(snapshot) == ("100.65.0.0/24",)
+        (problem,) = snapshot.problems
+        assert problem.message == "100.65.0.0/16 contains the host's route 100.65.3.0/24"
+        assert problem.in_force == RUNNING_KEPT
+    # A restart finds the same files, and decides the same.
+    async with node.alive() as snapshots:
+        assert cidrs(await snapshots.receive()) == ("100.65.0.0/24",)
+    node.networks = ()
+    async with node.alive() as snapshots:
+        snapshot = await snapshots.receive()
+        assert (cidrs(snapshot), snapshot.problems) == (("100.65.0.0/16",), ())
+    # From now on it is the one in force, whatever routes the host gets.
+    node.networks = (ROUTE,)
+    for _ in range(2):
+        async with node.alive() as snapshots:
+            assert cidrs(await snapshots.receive()) == ("100.65.0.0/16",)
+
+
+async def test_a_first_start_does_not_remember_refused_tunnel_endpoints(node: Node) -> None:
+    node.networks = (ROUTE,)
+    node.write("a", ranged("100.65.0.0/16"))
+    for _ in range(2):
+        async with node.alive() as snapshots:
+            # What is published says so itself, in the next actor: there is nothing to fall back to.
+            assert cidrs(await snapshots.receive()) == ("100.65.0.0/16",)
+        assert not read_texts(node.settings.state_dir / "in-force.json").texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
@@ -10,9 +11,21 @@ import pytest
 
 from actors.netlink.converge import converge
 from actors.netlink.kernel import nameservers
-from actors.netlink.planning.observed import Address, HostNetwork, Link, Namespace
-from config.desired import DesiredState
+from actors.netlink.planning.host_networks import machine_networks
+from actors.netlink.planning.observed import (
+    NIC_GROUP,
+    OWNED_GROUP,
+    Address,
+    Link,
+    Namespace,
+    NamespaceView,
+    NicPhase,
+    NicRecord,
+    SavedRoute,
+)
+from config.desired import DesiredState, Family
 from config.problems import Reason
+from config.resolve.host_networks import HostNetwork
 from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state, underlay
 from tests.fakes.kernel import FakeKernel
 
@@ -120,6 +133,37 @@ def test_a_passthrough_in_force_stays() -> None:
     assert converge(through(), kernel).clean
     kernel.host_networks = node("100.65.3.0/24").host_networks
     assert converge(through(), kernel).clean
+
+
+ROUTE = "198.51.100.0/25"
+
+
+def before_and_after() -> Iterator[tuple[NamespaceView, NamespaceView, dict[str, NicRecord], tuple[HostNetwork, ...]]]:
+    """A node whose NIC is still in the host, and the same when the router has it."""
+    nic, veth = Link(1, "eth1", up=True), Link(2, "host-e-100", group=OWNED_GROUP)
+    held = (Address(ip_interface("192.168.11.3/24")), Address(ip_interface("fe80::1/64")))
+    ours = {"host-e-100": (Address(ip_interface("192.0.2.2/24")),), "lo": (Address(ip_interface("127.0.0.1/8")),)}
+    lo, lan = Link(3, "lo"), Link(4, "eth0")
+    stay = ours | {"eth0": (Address(ip_interface("203.0.113.9/24")),)}
+    routes = [HostNetwork(ip_network(one), f"the host's route {one} dev {name}", learned)
+              for one, name, learned in (("203.0.113.0/24", "eth0", False), ("10.0.0.0/8", "eth0", False),
+                                         ("10.9.0.0/16", "eth0", True))]  # fmt: skip
+    through = [HostNetwork(ip_network(one), f"the host's route {one} dev eth1") for one in ("192.168.11.0/24", ROUTE)]
+    host = {"host-e-100": veth, "lo": lo, "eth0": lan}
+    yield NamespaceView(host | {"eth1": nic}, stay | {"eth1": held}), NamespaceView(), {}, (*routes, *through)
+    routes_saved = ((ROUTE, 254, 4), ("0.0.0.0/0", 254, 16), ("10.7.0.0/16", 254, 186), ("10.8.0.0/16", 99, 3))
+    saved = tuple(SavedRoute(Family.IPV4, one, table, protocol=protocol) for one, table, protocol in routes_saved)
+    record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, addresses=held, routes=saved)
+    inside = NamespaceView({"eth1": replace(nic, group=NIC_GROUP)}, {"eth1": held})
+    yield NamespaceView(host, stay), inside, {"eth1": record}, tuple(routes)
+
+
+def test_tunnel_endpoints_are_judged_alike_before_and_after_the_nic_has_moved() -> None:
+    found = [machine_networks(*arguments) for arguments in before_and_after()]
+    assert found[0] == found[1]
+    assert [(str(one.network), one.interface) for one in found[0]] == [
+        ("192.168.11.0/24", "eth1"), ("203.0.113.0/24", "eth0"), ("10.0.0.0/8", ""), (ROUTE, ""),
+    ]  # fmt: skip
 
 
 def test_name_servers_are_read(tmp_path: Path) -> None:

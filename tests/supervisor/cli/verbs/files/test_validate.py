@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import os
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
+import actors.netlink.preview
+from config.resolve.host_networks import HostNetwork
+from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from supervisor.process.instance_lock import single_instance
 from tests.supervisor.cli.examples import UNDERLAY, api_l3vni, remember_api
@@ -37,6 +42,27 @@ def test_an_error_is_named_with_file_line_and_column(settings: Path, capsys: pyt
     shown = capsys.readouterr().out
     assert f"{file}:3:5: error" in shown
     assert shown.splitlines()[-1].startswith("not valid: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what the machine uses")
+def test_tunnel_endpoints_are_compared_with_what_the_node_uses(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = HostNetwork(ip_network("100.65.0.0/25"), "the host's route 100.65.0.0/25 dev eth0")
+    monkeypatch.setattr(actors.netlink.preview, "host_networks", lambda settings: (network,))
+    assert validate(settings) == 78
+    assert "cidrs[0]: 100.65.0.0/24 contains the host's route 100.65.0.0/25 dev eth0" in capsys.readouterr().out
+    # What the daemon has in force stays in force.
+    configs = settings.parent / "configs"
+    texts = {str(path): path.read_text() for path in configs.glob("openpe_*.yaml")}
+    (settings.parent / "state").mkdir(exist_ok=True)
+    (settings.parent / "state" / "in-force.json").write_text(to_json(LastGood().with_texts(texts)))
+    assert validate(settings) == 0
+    assert "it is in force" in capsys.readouterr().out
+    # A machine that is no node has other networks than the nodes that a file is for.
+    for path in (settings.parent / "node-config.yaml", settings.parent / "state" / "in-force.json"):
+        path.unlink()
+    assert validate(settings, *configs.glob("openpe_*.yaml")) == 0
 
 
 def test_every_problem_of_every_file_is_printed(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
