@@ -24,6 +24,7 @@ from tests.kernel.dhcp_server import DhcpServer, dhcp_server
 from tests.kernel.node import Node, ip
 from tests.kernel.test_actor import Running, running, until
 from tests.kernel.test_cni import PEER, assert_nothing_left, host, wanting
+from tests.router.node import bounded
 
 __all__ = ["host"]
 
@@ -203,13 +204,14 @@ from tests.kernel.node import Node
 from tests.kernel.test_cni_dhcp import INSIDE, OUTSIDE
 
 async def main():
-    settings = Settings(state_dir=Path(sys.argv[2]), run_dir=Path(sys.argv[3]), netns=Node.NETNS)
+    settings = Settings(state_dir=Path(sys.argv[1]), run_dir=Path(sys.argv[2]), netns=Node.NETNS)
     daemon = DhcpDaemon.of(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(daemon.run, lambda: None)
         kernel = await trio.to_thread.run_sync(_open, settings, daemon)
-        wanted = INSIDE if sys.argv[1] == "INSIDE" else OUTSIDE
+        wanted = INSIDE if sys.argv[3] == "INSIDE" else OUTSIDE
         await trio.to_thread.run_sync(converge, wanted, kernel)
+        nursery.cancel_scope.cancel()
 
 trio.run(main)
 """
@@ -219,17 +221,18 @@ trio.run(main)
 async def test_a_process_that_is_killed_in_the_middle_leaves_nothing_after_the_next(
     host: Node, server: DhcpServer, tmp_path: Path, during: str
 ) -> None:
+    # With the capabilities of the unit.
+    program = [*bounded(), sys.executable, "-c", PASS, str(host.state), str(tmp_path / "run")]
     which = "INSIDE"
     if during == "RELEASE":
+        async with running_child([*program, "INSIDE"], env=os.environ) as process:
+            assert await process.wait() == 0
+        assert host.addresses("net1") == {f"{FIRST}/24"}
         which = "OUTSIDE"
-        async with running(host, run_dir=tmp_path / "run") as run:
-            run.applied_in_frr(INSIDE)
-            await leased(run, host, FIRST)
     else:
         # No answer: it waits in the middle of ADD.
         server.give("")
-    command = [sys.executable, "-c", PASS, which, str(host.state), str(tmp_path / "run")]
-    async with running_child(command, env=os.environ):
+    async with running_child([*program, which], env=os.environ):
         await trio.to_thread.run_sync(server.await_another, during, 0)
     # As systemd does with what is left of a unit.
     for pid in daemons():

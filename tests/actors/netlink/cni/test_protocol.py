@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from actors.netlink.cni.protocol import PluginError, checks, environment, plugin_input, plugins_of, refusal, result_of
+from actors.netlink.cni.protocol import (
+    PluginError,
+    addresses_of,
+    checks,
+    environment,
+    leasing,
+    plugin_input,
+    plugins_of,
+    programs,
+    refusal,
+    result_of,
+)
 from config.desired import CniAttachment
 from config.models.cni import canonical
 
@@ -51,6 +62,27 @@ def test_a_plugin_gets_the_list_s_name_and_version_and_the_capabilities_that_it_
         "type": "tuning",
         "prevResult": {"ips": []},
     }
+
+
+def test_what_the_configuration_needs_is_its_plugins_and_theirs_for_addresses() -> None:
+    plugins = [{"type": "macvlan", "ipam": {"type": "dhcp"}}, {"type": "tuning"}]
+    leased = CniAttachment("net1", canonical(CHAIN | {"plugins": plugins}))
+    assert programs(leased) == {"macvlan", "dhcp", "tuning"}
+    assert (leasing(leased), leasing(CHAINED)) == ((0,), ())
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ('{"ips":[{"address":"192.0.2.3/24","gateway":"192.0.2.1"},{"address":"2001:db8::3/64"}]}', 2),
+        ("{}", 0),
+        ('{"ips":[{"address":"nowhere"}]}', 0),
+        ('{"ips":[1]}', 0),
+        ('{"ips":7}', 0),
+    ],
+)
+def test_addresses_are_read_out_of_a_result(result: str, expected: int) -> None:
+    assert len(addresses_of(result)) == expected
 
 
 @pytest.mark.parametrize(("disabled", "expected"), [(None, True), (False, True), (True, False)])
