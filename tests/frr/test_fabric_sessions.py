@@ -302,17 +302,24 @@ protocol bgp router {
 
 
 @contextmanager
-def bird_as_leaf(fabric: Fabric, directory: Path) -> Iterator[Callable[[str], str]]:
-    """BIRD in the place of the leaf's bgpd; the function runs its client."""
+def bird(directory: Path) -> Iterator[Callable[[str], str]]:
+    """BIRD as the leaf; the function runs its client."""
     (directory / "bird.conf").write_text(BIRD)
-    fabric.leaf.kill("bgpd")
     command = ["ip", "netns", "exec", LEAF, "bird", "-f", "-c", f"{directory}/bird.conf", "-s", f"{directory}/ctl"]
+    with subprocess.Popen(command) as daemon:
+        try:
+            yield lambda words: sh(f"birdc -s {directory}/ctl {words}", check=False)
+        finally:
+            daemon.terminate()
+
+
+@contextmanager
+def bird_as_leaf(fabric: Fabric, directory: Path) -> Iterator[Callable[[str], str]]:
+    """BIRD in the place of the leaf's bgpd."""
+    fabric.leaf.kill("bgpd")
     try:
-        with subprocess.Popen(command) as daemon:
-            try:
-                yield lambda words: sh(f"birdc -s {directory}/ctl {words}", check=False)
-            finally:
-                daemon.terminate()
+        with bird(directory) as ask:
+            yield ask
     finally:
         fabric.leaf.start("bgpd")
 
