@@ -163,8 +163,8 @@ async def test_a_session_comes_up_and_routes_and_packets_go_both_ways(node: Node
         eventually(f"{host} is up", lambda place=place, host=host: node.is_up(place, host))  # type: ignore[misc]
         learned = (node.router, vrf, version, HOSTS_NETWORK[version][0])
         eventually("the router has the host's route", lambda learned=learned: node.has(*learned))  # type: ignore[misc]
-        announced = (node.host, "", version, ROUTERS_NETWORKS[version][place])
-        eventually("the host has the router's route", lambda announced=announced: node.has(*announced))  # type: ignore[misc]
+        advertised = (node.host, "", version, ROUTERS_NETWORKS[version][place])
+        eventually("the host has the router's route", lambda advertised=advertised: node.has(*advertised))  # type: ignore[misc]
         eventually("packets", lambda version=version, router=router: pings(version, router))  # type: ignore[misc]
     # Nothing of what bgpd negotiated is a difference.
     before = {host: node.session(place, host)["connectionsEstablished"] for place, _, host in kind.peers()}
