@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from config.desired import IPInterface, RouterIdScheme
 from config.models.base import Model
@@ -89,6 +89,7 @@ class NodeConfig(Model):
         "node had before, v2 for a new node. A change resets all sessions of the node.",
     )
     log_level: LogLevelWord | None = Field(default=None, description="FRR's log level; absent: that of the daemon.")
+    _index_origin: str = PrivateAttr(default="")
 
     @property
     def needs_interface(self) -> str | None:
@@ -113,9 +114,8 @@ class NodeConfig(Model):
                 raise IndexUnknownError(f"interface {self.needs_interface}: {error}") from None
         else:
             index = self.node_index.index or 0
-        return NodeIdentity(
-            self.node_name or hostname, index, self.log_level or log_level, self.router_id_scheme or scheme
-        )
+        name, level = self.node_name or hostname, self.log_level or log_level
+        return NodeIdentity(name, index, level, self.router_id_scheme or scheme, self._index_origin)
 
 
 def derive_index(addresses: Sequence[IPInterface], cidr: str | None = None) -> int:
@@ -157,8 +157,11 @@ def load_node_config(path: Path) -> tuple[NodeConfig | None, tuple[Problem, ...]
         return None, error.problems
     data = document.data()
     config, problems = validate(NodeConfig, {} if data is None else data, document, reason=Reason.FILE_INVALID)
-    if config is not None and not errors(problems) and config.node_index == NodeIndex():
-        problems = (*problems, _implicit_index(document.origin(("nodeIndex",))))
+    if config is not None:
+        source = "interfaceName" if config.needs_interface else "index"
+        config._index_origin = str(document.origin(("nodeIndex", source)))
+        if not errors(problems) and config.node_index == NodeIndex():
+            problems = (*problems, _implicit_index(document.origin(("nodeIndex",))))
     return config, problems
 
 

@@ -21,12 +21,14 @@ class NodeIdentity:
     """The node: ``index`` (0 or more) is for IPAM, ``log_level`` is FRR's.
 
     ``router_id_scheme`` is remembered with the rest. Files of versions that knew one scheme only have none: v1.
+    ``index_origin`` is where the index is configured, for messages.
     """
 
     name: str
     index: int
     log_level: str = "info"
     router_id_scheme: RouterIdScheme = "v1"
+    index_origin: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

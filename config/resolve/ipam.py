@@ -12,13 +12,22 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_interface, ip_ne
 from typing import Final
 
 from config.desired import IPAddress, IPInterface, RouterIdScheme, SessionAddresses
+from config.outcomes import NodeIdentity
 
 #: The greatest number of a type 1 route distinguisher, after its IPv4 address.
 RD_NUMBERS: Final = 0xFFFF
 
 
 class PoolExhaustedError(ValueError):
-    """The node's index has no place in a pool; the text names both."""
+    """The node's index has no place in a pool; the text names both. ``by_index``: another index would have one."""
+
+    def __init__(self, text: str, *, by_index: bool = False) -> None:
+        super().__init__(text)
+        self.by_index = by_index
+
+    def on(self, node: NodeIdentity) -> str:
+        """Return the text, with where the node's index is configured if that is the other end of the problem."""
+        return f"{self}; the index is from {node.index_origin}" if self.by_index and node.index_origin else str(self)
 
 
 @lru_cache(maxsize=4096)
@@ -36,7 +45,8 @@ def host_number(pool: str, index: int, offset: int = 0) -> IPAddress:
         raise PoolExhaustedError(
             f"{network} is too small for node index {index} (highest usable: {highest}){fits}"
             if highest >= 0
-            else f"{network} is too small for any node{fits}"
+            else f"{network} is too small for any node{fits}",
+            by_index=highest >= 0,
         )
     return network.network_address + index + offset
 

@@ -78,7 +78,7 @@ class Overlays:
     """
 
     underlay: DesiredUnderlay
-    index: int
+    node: NodeIdentity
     grants: Grants = field(default_factory=Grants)
     l3vnis: dict[ResourceId, DesiredL3VNI] = field(default_factory=dict)
     l2vnis: dict[ResourceId, DesiredL2VNI] = field(default_factory=dict)
@@ -205,9 +205,9 @@ class Overlays:
         addresses: list[SessionAddresses] = []
         for pool in written.pools:
             try:
-                addresses.append(session_addresses(pool, self.index))
+                addresses.append(session_addresses(pool, self.node.index))
             except PoolExhaustedError as error:
-                raise RefusedError(str(error), _pool_field(written, pool)) from None
+                raise RefusedError(error.on(self.node), _pool_field(written, pool)) from None
         return host_session(written, asn, addresses)
 
     def _claim_pools(self, session: HostSession, claimant: Resource) -> None:
@@ -295,7 +295,7 @@ def accept_overlays(
     grants: Grants,
 ) -> Overlays:
     """Return what is in force of all the node's resources; ``findings`` say why others are not."""
-    overlays = Overlays(underlay, node.index, grants)
+    overlays = Overlays(underlay, node, grants)
     domains = _domains(resources, node.name, precedence, findings)
     ordered = sorted(_candidates(resources, domains), key=lambda one: precedence.key(one, domains.get(one.id)))
     for resource in ordered:

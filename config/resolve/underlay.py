@@ -144,7 +144,7 @@ def _key(resource: Resource, precedence: Precedence) -> tuple[object, ...]:
 def _resolved(resource: Resource, node: NodeIdentity, configured: Configured) -> DesiredUnderlay:
     """Return a valid underlay as it is on this node. Raises :class:`RefusedError` where a pool has no room for it."""
     spec: Underlay = resource.spec
-    own_router_id, vteps = _router_id(spec, node), _vteps(spec, node.index)
+    own_router_id, vteps = _router_id(spec, node), _vteps(spec, node)
     neighbors = tuple(fabric_neighbor(neighbor, spec, configured) for neighbor in spec.neighbors)
     restart = spec.graceful_restart
     return DesiredUnderlay(
@@ -176,13 +176,15 @@ def _router_id(spec: Underlay, node: NodeIdentity) -> IPv4Address:
         return router_id(spec.router_id_cidr, node.index, node.router_id_scheme)
     except PoolExhaustedError as error:
         which = "" if "router_id_cidr" in spec.model_fields_set else "the default "
-        raise RefusedError(f"no router ID for this node: {which}{error}", "routerIDCIDR") from None
+        message = f"no router ID for this node: {which}{error.on(node)}"
+        raise RefusedError(message, "routerIDCIDR") from None
 
 
-def _vteps(spec: Underlay, index: int) -> tuple[IPInterface, ...]:
+def _vteps(spec: Underlay, node: NodeIdentity) -> tuple[IPInterface, ...]:
     """Return the node's tunnel endpoints, IPv4 first."""
     pools = spec.tunnel_endpoint.cidrs if spec.tunnel_endpoint else ()
     try:
-        return tuple(vtep(pool, index) for pool in sorted(pools, key=lambda pool: parse_cidr(pool).version))
+        return tuple(vtep(pool, node.index) for pool in sorted(pools, key=lambda pool: parse_cidr(pool).version))
     except PoolExhaustedError as error:
-        raise RefusedError(f"no tunnel endpoint for this node: {error}", "tunnelEndpoint.cidrs") from None
+        message = f"no tunnel endpoint for this node: {error.on(node)}"
+        raise RefusedError(message, "tunnelEndpoint.cidrs") from None

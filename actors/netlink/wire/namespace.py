@@ -39,20 +39,31 @@ class NamespaceMissing(DependencyFault):
     """The router's network namespace does not exist: its unit creates it, we never do."""
 
 
+class NamespaceClosed(NamespaceMissing):
+    """It exists as far as is known, and this user may not enter it."""
+
+
 def enter(path: Path) -> tuple[int, int]:
     """Move the calling thread into a namespace; return the namespace's (device, inode)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise NamespaceMissing(f"netns {path.name} missing: {error.strerror}") from error
+        raise _unusable(path, error.errno, "") from error
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.setns(descriptor, CLONE_NEWNET) != 0:
-            raise NamespaceMissing(f"netns {path.name} missing: {path}: {os.strerror(ctypes.get_errno())}")
+            raise _unusable(path, ctypes.get_errno(), f"{path}: ")
         status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
     return status.st_dev, status.st_ino
+
+
+def _unusable(path: Path, number: int | None, place: str) -> NamespaceMissing:
+    why = os.strerror(number or 0)
+    if number in (errno.EPERM, errno.EACCES):
+        return NamespaceClosed(f"netns {path.name} cannot be entered: {why}; root can")
+    return NamespaceMissing(f"netns {path.name} missing: {place}{why}")
 
 
 @dataclass(frozen=True, slots=True)

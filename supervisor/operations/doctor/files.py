@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import stat
 from collections.abc import Iterator
@@ -87,9 +88,54 @@ def permissions(settings: Settings, files: tuple[File, ...]) -> Iterator[Finding
         yield ok("files", f"modes and owners of {len(files)} files are correct")
 
 
+def narrow(settings: Settings, files: tuple[File, ...]) -> Iterator[str]:
+    """Take the rights away that the findings are about; yield what was done. Only for root.
+
+    That is safe: no user gets a right, owners and contents stay. What is not root's, what is in a directory that others
+    may write (they could put another file in its place), links, and what has changed meanwhile are left alone.
+    """
+    for file in files:
+        wanted = file.mode & ~_excess(settings, file)
+        above = read_file(Path(file.path).parent)
+        if wanted == file.mode or file.owner != "root" or above is None or above.owner != "root" or above.mode & 0o022:
+            continue
+        try:
+            descriptor = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue  # The finding stays.
+        try:
+            status = os.fstat(descriptor)
+            single = file.directory or status.st_nlink == 1  # a second name may be another program's file
+            if single and status.st_uid == 0 and stat.S_IMODE(status.st_mode) == file.mode:
+                os.fchmod(descriptor, wanted)
+                yield f"{file.path} has mode {wanted:04o} now; it had {file.mode:04o}"
+        finally:
+            os.close(descriptor)
+
+
+def _excess(settings: Settings, file: File) -> int:
+    """Return the permission bits that must not be there."""
+    excess = 0
+    if _others_write(file):
+        excess |= stat.S_IWOTH | stat.S_IWGRP
+    if _is_secret(settings, file.path) or _is_open(settings, file):
+        excess |= stat.S_IRWXO
+    return excess
+
+
+def _others_write(file: File) -> bool:
+    return bool(file.mode & stat.S_IWOTH or (file.mode & stat.S_IWGRP and file.group != "root"))
+
+
+def _is_open(settings: Settings, file: File) -> bool:
+    """Whether any user can read a file of the configuration. In a directory that keeps others out any mode will do."""
+    inside = _below(file.path, settings.configs_dir) and not (file.directory or file.sheltered)
+    return inside and bool(file.mode & stat.S_IROTH)
+
+
 def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
     shown = f"{file.path} has mode {file.mode:04o}"
-    if file.mode & stat.S_IWOTH or (file.mode & stat.S_IWGRP and file.group != "root"):
+    if _others_write(file):
         yield error(
             "files", f"{shown}: users other than root can change what the router does", f"chmod go-w {file.path}"
         )
@@ -98,10 +144,8 @@ def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
     fix = f"chmod {'0750' if file.directory else '0600'} {file.path}"
     if _is_secret(settings, file.path) and file.mode & 0o007:
         yield error("files", f"{shown} and may hold passwords: any user can open it", fix)
-    # A neighbour's password may be in any of these. In a directory that keeps others out any mode will do.
-    elif (
-        _below(file.path, settings.configs_dir) and not (file.directory or file.sheltered) and file.mode & stat.S_IROTH
-    ):
+    # A neighbour's password may be in any of these.
+    elif _is_open(settings, file):
         fix = f"{fix}; or for all of them chmod 0750 {settings.configs_dir}"
         yield error("files", f"{shown} and may hold passwords: any user can read it", fix)
 

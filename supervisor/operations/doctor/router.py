@@ -12,7 +12,7 @@ from actors.netlink.planning.plan_nics import IMMOVABLE_KINDS, interface_on
 from actors.netlink.planning.sysctls import LAYER_2_MARK, ROUTER_SYSCTLS, sysctl_key
 from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceClosed, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState, HostMasterKind
 from config.problems import Problem, errors
 from config.settings import Settings
@@ -85,6 +85,8 @@ def read_network(settings: Settings) -> Network:
     rp_filter = _rp_filter(host)
     try:
         router_end = NamespaceHandle("router", NAMESPACES / settings.netns)
+    except NamespaceClosed:
+        raise  # Whether anything is wrong with the router is not known.
     except NamespaceMissing as missing:
         return Network(host, None, str(missing), {}, rp_filter, journal)
     try:

@@ -295,6 +295,7 @@ def test_a_feature_of_a_later_version_is_refused_by_name_and_the_rest_of_the_und
     ],
 )
 def test_only_a_gateway_that_is_its_networks_address_has_a_warning(gateway: str, *, warned: bool) -> None:
+    """A warning and not an error: Linux and upstream accept it, and a node must not lose its network by an update."""
     domain = "routingDomain: {type: L3VNI, l3vni: {name: red}}"
     content = parse(f"l2vnis:\n  - {{vni: 110, {domain}, gatewayIPs: ['{gateway}']}}\n")
     assert isinstance(resources_of(content)[0].spec, L2Vni)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import errno
+import os
+from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import conf_d
@@ -13,11 +15,22 @@ from ...terminal import Painter, Style, wants_colour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from config.settings import Settings
     from supervisor.operations.doctor import Finding
     from supervisor.operations.doctor.findings import Emphasis, Level
 
 _STYLES: dict[str, Style] = {"ok": "good", "warning": "warn", "error": "bad", "plain": "plain", "bold": "bold"}
+
+
+DESCRIPTION: Final = (
+    "Check what the router needs and what it does: kernel, clock, disk, file modes, other network managers, FRR, the "
+    "network namespace, the configuration, the API server's credentials, NICs, MTU, sysctls, the daemon. Works whether "
+    "or not the daemon runs, or has ever run, and changes nothing. Each problem comes with its fix. With --fix, files "
+    "that other users can read or write though they must not lose these rights first; everything else is left to you. "
+    "Exits with 0 when all is well, 1 when there are warnings only, 2 when there are errors."
+)
 
 
 def add_parser(verbs: Any) -> None:
@@ -25,14 +38,11 @@ def add_parser(verbs: Any) -> None:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "doctor",
         help="check this machine and the router, with a fix for each problem",
-        description="Check what the router needs and what it does: kernel, clock, disk, file modes, other network "
-        "managers, FRR, the network namespace, the configuration, the API server's credentials, NICs, MTU, sysctls, "
-        "the daemon. Works whether or not the daemon runs, or has ever run, and changes "
-        "nothing. Each problem comes with its fix. Exits with 0 when all is well, 1 when there are warnings only, "
-        "2 when there are errors.",
+        description=DESCRIPTION,
     )
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="print all findings as one JSON document")
+    parser.add_argument("--fix", action="store_true", help="first take excess rights from files (only for root)")
     parser.set_defaults(function=run)
 
 
@@ -47,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings, problems = load_settings(arguments.settings, conf_d(arguments.settings))
     for problem in errors(problems):
         complain(f"{problem}; continuing without it")
+    if arguments.fix:
+        _fix(settings, arguments.settings)
     findings = trio.run(examine, settings, arguments.settings)
     painter = Painter(colour=wants_colour())
 
@@ -55,6 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     print(as_json(findings) if arguments.json else "\n".join(as_lines(findings, paint)))
     return exit_code(findings)
+
+
+def _fix(settings: Settings, settings_file: Path) -> None:
+    from supervisor.operations.doctor.files import narrow, read_files
+
+    if os.geteuid() != 0:
+        raise PermissionError(errno.EPERM, "not root", "doctor --fix")
+    for done in narrow(settings, read_files(settings, settings_file)):
+        complain(f"fixed: {done}")
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -23,6 +23,7 @@ import supervisor
 from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from tests.supervisor.cli.examples import write_settings
+from tests.supervisor.operations.test_recipes import UNDERLAY
 
 MISTAKES = Path(__file__).parents[2] / "golden" / "mistakes.txt"
 
@@ -173,8 +174,11 @@ def import_all() -> None:
                 importlib.import_module(module.name)
 
 
-def as_another_user(settings: Path, words: Sequence[str]) -> tuple[int, str]:
-    """Run one command as a user without rights; return its exit code and what it wrote to standard error."""
+def as_another_user(settings: Path, words: Sequence[str], *, output: bool = False) -> tuple[int, str]:
+    """Run one command as a user without rights; return its exit code and what it wrote to standard error.
+
+    ``output``: what it wrote to standard output, too.
+    """
     import_all()
     reader, writer = os.pipe()
     child = os.fork()
@@ -182,7 +186,8 @@ def as_another_user(settings: Path, words: Sequence[str]) -> tuple[int, str]:
         code = 255
         try:
             os.dup2(writer, 2)
-            sys.stderr = os.fdopen(2, "w")
+            sys.stderr = os.fdopen(2, "w", buffering=1)
+            sys.stdout = sys.stderr if output else sys.stdout
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
@@ -272,3 +277,53 @@ def test_the_daemon_is_only_for_root(shared: Path) -> None:
     code, said = as_another_user(shared, ["run"])
     assert code == 77
     assert f"permission denied: {shared.parent}/run/lock; only root can run the router" in said
+
+
+NOT_ENTERED = "netns openperouter-not-there cannot be entered: Operation not permitted; root can"
+
+
+@pytest.fixture
+def closed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings with a usable configuration that anyone may read, and a namespace that only root may enter."""
+    directory = shared.parent
+    (directory / "netns").mkdir()
+    (directory / "netns" / "openperouter-not-there").symlink_to("/proc/self/ns/net")
+    for module in ("actors.netlink.preview", "supervisor.operations.doctor.router"):
+        monkeypatch.setattr(f"{module}.NAMESPACES", directory / "netns")
+    (directory / "configs" / "openpe_x.yaml").write_text(UNDERLAY)
+    (directory / "configs" / "openpe_x.yaml").chmod(0o644)
+    return shared
+
+
+@BY_ROOT
+def test_plan_shows_a_user_what_it_can_and_names_what_only_root_may_see(closed: Path) -> None:
+    """What is unknown does not hide what is known: problems, router ID and the parts that can be asked.
+
+    So the exit code is that of a part that is not available, 69, and not 77 without any answer.
+    """
+    code, said = as_another_user(closed, ["plan"], output=True)
+    assert code == 69
+    assert said.splitlines() == [
+        f"openperouter: FRR is not available: cannot start {closed.parent}/no-vtysh: No such file or directory",
+        f"openperouter: kernel is not available: {NOT_ENTERED}",
+        "router ID: 10.0.0.3 (routerIDScheme v2; v1: 10.0.0.4)",
+        "FRR:",
+        "  not known",
+        "kernel:",
+        "  not known",
+    ]
+
+
+@BY_ROOT
+def test_doctor_shows_a_user_what_it_can_and_advises_nothing_about_the_rest(closed: Path) -> None:
+    """Most checks need no right; what only root may see is named as such, and has no advice to restart FRR.
+
+    The exit code is that of the findings, as always.
+    """
+    code, said = as_another_user(closed, ["doctor"], output=True)
+    assert code in (1, 2)
+    shown = said.splitlines()
+    at = shown.index(f"warning  network: could not be examined: {NOT_ENTERED}")
+    assert shown[at + 1] == "         fix: run 'openperouter doctor' as root, and remove the cause"
+    assert "ok       configuration: 1 resources are valid" in shown
+    assert not [line for line in shown if line.startswith("error    netns")]
