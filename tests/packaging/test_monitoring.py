@@ -26,7 +26,7 @@ from actors.report.status_builder import build_status
 from config.metrics_settings import MetricsSettings
 from kubeserver.pki import Authority
 from supervisor.operations.cluster.node_metrics import NodeMetrics
-from supervisor.process.http_server import Answer, HttpServer
+from supervisor.process.http_server import HttpServer, Response
 from tests.actors.report.examples import inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +189,7 @@ async def test_a_real_prometheus_scrapes_the_endpoint_with_tls_and_a_pod(tmp_pat
         file.write_bytes(page.read())
         pod = Page()
 
-        async def counted(request: h11.Request) -> Answer:
+        async def counted(request: h11.Request) -> Response:
             pod.read()
             return await NodeMetrics(file, 0).respond(request)
 
