@@ -1,6 +1,6 @@
 """Small pages over HTTP/1.1: ``GET`` and ``HEAD``, one request for each connection, on a unix socket or TCP.
 
-    connection ──> TLS, if there is a context ──> request's head (bounded) ──> Answer of the program ──> closed
+    connection ──> TLS, if there is a context ──> request's head (bounded) ──> Response of the program ──> closed
 
 h11 parses what clients send and bounds it; a connection has a deadline, and their number has a limit. Nothing can be
 changed through it: other methods are refused, and a request's body is never read.
