@@ -4,8 +4,8 @@ Property tests take the same examples on every run and on every machine, also in
 parts of the suite run, so that a red run says something about the change and can be repeated.
 ``OPENPEROUTER_EXPLORE=1`` looks for new counterexamples instead.
 
-What exists once all tests are collected (modules, items) stays to the end. The garbage collector leaves it out, which
-makes a run a fifth shorter.
+What exists once all tests are collected (modules, items) stays to the end: the garbage collector
+need not traverse it again and again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Follows the Nodes, the nodes' status objects and the users' objects, and publishes them as one state.
 
-    credentials ──> Cache of Reflectors (lists, then watches) ──> at most twice a second ──> ClusterState
+    credentials ──> ClusterCache of Reflectors (lists, then watches) ──> at most twice a second ──> ClusterState
 
 The reflectors are the nodes' own (:mod:`actors.lib.kube.reflector`), with the same handling of errors. A
 state is published once Nodes and status objects are completely known: without them "no node" could not be

@@ -1,7 +1,7 @@
 """Follow the API server, and publish what it has for this node.
 
-    credentials, node name ──> Target ──> Cache of Reflectors ──> Publisher (debounced) ──> ApiSnapshot
-                                              └── Availability: one probe per connection
+    credentials, node name ──> WatchTarget ──> Cache of Reflectors ──> Publisher (debounced) ──> ApiSnapshot
+                                                   └── Availability: one probe per connection
 
 The actor chooses what to follow: which server with which credentials, as which node. With other credentials for the
 same server the reflectors continue where they were; another server, name or index gets a new cache, and what was

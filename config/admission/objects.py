@@ -1,6 +1,6 @@
 """The cluster's custom resources, and which of them an object can conflict with.
 
-    ApiObject -> Entry (its resource, and what that occupies) -> Objects.involved
+    ApiObject -> ObjectEntry (its resource, and what that occupies) -> Objects.involved
 
 Whether a node accepts a resource depends on a few others only: those that want the same VNI, VRF or bridge, whose
 address ranges overlap, the routing domain of a segment, the underlays, and what those in turn depend on. An index of

@@ -1,6 +1,6 @@
 """The switch at the other end of each NIC, by LLDP (IEEE 802.1AB), from lldpd if it runs.
 
-    lldpcli -f json0 show neighbors -> Neighbor for each NIC
+    lldpcli -f json0 show neighbors -> LldpNeighbor for each NIC
 
 ``json0`` is lldpd's form in which every member is a list, however many there are (lldpcli(8)), so that one neighbour
 has the same form as two. Names and ports are those that the other end announces.
