@@ -59,12 +59,14 @@ def test_what_tunnel_endpoints_must_not_take_is_the_same_when_the_nic_has_moved(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preview, "RESOLV_CONF", tmp_path / "none")
+    ip("addr", "add", "192.168.11.3/24", "dev", Node.NIC)
+    ip("addr", "add", "2001:db8:11::3/64", "dev", Node.NIC, "nodad")
     ip("route", "add", "198.51.100.0/25", "dev", Node.NIC, "proto", "static")
     ip("route", "add", "203.0.113.0/24", "dev", Node.NIC, "proto", "bgp")
     settings = settings_of(node)
     before = preview.host_networks(settings)
     subnets = {one.network for one in before if one.interface == Node.NIC}
-    assert subnets
+    assert {str(one) for one in subnets} == {"192.168.11.0/24", "2001:db8:11::/64"}
     assert "the host's route 198.51.100.0/25 dev toswitch1" in [one.what for one in before]
     assert not [one for one in before if "203.0.113" in one.what]
     assert node.converge(state(l3vnis=(l3vni(),))).clean

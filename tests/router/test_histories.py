@@ -12,6 +12,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.frr.harness import eventually, sh
+
 from .node import Network, Node, Tenant, pings, running_node
 
 pytestmark = pytest.mark.timeout(600)
@@ -72,3 +74,32 @@ def test_a_change_and_its_reversal(node: Node, name: str, record_property: Calla
     change, concerned = CHANGES[name]
     record_property("lost there", changed(node, change(BASE), concerned))
     record_property("lost back", changed(node, BASE, concerned))
+
+
+def test_tunnel_endpoints_that_take_a_network_of_the_host_change_nothing(node: Node) -> None:
+    """Neither at a reload nor at a restart of the daemon; and a route that comes later takes none out of force."""
+    conflicts = "100.66.0.0/24 contains the host's route 100.66.0.128/25"
+    devices = {tenant: node.fingerprint(tenant)["devices"] for tenant in BASE.tenants}
+    sh("ip route add blackhole 100.66.0.128/25 && ip route add blackhole 100.65.0.128/25")
+    try:
+        with ExitStack() as stack:
+            running = [stack.enter_context(pings(tenant)) for tenant in BASE.tenants]
+            node.write(replace(BASE, vteps="100.66.0.0/24"))
+            validated = node.command("validate")
+            assert (validated.returncode, conflicts in validated.stdout) == (78, True), validated.stdout
+            for _ in range(2):
+                done = node.command("reload", "--timeout", "120")
+                assert (done.returncode, conflicts in f"{done.stdout}{done.stderr}") == (1, True), done
+                assert conflicts in node.command("status").stdout
+                node.stop()
+                node.start()
+                # Until then the status is the one that the last daemon left.
+                eventually("the daemon answers", lambda: node.command("status").returncode not in {3, 4})
+        assert [result.lost for result in running] == [0] * len(running)
+        assert {tenant: node.fingerprint(tenant)["devices"] for tenant in BASE.tenants} == devices
+        node.write(BASE)
+        assert node.command("reload", "--timeout", "120").returncode == 0
+        assert "100.65.0.0/24 contains the host's route 100.65.0.128/25" in node.command("status").stdout
+    finally:
+        sh("ip route del blackhole 100.66.0.128/25; ip route del blackhole 100.65.0.128/25")
+        node.apply(BASE)

@@ -84,7 +84,7 @@ def machine_networks(
     found |= {(name, address.interface) for name, nic in journal.items() for address in nic.addresses}
     interfaces = {(name, one.network) for name, one in found if not (one.ip.is_link_local or one.ip.is_loopback)}
     connected = {f"the host's route {network} dev {name}" for name, network in interfaces}
-    listed = [one for one in routes if not one.learned and one.what not in connected]
+    listed = [one for one in routes if not (one.learned or one.network.is_link_local or one.what in connected)]
     listed += [
         HostNetwork(ip_network(route.destination), f"the host's route {route.destination} dev {name}")
         for name, nic in journal.items()

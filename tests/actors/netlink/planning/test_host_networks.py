@@ -148,7 +148,10 @@ def before_and_after() -> Iterator[tuple[NamespaceView, NamespaceView, dict[str,
     routes = [HostNetwork(ip_network(one), f"the host's route {one} dev {name}", learned)
               for one, name, learned in (("203.0.113.0/24", "eth0", False), ("10.0.0.0/8", "eth0", False),
                                          ("10.9.0.0/16", "eth0", True))]  # fmt: skip
-    through = [HostNetwork(ip_network(one), f"the host's route {one} dev eth1") for one in ("192.168.11.0/24", ROUTE)]
+    through = [
+        HostNetwork(ip_network(one), f"the host's route {one} dev eth1")
+        for one in ("192.168.11.0/24", ROUTE, "fe80::/64")
+    ]
     host = {"host-e-100": veth, "lo": lo, "eth0": lan}
     yield NamespaceView(host | {"eth1": nic}, stay | {"eth1": held}), NamespaceView(), {}, (*routes, *through)
     routes_saved = ((ROUTE, 254, 4), ("0.0.0.0/0", 254, 16), ("10.7.0.0/16", 254, 186), ("10.8.0.0/16", 99, 3))
