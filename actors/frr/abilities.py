@@ -15,7 +15,7 @@ from typing import Final
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState, ResourceFailure
 from config.problems import Reason
 
-#: The first FRR whose zebra reads a VXLAN device's IPv6 address (IFLA_VXLAN_LOCAL6; FRR pull request 18539). An older
+#: The first FRR whose zebra reads a VXLAN device's IPv6 address (IFLA_VXLAN_LOCAL6; FRR pull request 19721). An older
 #: one takes the endpoint for 0.0.0.0 and announces the router ID in its place.
 IPV6_TUNNELS: Final = (10, 6)
 IPV6_ADVICE: Final = "install FRR 10.6 or newer, or give the underlay an IPv4 tunnel endpoint"

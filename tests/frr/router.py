@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def vrf_with_vni(netns: str, vtep: str, vni: int, vrf: str = "red", table: int =
 
     The bridge's address is the router MAC of its routes: were it the same on both sides, each would ignore the other's.
     """
-    _, high, _, low = (int(part) for part in vtep.split("."))
+    *_, high, _, low = ip_address(vtep).packed
     if f" {vrf}:" not in sh(f"ip -n {netns} -o link"):
         sh(f"ip -n {netns} link add {vrf} up type vrf table {table}")
     sh(

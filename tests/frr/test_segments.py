@@ -72,14 +72,14 @@ exit
 """
 
 
-def stretch(vni: int) -> None:
+def stretch(vni: int, vtep: str = "100.64.0.1") -> None:
     """Give the leaf its part of a segment, with the gateways that all of them have."""
     for key in ("ipv4.conf.all.forwarding", "ipv6.conf.all.forwarding"):
         sh(f"ip netns exec {LEAF} sysctl -qw net.{key}=1")
     sh(
         f"ip -n {LEAF} link add br-pe-{vni} address {gateway_mac(vni)} type bridge && "
         f"ip -n {LEAF} link set br-pe-{vni} master red && "
-        f"ip -n {LEAF} link add vni{vni} type vxlan id {vni} local 100.64.0.1 dstport 4789 nolearning && "
+        f"ip -n {LEAF} link add vni{vni} type vxlan id {vni} local {vtep} dstport 4789 nolearning && "
         f"ip -n {LEAF} link set vni{vni} addrgenmode none master br-pe-{vni} && "
         f"ip -n {LEAF} link set vni{vni} type bridge_slave neigh_suppress on learning off && "
         f"ip -n {LEAF} link set br-pe-{vni} up && ip -n {LEAF} link set vni{vni} up"

@@ -28,7 +28,8 @@ boot)
     umount /media/modules
     mount -t hostfs -o "hostfs=$MODULES" none usr/lib/modules || finish 121
     umount /proc
-    pivot_root . old || exit 1
+    # Debian 14 installs no pivot_root by default; what this leaves below the new root is out of sight.
+    if command -v pivot_root >/dev/null; then pivot_root . old; else mount --move . /; fi || exit 1
     exec chroot . /bin/sh /machine/init.sh run
     ;;
 run)
