@@ -72,7 +72,8 @@ test-newest: .venv-newest/.ready
 SIMULATION := PYTHONHASHSEED=0 .venv/bin/python -m
 test-simulation: .venv/.ready
 	@mkdir -p $(RESULTS)
-	$(SIMULATION) pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml tests/simulation $(ARGS)
+	$(SIMULATION) pytest -q -n $(JOBS) --dist worksteal -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml \
+	    tests/simulation $(ARGS)
 
 simulate: .venv/.ready
 	@$(SIMULATION) tests.simulation --seed $(or $(SEED),$(error say which: SEED=123))
