@@ -76,7 +76,8 @@ test-newest: .venv-newest/.ready
 SIMULATION := PYTHONHASHSEED=0 .venv/bin/python -m
 test-simulation: .venv/.ready
 	@mkdir -p $(RESULTS)
-	$(SIMULATION) pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml tests/simulation $(ARGS)
+	$(SIMULATION) pytest -q -n $(JOBS) --dist worksteal -p no:cacheprovider --junitxml=$(RESULTS)/simulation.xml \
+	    tests/simulation $(ARGS)
 
 # In a network namespace that has only loopback.
 test-browser: .venv/.ready host-browser

@@ -199,11 +199,14 @@ class FakeFrr:
     most_writers: int = 0
     _lines: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Each line after its contexts, contexts among them."""
+    _text: str = ""
+    """What they print, empty until someone asks."""
 
     @property
     def text(self) -> str:
         """The running configuration, as FRR prints it."""
-        return HEADER + _printed(tuple(self._lines)) + "end\n"
+        self._text = self._text or HEADER + _printed(tuple(self._lines)) + "end\n"
+        return self._text
 
     @text.setter
     def text(self, text: str) -> None:
@@ -212,7 +215,7 @@ class FakeFrr:
 
     def edit(self, text: str) -> str:
         """Run configuration commands, as an operator would; return what FRR complains about."""
-        complaints = []
+        self._text, complaints = "", []
         # mgmtd commits all of its lines at once, and refuses them all for one.
         breaks = any(command.text in self.refuses and command.of_mgmtd for command in commands(text))
         for command in commands(text):

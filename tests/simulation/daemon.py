@@ -32,6 +32,8 @@ from actors.health.query import PolledFrr
 from actors.lib.kube.credentials import Loaded, digest
 from actors.netlink import actor as netlink_actor
 from actors.netlink import preview as kernel_preview
+from config.sources import static_files
+from config.sources.router_file import FileContent, parse_router_file
 from config.store import json_store
 from supervisor.process import atomic_file
 from supervisor.runtime.actor import ActorContext
@@ -50,6 +52,8 @@ BOOKKEEPING: Final = frozenset({"_nested_child_finished", "cancel_shielded_check
 LONGEST_HANG: Final = 120.0
 #: A process compiles each schema once; thousands of simulated ones share them.
 ADAPTERS: Final = functools.cache(TypeAdapter)
+#: Episodes of a family have the same files, in directories of the same name. None of them has a password.
+PARSED: Final = functools.lru_cache(maxsize=256)(parse_router_file)
 PARAMETERS: Final = functools.cache(lambda actor: frozenset(inspect.signature(actor).parameters))
 
 
@@ -154,6 +158,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
 
     async def run_in_thread(function: Callable[..., Any], *arguments: Any, limiter: Any = None, **_: Any) -> Any:
         life = world.life
+        world.work()
         await trio.lowlevel.checkpoint_if_cancelled()
         async with limiter or nullcontext():
             if limiter is not None and world.faults.slow_threads:
@@ -165,6 +170,9 @@ def simulated(world: World, seed: int) -> Iterator[None]:
 
     def no_group(name: str) -> NoReturn:
         raise KeyError(name)
+
+    def parsed(content: bytes, path: Path, node: str, *, passwords: Any, **more: Any) -> FileContent:
+        return PARSED(content, path, node, **more)
 
     def driver(_: Any) -> SimulatedDriver:
         assert world.life is not None
@@ -178,6 +186,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (frr_actor, "VtyshDriver", driver),
         (PolledFrr, "of", lambda settings, seconds: SimulatedReader(world)),
         (atomic_file, "os", SimulatedDisk(world)),
+        (static_files, "parse_router_file", parsed),
         (json_store, "TypeAdapter", ADAPTERS),
         (grp, "getgrnam", no_group),
         (time, "time", world.wall),

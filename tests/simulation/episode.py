@@ -34,6 +34,14 @@ SECTIONS: Final[Mapping[Kind, str]] = {
     Kind.L3PASSTHROUGH: "bgppassthrough",
     Kind.RAW_FRR_CONFIG: "rawfrrconfigs",
 }
+#: VNIs of tenants other than the bystander.
+TENANT_VNIS: Final = (101, 102, 103)
+BRIDGES: Final[Sequence[Mapping[str, Any]]] = (
+    {"type": "LinuxBridge", "linuxBridge": {"lifecycle": "Managed"}},
+    {"type": "LinuxBridge", "linuxBridge": {"lifecycle": "External", "name": "br0"}},
+)
+#: Changes of a tenant that leave most of its devices in place.
+AMENDMENTS: Final[Sequence[Mapping[str, Any]]] = ({"vxlanPort": 8472}, {"exportRTs": ["65000:9"]}, {"vrf": "other"})
 #: The dry run of the simulated FRR does not know this word.
 NONSENSE: Final = "nonsense"
 #: A NIC that does not exist.
@@ -136,7 +144,7 @@ _FAULTS: Final[Mapping[What, int]] = {
     What.RELOAD: 3, What.CRASH: 10, What.HANG: 5, What.KILL: 18, What.STOP: 4, What.LOST_NOTIFICATIONS: 4,
     What.KERNEL_REFUSES: 10, What.SLOW_THREADS: 3, What.NIC_GONE: 5, What.DRIFT: 8, What.FULL_DISK: 6,
     What.TORN_FILE: 3, What.CLOCK: 4, What.API_ERROR: 8, What.API_GONE: 4, What.API_SILENT: 3, What.FRR_RESTART: 6,
-    What.FRR_HANGS: 3, What.FRR_DRIFT: 5, What.HALF_WRITTEN: 5,
+    What.FRR_HANGS: 3, What.FRR_DRIFT: 5, What.HALF_WRITTEN: 8,
 }  # fmt: skip
 
 
@@ -227,7 +235,31 @@ class _Users:
         droppable = [key for key in self.items if key not in fixed]
         if droppable and self.random.random() < 0.25:
             return Event(0, What.DROP, item=self.items.pop(self.random.choice(droppable)))
+        amendable = [self.items[key] for key in (*droppable, (Kind.UNDERLAY, "underlay"))]
+        if amendable and self.random.random() < 0.5:
+            return Event(0, What.PUT, item=self.put(self.amended(self.random.choice(amendable))))
         return Event(0, What.PUT, item=self.put(self.item()))
+
+    def amended(self, item: Item) -> Item:
+        """Return a resource with one thing changed, so that its devices stay and what is on them changes."""
+        spec = dict(item.spec)
+        if item.kind is Kind.UNDERLAY:
+            # Every neighbour is reached through the first one.
+            spec["interfaces"] = interfaces(NICS if nics_of(item) == [NICS[0]] else NICS[:1])
+        elif item.kind is Kind.RAW_FRR_CONFIG:
+            spec["priority"] = 5 - spec["priority"]
+        elif item.kind is Kind.L3PASSTHROUGH:
+            spec["hostSession"] = self.session(40)
+        elif item.kind is Kind.L2VNI:
+            if "gatewayIPs" in spec:
+                spec["gatewayIPs"] = self.random.choice((["192.172.3.1/24"], ["192.172.1.1/24"], ["192.172.1.9/24"]))
+            else:
+                spec["hostMaster"] = self.random.choice(BRIDGES)
+        elif spec["vni"] in TENANT_VNIS and self.random.random() < 0.7:
+            spec["hostSession"] = self.session(spec["vni"])
+        else:
+            spec |= self.random.choice(AMENDMENTS)
+        return replace(item, spec=spec)
 
     def settle_nics(self, history: Sequence[Item]) -> Iterator[Event]:
         """Correct a NIC's name if the underlay had other NICs before: the router keeps those until then."""
@@ -261,7 +293,7 @@ class _Users:
         return known.namespace if known else self.place()
 
     def session(self, number: int) -> dict[str, Any]:
-        pools = {"ipv4": f"192.170.{number}.0/24", "ipv6": f"2001:db8:{number}::/64"}
+        pools = {"ipv4": f"192.{self.random.choice((170, 169))}.{number}.0/24", "ipv6": f"2001:db8:{number}::/64"}
         families = self.random.choice((("ipv4",), ("ipv6",), ("ipv4", "ipv6")))
         remote = self.random.choice(({"hostASN": 64515}, {"hostASN": 65000}, {"hostType": "External"}))
         return {"asn": 64514, "localCIDR": {family: pools[family] for family in families}, **remote}
@@ -281,7 +313,7 @@ class _Users:
 
     def tenant(self) -> Item:
         name = self.random.choice(("green", "blue", "amber"))
-        vni = self.random.choice((101, 102, 103, 103, *(() if self.bystander else (100,))))
+        vni = self.random.choice((*TENANT_VNIS, 103, *(() if self.bystander else (100,))))
         spec: dict[str, Any] = {"vrf": self.random.choice((name, name, name, "shared")), "vni": vni}
         if self.random.random() < 0.7:
             spec["hostSession"] = self.session(vni)
@@ -302,8 +334,7 @@ class _Users:
             if self.random.random() < 0.7:
                 spec["gatewayIPs"] = self.random.choice((["192.172.1.1/24"], ["192.172.2.1/24", "2001:db8:2::1/64"]))
         if self.random.random() < 0.6:
-            bridge = self.random.choice(({"lifecycle": "Managed"}, {"lifecycle": "External", "name": "br0"}))
-            spec["hostMaster"] = {"type": "LinuxBridge", "linuxBridge": bridge}
+            spec["hostMaster"] = self.random.choice(BRIDGES)
         return Item(Kind.L2VNI, name, spec, self.at_home(Kind.L2VNI, name))
 
     def passthrough(self) -> Item:

@@ -7,7 +7,7 @@ and the kills; the bystander is 1 and 4 at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -31,6 +31,9 @@ BYSTANDER: Final = frozenset(
 MOST_LOG_LINES: Final = 400
 #: Requests to the API server a minute.
 MOST_REQUESTS: Final = 300
+#: How often the same is tried within :data:`RETRY_SECONDS` while it fails.
+MOST_RETRIES: Final = 30
+RETRY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,27 @@ def broken(status: Mapping[str, Any]) -> Iterator[str]:
     for name in status["failures"]:
         if name.split("/")[-1].split()[-1] in ("red", "redseg"):
             yield f"4, 5: the untouched tenant's {name} does not work"
+
+
+def misplaced(nic: str, links: Mapping[Device, object], *, plugged: bool) -> Iterator[str]:
+    """Yield that a NIC is not in exactly one namespace although it is in the machine."""
+    places = [namespace for namespace in Namespace if (namespace, nic) in links]
+    if plugged and len(places) != 1:
+        yield f"1: {nic} is in {' and '.join(places) or 'no namespace'}"
+
+
+def torn(names: Iterable[str]) -> Iterator[str]:
+    """Yield that a file which others read was written in place: killed in the middle, it is left torn."""
+    yield from (f"3: {name} is torn: it was not written aside and renamed" for name in names if name[0] != ".")
+
+
+def hurried(failed: Mapping[str, Sequence[float]], *, endless: bool) -> Iterator[str]:
+    """Yield what was tried again too often. ``failed`` has the times at which each attempt failed, in order."""
+    if endless:
+        yield "6: work was followed by more work without a pause, and without an end"
+    for what, times in failed.items():
+        if any(late - early < RETRY_SECONDS for early, late in zip(times, times[MOST_RETRIES:], strict=False)):
+            yield f"6: tried more than {MOST_RETRIES} times within {RETRY_SECONDS:g} s: {what}"
 
 
 def bounded(log_lines: int, requests: int, minutes: float) -> Iterator[str]:

@@ -32,14 +32,14 @@ class SimulatedReader:
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one daemon's answers."""
-        await vtysh(self._world)
+        await vtysh(self._world, daemon)
         known = self._answers if daemon != "zebra" else answers(self._world.frr.text, self._world.kernel)
         self._answers = known
         return [known.get(command) for command in commands]
 
     async def daemons(self) -> frozenset[str]:
         """Return the running daemons."""
-        await vtysh(self._world)
+        await vtysh(self._world, "daemons")
         return DAEMONS
 
 

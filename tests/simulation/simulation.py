@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import trio
-from trio.testing import MockClock
 
-from actors.netlink.planning.observed import LinkKind, Namespace
+from actors.netlink.planning.observed import Link, LinkKind, Namespace, owned_address
 from actors.netlink.planning.steps import CreateLink, DeleteLinks, MoveLink, Step
 from actors.netlink.state_files import StateFiles
 from config.problems import errors
@@ -40,14 +43,16 @@ SILENCE_SECONDS: Final = 25.0
 RESTART_SECONDS: Final = 1.0
 #: The same after a configuration that cannot be used at all.
 UNUSABLE_SECONDS: Final = 10.0
+#: Drift of a higher number comes without a notification: only an audit finds it.
+UNNOTICED: Final = 6
 #: Torn by the fault of that name. Not the journal of NICs: what is only there is lost with it.
 STATE_FILES: Final = (
     "vrf-tables.json", "last-good.json", "in-force.json", "node.json", "node-labels.json", "api-snapshot.json",
 )  # fmt: skip
 #: The disks that a fault of this name fills, where it is not the disk's own name.
 FULL: Final = {"all": frozenset({"state", "run", "etc"})}
-#: Where the virtual disks are; memory where there is such a file system.
-SCRATCH: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+#: Where a process has its virtual disks; memory where there is such a file system.
+SCRATCH: Final = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +108,18 @@ def new_router(episode: Episode) -> Result:
 
 def run_in_new_world(episode: Episode, wanted: Router | None) -> Result:
     """Run an episode until its router is as ``wanted``; without that, until it is ready."""
-    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
-        world = World(Path(directory))
+    # Each disk of a process has the same name: what was parsed is remembered by its path.
+    directory = Path(SCRATCH.name) / "disk"
+    directory.mkdir()
+    try:
+        world = World(directory)
         with simulated(world, episode.seed), captured_log(world) as log:
             simulation = Simulation(world, episode, wanted, log)
-            trio.run(simulation.run, clock=virtual_clock(), strict_exception_groups=True)
+            trio.run(simulation.run, clock=world.clock, strict_exception_groups=True)
         violations = tuple(dict.fromkeys(simulation.violations))
         return Result(episode, violations, tuple(world.trace.lines), world.trace.digest, simulation.router)
-
-
-def virtual_clock() -> MockClock:
-    """Return a clock that jumps when all wait. Real time does not become virtual, so reading it is one look."""
-    clock = MockClock(autojump_threshold=0)
-    clock.current_time = lambda: clock._virtual_base  # type: ignore[method-assign]
-    return clock
+    finally:
+        shutil.rmtree(directory)
 
 
 def final_items(episode: Episode) -> tuple[Item, ...]:
@@ -160,11 +163,16 @@ def captured_log(world: World) -> Iterator[LogCounter]:
     """Count the daemon's log lines."""
     logger, counter = logging.getLogger("openperouter"), LogCounter(world)
     level, propagate = logger.level, logger.propagate
+    # Who called, in which thread and process, is looked up for each record otherwise.
+    lookups = mock.patch.multiple(
+        logging, _srcfile=None, logThreads=False, logMultiprocessing=False, logProcesses=False
+    )
     logger.addHandler(counter)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield counter
+        with lookups:
+            yield counter
     finally:
         logger.removeHandler(counter)
         logger.setLevel(level)
@@ -232,6 +240,7 @@ class Simulation:
             except* Killed:
                 world.trace.add("daemon", "killed")
             world.close_monitors()
+            self.violations += invariants.torn(path.name for path, _ in life.torn)
             for path, content in life.torn:
                 if path.parent.is_dir():
                     path.write_bytes(content)
@@ -373,24 +382,30 @@ class Simulation:
         else:
             world.life.die()
         if event.what is What.TORN_FILE:
-            path = world.settings.state_dir / STATE_FILES[event.number % len(STATE_FILES)]
+            # Without a server its snapshot is lost for good: the daemon is meant to wait for an operator then.
+            files = STATE_FILES if self.episode.api else STATE_FILES[:-1]
+            path = world.settings.state_dir / files[event.number % len(files)]
             with suppress(FileNotFoundError):
                 path.write_bytes(path.read_bytes()[:-9])
 
     def _drift(self, event: Event) -> None:
+        """Change a device that is ours and not the bystander's: of the event's name, or another one."""
         kernel = self.world.kernel
-        for namespace in Namespace:
-            key = (namespace, event.target)
-            link = kernel.links.get(key)
-            if link is None or not link.ours:
-                continue
-            if event.number == 1:
-                kernel._remove(key)
-            elif event.number == 2:
-                kernel.links[key] = replace(link, up=False, alias="", group=link.group)
-            else:
-                kernel.addresses[key] = []
-            self.world.notify(*key)
+        ours = [key for key, link in kernel.links.items() if link.ours and key not in BYSTANDER]
+        named = [key for key in ours if key[1] == event.target]
+        for key in named or ours[event.number % 5 :][:1]:
+            link = kernel.links[key]
+            match event.number % 4:
+                case 0:
+                    kernel._remove(key)
+                case 1:
+                    kernel.links[key] = replace(link, up=False, alias="", group=link.group)
+                case 2 if kernel.addresses[key]:
+                    kernel.addresses[key].append(owned_address(ip_interface("198.18.0.1/24")))
+                case _:
+                    kernel.addresses[key] = []
+            if event.number <= UNNOTICED:
+                self.world.notify(*key)
 
     # What is looked at
 
@@ -402,6 +417,10 @@ class Simulation:
         self._vrfs = {key[1] for key, link in self.world.kernel.links.items() if link.kind == LinkKind.VRF}
         if isinstance(what, MoveLink) and what.target is Namespace.ROUTER:
             self._judge_move(what.name)
+        if where == "kernel":
+            for nic in NICS:
+                plugged = nic not in self.world.gone
+                self.violations += invariants.misplaced(nic, self.world.kernel.links, plugged=plugged)
         if self.wanted is None or not self.episode.bystander:
             return
         changed = devices(what) if isinstance(what, Step) else set()
@@ -448,6 +467,7 @@ class Simulation:
         while found and trio.current_time() < deadline:
             await trio.sleep(1)
             found = self._differences()
+        self.violations += invariants.hurried(self.world.failed, endless=self.world.endless)
         if found:
             self.violations += found
             return
@@ -485,6 +505,13 @@ def status_of(status: Status | None) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)
+def _comparable(link: Link) -> Link:
+    """Return a device without what may differ between histories."""
+    mac = "" if link.mac.startswith("02::") else link.mac
+    return replace(link, index=0, peer_index=0, mac=mac, table=link.table and 1)
+
+
 def kernel_state(world: World, only: Set[Device] = frozenset()) -> dict[str, Any]:
     """Return the kernel and the state files without what may differ between histories: indices, tables' numbers.
 
@@ -496,8 +523,7 @@ def kernel_state(world: World, only: Set[Device] = frozenset()) -> dict[str, Any
     for (namespace, name), link in kernel.links.items():
         if only and (namespace, name) not in only:
             continue
-        mac = "" if link.mac.startswith("02::") else link.mac
-        state[f"{namespace} {name}"] = replace(link, index=0, peer_index=0, mac=mac, table=link.table and 1)
+        state[f"{namespace} {name}"] = _comparable(link)
         state[f"{namespace} {name} addresses"] = frozenset(kernel.addresses.get((namespace, name), ())) or None
     if only:
         return state

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import re
 import socket
@@ -41,8 +42,33 @@ from .episode import NICS, NODE, NONSENSE
 EPOCH: Final = 1_800_000_000.0
 #: What vtysh's deadlines come to, seconds.
 VTYSH_SECONDS: Final = 20.0
+#: So many pieces of work at the same moment have no end.
+ENDLESS: Final = 1000
 _READS: Final = frozenset({"get", "list", "count", "watch", "dry-run"})
 _FRR_WRITES: Final = frozenset({"send", "reload"})
+
+
+class VirtualClock(trio.abc.Clock):
+    """A clock that jumps to the next deadline when no task can run and nothing that was sent is unread."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        #: Whether something was sent to a socket since tasks last waited: its reader comes first.
+        self.sent = False
+
+    def start_clock(self) -> None:
+        """Begin at zero."""
+
+    def current_time(self) -> float:
+        return self._now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Return 0, since nothing happens in real time; trio asks when no task can run."""
+        if self.sent:
+            self.sent = False
+        elif deadline != math.inf:
+            self._now = max(self._now, deadline)
+        return 0
 
 
 class Killed(BaseException):
@@ -109,7 +135,7 @@ class World:
     """Everything outside the process, with the faults that it has at the moment."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self.directory, self.clock = directory, VirtualClock()
         self.settings = Settings(
             node_config_file=directory / "etc/node-config.yaml",
             configs_dir=directory / "etc/configs",
@@ -138,6 +164,9 @@ class World:
         self.gone: dict[str, tuple[Link, list[Address], list[SavedRoute]]] = {}
         self.on_write: Callable[[str, object], None] = lambda where, what: None
         self.edits = 0
+        #: When each thing that failed was tried.
+        self.failed: dict[str, list[float]] = {}
+        self.pieces, self.worked_at, self.endless = 0, 0.0, False
         self.inside = Namespace.HOST
         self.start_frr()
 
@@ -159,6 +188,20 @@ class World:
         self.edits += 1
         os.utime(path, ns=(0, self.edits * 1_000_000_000))
 
+    def fails(self, what: str) -> None:
+        """Note a failure."""
+        self.failed.setdefault(what, []).append(trio.current_time())
+
+    def work(self) -> None:
+        """Note a piece of work. Where it is followed by another one at once, time would never pass: that ends here."""
+        now = trio.current_time()
+        self.pieces = self.pieces + 1 if now == self.worked_at else 1
+        self.worked_at = now
+        if self.life is not None and self.pieces > ENDLESS:
+            self.endless = True
+            self.life.die()
+            raise Killed
+
     def start_frr(self) -> None:
         """Start FRR from its configuration on disk, with new sockets."""
         self.frr.text = self.boot_file.read_text() if self.boot_file.exists() else ""
@@ -177,6 +220,7 @@ class World:
         for monitor in self.monitors[namespace]:
             try:
                 monitor.send(body + name.encode())
+                self.clock.sent = True
             except OSError:
                 # A full buffer, or one whose reader has gone: notifications are lost, as in the kernel.
                 continue
@@ -331,6 +375,7 @@ class SimulatedKernel:
             self._life.writing("kernel", step)
             for words, number in world.faults.refused.items():
                 if words in str(step):
+                    world.fails(str(step))
                     raise KernelRefusal(number, os.strerror(number))
         match step:
             case steps.SaveNic():
@@ -356,7 +401,7 @@ class SimulatedDriver:
 
         async def call(*arguments: Any) -> Any:
             world, life = self._world, self._life
-            await vtysh(world)
+            await vtysh(world, name)
             world.frr.vrf_devices = {
                 link.name for (where, _), link in world.kernel.links.items()
                 if where is Namespace.ROUTER and link.kind == LinkKind.VRF
@@ -377,8 +422,11 @@ class SimulatedDriver:
         return call
 
 
-async def vtysh(world: World) -> None:
-    """Start vtysh. Raises what happens when FRR does not answer."""
+async def vtysh(world: World, what: str) -> None:
+    """Start vtysh for something. Raises what happens when FRR does not answer."""
+    world.work()
+    if world.faults.frr_hangs or world.faults.frr_down:
+        world.fails(f"FRR: {what}")
     if world.faults.frr_hangs:
         await trio.sleep(VTYSH_SECONDS)
         raise DependencyFault("vtysh did not end within 20 s and was killed")
@@ -408,7 +456,7 @@ class SimulatedDisk:
         self._refuse(path)
         if life is not None:
             try:
-                life.writing("disk", f"{path.parent.name}/{path.name.split('.')[1]}")
+                life.writing("disk", f"{path.parent.name}/{path.name.strip('.').split('.')[0]}")
             except Killed:
                 life.torn.append((path, bytes(data[: len(data) // 2])))
                 raise
