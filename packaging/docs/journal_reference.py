@@ -43,7 +43,7 @@ The values that a message names are fields as well, with the names in the table 
 
 
 @dataclass
-class Event:
+class CatalogEvent:
     """One message ID with the fields of its log calls."""
 
     name: str
@@ -51,9 +51,9 @@ class Event:
     fields: set[str] = field(default_factory=set)
 
 
-def events() -> list[Event]:
+def events() -> list[CatalogEvent]:
     """Return the events in the order of their names' definition."""
-    found = {name: Event(name, number) for name, number in vars(message_ids).items() if name.isupper()}
+    found = {name: CatalogEvent(name, number) for name, number in vars(message_ids).items() if name.isupper()}
     for call in calls():
         given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
         event = given.pop("message_id", None)

@@ -101,7 +101,7 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             await NodeMetrics(tmp_path / "x", port, "127.0.0.1").serve()
 
 
-def test_a_port_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unusable_port_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", "--port", "0"]) == exit_codes.USAGE
     assert "--port: must be between 1 and 65535" in capsys.readouterr().err
 
