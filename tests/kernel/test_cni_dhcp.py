@@ -24,7 +24,7 @@ from tests.kernel.dhcp_server import DhcpServer, dhcp_server
 from tests.kernel.node import Node, ip
 from tests.kernel.test_actor import Running, running, until
 from tests.kernel.test_cni import PEER, assert_nothing_left, host, wanting
-from tests.router.node import bounded
+from tests.router.node import unit_rights
 
 __all__ = ["host"]
 
@@ -222,7 +222,7 @@ async def test_a_process_that_is_killed_in_the_middle_leaves_nothing_after_the_n
     host: Node, server: DhcpServer, tmp_path: Path, during: str
 ) -> None:
     # With the capabilities of the unit.
-    program = [*bounded(), sys.executable, "-c", PASS, str(host.state), str(tmp_path / "run")]
+    program = [*unit_rights(), sys.executable, "-c", PASS, str(host.state), str(tmp_path / "run")]
     which = "INSIDE"
     if during == "RELEASE":
         async with running_child([*program, "INSIDE"], env=os.environ) as process:

@@ -367,15 +367,24 @@ exec "$@"
 """
 
 
-def bounded() -> list[str]:
-    """Return what starts a program with the unit's capabilities, groups and view of /etc/frr, and no others."""
-    lines = [line.partition("=")[::2] for line in UNIT.read_text().splitlines()]
+def unit_rights() -> list[str]:
+    """Return what starts a program with the unit's capabilities and groups, and no others."""
+    lines = unit_lines()
     [kept] = [value.split() for key, value in lines if key == "CapabilityBoundingSet"]
     [groups] = [value.split() for key, value in lines if key == "SupplementaryGroups"]
-    assert ("BindPaths", "/etc/frr/perouter") in lines
     capabilities = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in kept)
-    options = ["--no-new-privs", f"--groups={','.join(groups)}", f"--bounding-set=-all,{capabilities}"]
-    return ["unshare", "--mount", "--propagation=slave", "sh", "-euc", MOUNTS, "sh", "setpriv", *options, "--"]
+    return ["setpriv", "--no-new-privs", f"--groups={','.join(groups)}", f"--bounding-set=-all,{capabilities}", "--"]
+
+
+def bounded() -> list[str]:
+    """Return what starts a program with the unit's rights and view of /etc/frr."""
+    assert ("BindPaths", "/etc/frr/perouter") in unit_lines()
+    return ["unshare", "--mount", "--propagation=slave", "sh", "-euc", MOUNTS, "sh", *unit_rights()]
+
+
+def unit_lines() -> list[tuple[str, str]]:
+    """Return the keys and values of the daemon's unit file."""
+    return [(key, value) for key, _, value in (line.partition("=") for line in UNIT.read_text().splitlines())]
 
 
 def ping_command(tenant: Tenant) -> list[str]:
