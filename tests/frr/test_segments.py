@@ -272,16 +272,18 @@ async def moved(left: FrrInstance, directory: Path, *, to_leaf: bool) -> dict[st
         clock = during.enter_context(stream(witness, addresses(stayed)[0], directory / "clock.pings"))
         for target in targets:
             during.enter_context(known(witness, target))
+        await waited("the clock runs", lambda: bool(clock()))
         await trio.to_thread.run_sync(partial(attach, "mover", to_leaf=to_leaf))
         for version in (4, 6):
             await trio.to_thread.run_sync(send, "mover", version)
         what = f"{targets} answer {witness}, to_leaf={to_leaf}"
         await waited(what, lambda: all(answers() for answers in streams), MOVE_SECONDS)
         first = first_sent(plain)
+        ends = {target: answers()[0] for target, answers in zip(targets, streams, strict=True)}
+        assert first < min(ends.values()), (first, ends)
+        await waited("the clock still runs", lambda: clock()[-1] > max(ends.values()))
     # The new place announces it while the old one does: what is newer decides, and no ageing time.
     await waited("the new place wins", lambda: mobility(left).get("type") == "remote" and sequence(left) > before)
-    ends = {target: answers()[0] for target, answers in zip(targets, streams, strict=True)}
-    assert first < min(ends.values()), (first, ends)
     return {
         target: min(end - first, sum(first < answer <= end for answer in clock()) / RATE)
         for target, end in ends.items()
