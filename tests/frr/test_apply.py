@@ -102,6 +102,10 @@ CHANGES = {
     "an underlay with another ASN": (TWO, state(underlay=underlay(asn=64600), l3vnis=(DUAL,))),
     "route targets that change": (CASES["asn_route_targets"], CASES["ip_route_targets"]),
     "another router id": (BASIC, state(underlay=underlay(router_id=BASIC.underlay.router_id + 1), l3vnis=(RED,))),  # type: ignore[union-attr]
+    "a further neighbour": (
+        BASIC,
+        state(underlay=underlay(neighbor(), neighbor(endpoint="192.168.12.2")), l3vnis=(RED,)),
+    ),
     "a neighbour of another AS": (BASIC, state(underlay=underlay(neighbor(remote_as=64999)), l3vnis=(RED,))),
     "a listen range for an address": (BASIC, CASES["listen_range"]),
     "an address for a listen range": (CASES["listen_range"], BASIC),

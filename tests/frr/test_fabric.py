@@ -123,6 +123,9 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     exported = fabric.shown(fabric.leaf, "show bgp l2vpn evpn route type prefix")
     assert "10.0.0.1:100" in exported
     assert not (await fabric.bench.applied(ROUTER)).changed
+    await applied(fabric, state(underlay=ROUTER.underlay))
+    eventually("the leaf has it no more", lambda: "192.170.10.2/32" not in fabric.routes(fabric.leaf))
+    eventually("nor the router the leaf's", lambda: "10.50.0.0/24" not in fabric.routes(fabric.router))
 
 
 #: The first is what FRR derives for VNI 100 in AS 64514.

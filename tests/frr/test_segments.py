@@ -5,15 +5,22 @@
                   mover 192.170.1.99 is attached to one of them, always with the same MAC and addresses
 
 Segment 130 is on both, 140 on the router only, both in VRF red (L3VNI 100). The router is what the actors make of it,
-the leaf is set up by hand with the same gateways.
+the leaf is set up by hand with the same gateways. On both a segment's hosts are behind a bridge of their own, so that a
+host that leaves takes no port of the segment along: the place that it has left learns of the move from the fabric only.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
+import struct
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address, ip_interface
@@ -25,6 +32,7 @@ import trio
 
 from actors.netlink.planning.observed import gateway_mac
 from actors.netlink.refresh import actor as refresh
+from actors.netlink.wire.namespace import enter
 from config.desired import HostMasterKind
 from supervisor.runtime.actor import ActorContext
 from tests.actors.frr.cases import RED, l2vni, state, underlay
@@ -44,6 +52,12 @@ HOSTS: Final = {"near": (130, 11), "far": (130, 12), "beside": (140, 14), "mover
 MOVER_MAC: Final = "02:00:00:00:00:99"
 #: Far more than the move takes, and far less than any table's ageing time: nothing else lets packets through again.
 MOVE_SECONDS: Final = 20.0
+#: What a move may take, and of how many in each direction the quickest counts: a timer would delay every one of them.
+REACHABLE_SECONDS, MOVES = 1.0, 3
+#: Pings a second of a stream.
+RATE: Final = 20
+#: SO_TIMESTAMPNS (asm-generic/socket.h): the kernel's time of each packet, a timespec, which Python has no name for.
+TIMESTAMP_NS: Final = 35
 #: The bridge's ageing time, and what a host may be silent, in the proof that it is asked.
 AGEING, SILENT = 6, 1
 
@@ -84,6 +98,12 @@ def stretch(vni: int, vtep: str = "100.64.0.1") -> None:
         f"ip -n {LEAF} link set vni{vni} type bridge_slave neigh_suppress on learning off && "
         f"ip -n {LEAF} link set br-pe-{vni} up && ip -n {LEAF} link set vni{vni} up"
     )
+    sh(
+        f"ip -n {LEAF} link add br-hs-{vni} type bridge && ip -n {LEAF} link set br-hs-{vni} addrgenmode none up && "
+        f"ip -n {LEAF} link add host-e-{vni} type veth peer name pe-e-{vni} && "
+        f"ip -n {LEAF} link set host-e-{vni} addrgenmode none master br-hs-{vni} up && "
+        f"ip -n {LEAF} link set pe-e-{vni} addrgenmode none master br-pe-{vni} up"
+    )
     for gateway in GATEWAYS[vni]:
         sh(f"ip -n {LEAF} address add {gateway} dev br-pe-{vni} {'nodad' if ':' in gateway else ''}")
     sh(f"ip netns exec {LEAF} sysctl -qw net.ipv4.conf.br-pe-{vni}.arp_accept=1")
@@ -104,7 +124,7 @@ def attach(name: str, *, to_leaf: bool) -> None:
     where = f"netns {LEAF}" if to_leaf else ""
     sh(f"ip -n {name} link add eth0 address 02:00:00:00:00:{number} type veth peer name p-{name} {where}")
     if to_leaf:
-        sh(f"ip -n {LEAF} link set p-{name} master br-pe-{vni} up")
+        sh(f"ip -n {LEAF} link set p-{name} master br-hs-{vni} up")
     else:
         sh(f"ip -n {name} link set p-{name} netns 1 && ip link set p-{name} master br-hs-{vni} up")
     sh(f"ip -n {name} link set eth0 addrgenmode none up")
@@ -136,9 +156,54 @@ def namespaces() -> Iterator[None]:
             sh(f"ip netns del {name}", check=False)
 
 
-def mobility(leaf: FrrInstance) -> Any:
-    """Return what the leaf's zebra has of the mover's MAC."""
-    return json.loads(leaf.vtysh(f"show evpn mac vni 130 mac {MOVER_MAC} json") or "{}").get(MOVER_MAC, {})
+def mobility(instance: FrrInstance) -> Any:
+    """Return what one side's zebra has of the mover's MAC."""
+    return json.loads(instance.vtysh(f"show evpn mac vni 130 mac {MOVER_MAC} json") or "{}").get(MOVER_MAC, {})
+
+
+def sequence(instance: FrrInstance) -> int:
+    """Return the greatest sequence number (RFC 7432 15) with which one side's zebra has had the mover's MAC."""
+    found = mobility(instance)
+    return max(int(found.get(f"{origin}Sequence", 0)) for origin in ("local", "remote"))
+
+
+@contextmanager
+def listener(namespace: str) -> Iterator[socket.socket]:
+    """A packet socket for all devices that a network namespace has and gets."""
+
+    def opened() -> socket.socket:
+        enter(Path("/run/netns") / namespace)
+        every_protocol = socket.htons(0x0003)
+        found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every_protocol)
+        found.setsockopt(socket.SOL_SOCKET, TIMESTAMP_NS, 1)
+        found.settimeout(MOVE_SECONDS)
+        return found
+
+    # A thread of its own, which ends: it could not be trusted to leave the namespace.
+    with ThreadPoolExecutor(max_workers=1) as one, one.submit(opened).result() as plain:
+        yield plain
+
+
+def first_sent(plain: socket.socket) -> float:
+    """Return when the first frame that was sent left its device, in seconds since the epoch."""
+    while True:
+        _, [(_, _, moment)], _, origin = plain.recvmsg(64, 64)
+        if origin[2] == socket.PACKET_OUTGOING:
+            seconds, nanoseconds = struct.unpack("qq", moment)
+            return float(seconds + nanoseconds / 1e9)
+
+
+@contextmanager
+def stream(source: str, target: str, output: Path) -> Iterator[Callable[[], list[float]]]:
+    """Ping a host meanwhile; the function returns the times of its answers, in seconds since the epoch."""
+    command = ["ip", "netns", "exec", source, "ping", "-n", "-D", "-i", str(1 / RATE), target]
+    with output.open("w") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process:
+        try:
+            yield lambda: [
+                float(found) for found in re.findall(r"^\[([\d.]+)\] \d+ bytes from", output.read_text(), re.MULTILINE)
+            ]
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 @asynccontextmanager
@@ -179,31 +244,71 @@ def paths() -> Iterator[tuple[str, str]]:
             yield name, str(ip_interface(GATEWAYS[vni][version]).ip)
 
 
-async def moved(*, to_leaf: bool, witness: str, version: int) -> float:
-    """Move the mover; return the seconds from its first packet until the witness reaches it again."""
-    target = addresses("mover")[0 if version == 4 else 1]
-    await waited(f"{witness} reaches the mover", lambda: pings(witness, target))
-    attach("mover", to_leaf=to_leaf)
-    first = time.monotonic()
-    await trio.to_thread.run_sync(send, "mover", version)
-    await waited(f"{witness} reaches the mover, to_leaf={to_leaf}", lambda: pings(witness, target), MOVE_SECONDS)
-    return time.monotonic() - first
+@contextmanager
+def known(name: str, target: str) -> Iterator[None]:
+    """Have a host remember the mover's MAC, which is the same everywhere, instead of asking for it in between."""
+    entry = f"ip -n {name} neigh replace {target} lladdr {MOVER_MAC} dev eth0 nud"
+    sh(f"{entry} permanent")
+    try:
+        yield
+    finally:
+        sh(f"{entry} reachable")
+
+
+async def moved(left: FrrInstance, directory: Path, *, to_leaf: bool) -> dict[str, float]:
+    """Move the mover; return the seconds from its first frame until each of its addresses answers the other side.
+
+    They are those of a clock that a busy machine slows as it slows the move: the answers meanwhile of a host that
+    stays, which is pinged RATE times a second on the same way.
+    """
+    witness, stayed = ("near", "far") if to_leaf else ("far", "near")
+    targets = addresses("mover")
+    for target in targets:
+        await waited(f"{witness} reaches {target}", partial(pings, witness, target))
+    before = await trio.to_thread.run_sync(sequence, left)
+    sh("ip -n mover link del eth0")
+    with listener("mover") as plain, ExitStack() as during:
+        streams = [during.enter_context(stream(witness, one, directory / f"{one}.pings")) for one in targets]
+        clock = during.enter_context(stream(witness, addresses(stayed)[0], directory / "clock.pings"))
+        for target in targets:
+            during.enter_context(known(witness, target))
+        await waited("the clock runs", lambda: bool(clock()))
+        await trio.to_thread.run_sync(partial(attach, "mover", to_leaf=to_leaf))
+        for version in (4, 6):
+            await trio.to_thread.run_sync(send, "mover", version)
+        what = f"{targets} answer {witness}, to_leaf={to_leaf}"
+        await waited(what, lambda: all(answers() for answers in streams), MOVE_SECONDS)
+        first = first_sent(plain)
+        ends = {target: answers()[0] for target, answers in zip(targets, streams, strict=True)}
+        assert first < min(ends.values()), (first, ends)
+        await waited("the clock still runs", lambda: clock()[-1] > max(ends.values()))
+    # The new place announces it while the old one does: what is newer decides, and no ageing time.
+    await waited("the new place wins", lambda: mobility(left).get("type") == "remote" and sequence(left) > before)
+    return {
+        target: min(end - first, sum(first < answer <= end for answer in clock()) / RATE)
+        for target, end in ends.items()
+    }
 
 
 async def test_hosts_reach_one_another_and_a_host_can_move_and_be_silent(
     vrf_kernel: None, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    async with fabric(tmp_path) as (_, leaf, context):
+    async with fabric(tmp_path) as (router, leaf, context):
         for name in HOSTS:
             for version in (4, 6):
                 await trio.to_thread.run_sync(send, name, version)
         for source, target in paths():
             await waited(f"{source} reaches {target}", partial(pings, source, target))
 
-        for version in (4, 6):
-            for to_leaf, witness in ((True, "near"), (False, "far")):
-                seconds = await moved(to_leaf=to_leaf, witness=witness, version=version)
-                record_property(f"IPv{version} to {'leaf' if to_leaf else 'router'}", round(seconds, 2))
+        taken: dict[str, list[dict[str, float]]] = {"leaf": [], "router": []}
+        for _ in range(MOVES):
+            taken["leaf"].append(await moved(router.instance, tmp_path, to_leaf=True))
+            taken["router"].append(await moved(leaf, tmp_path, to_leaf=False))
+            quickest = {place: min(max(took.values()) for took in moves) for place, moves in taken.items()}
+            if max(quickest.values()) <= REACHABLE_SECONDS:
+                break
+        record_property("seconds of moves", json.dumps(taken))
+        assert max(quickest.values()) <= REACHABLE_SECONDS, taken
 
         # The mover, back at the router, says nothing more: the fabric keeps it, since it answers when it is asked.
         await waited("the mover is the router's", lambda: mobility(leaf).get("type") == "remote")

@@ -95,6 +95,15 @@ def test_an_object_is_selected_or_mirrored_as_it_changes() -> None:
     assert not store.remove(vni("red"))
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_the_selector_decides_about_each_kind_of_object(kind: Kind) -> None:
+    store = KindStore(kind, KEY, "default")
+    store.select_by({"zone": "a"})
+    for name in ("all", "a", "b"):
+        store.put(vni(name, name))
+    assert names(store) == {"all", "a"}
+
+
 def test_only_labels_that_a_selector_uses_make_it_stale() -> None:
     store = store_for({"zone": "a"})
     store.put(vni("red", "b"))

@@ -60,6 +60,21 @@ def test_the_router_ids_scheme_is_the_files_else_the_nodes_own(
     assert found.node.router_id_scheme == scheme
 
 
+@pytest.mark.parametrize(
+    ("known", "written", "scheme"), [(None, "", "v2"), (None, "routerIDScheme: v1\n", "v1"), (KNOWN, "", "v1")]
+)
+def test_the_scheme_is_remembered_when_the_file_says_nothing_of_it(
+    file: Path, known: NodeIdentity | None, written: str, scheme: str
+) -> None:
+    first = read(file, f"nodeIndex: {{index: 3}}\n{written}", known=known)
+    assert first.node is not None
+    saved = file.with_name("node.json")
+    saved.write_text(STORE.encode(first.node))
+    again = read(file, "nodeIndex: {index: 3}\n", known=read_identity(saved))
+    assert again.node is not None
+    assert again.node.router_id_scheme == scheme
+
+
 def test_a_node_of_a_version_that_knew_one_scheme_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text('{"name": "node-a", "index": 3, "log_level": "info"}')
     known = read_identity(tmp_path / "node.json")

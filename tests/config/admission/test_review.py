@@ -136,6 +136,23 @@ def test_a_mirror_of_a_files_network_is_a_rival_on_its_node_alone() -> None:
     assert judge(there, NODES[:2], l3vni("blue", 100, nodeSelector=on(rack="2"))).allowed
 
 
+@pytest.mark.parametrize(
+    ("candidate", "rival"),
+    [
+        (l3vni("blue", 100), "L3VNI openperouter-system/static-a-red (a file of node a)"),
+        (l2vni("segment", 100), "L3VNI openperouter-system/static-a-red (a file of node a)"),
+        (underlay("second"), "Underlay openperouter-system/static-a-fabric"),
+        (l3vni("blue", 200), ""),
+        (l2vni("segment", 300), ""),
+    ],
+    ids=["an L3VNI", "an L2VNI", "an underlay", "another L3VNI", "another L2VNI"],
+)
+def test_what_conflicts_with_a_files_mirror_is_denied_and_names_it(candidate: ApiObject, rival: str) -> None:
+    answer = judge([mirror(FABRIC, "a"), mirror(l3vni("red", 100), "a")], NODES[:1], candidate)
+    assert answer.allowed is not bool(rival)
+    assert rival in answer.message
+
+
 def test_a_segment_finds_the_l3vni_of_a_file_by_its_short_name() -> None:
     red = l3vni("red", 100, allowedNamespaces=["*"], hostSession=session("10.0.0.0/16"))
     there = [mirror(FABRIC, "a"), mirror(red, "a")]

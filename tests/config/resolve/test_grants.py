@@ -105,6 +105,12 @@ def test_a_managed_bridge_is_open_to_all() -> None:
     assert in_force(strict(FABRIC, from_api(l2vni("seg", 5, hostMaster=managed)))) == {"seg"}
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_setting_lets_a_router_have_addresses_that_another_node_has(*, allowed: bool) -> None:
+    assert Grants.of(Settings.model_validate({"allowDuplicateIndex": allowed})).duplicate_index is allowed
+    assert not Grants.of(Settings()).duplicate_index
+
+
 # Limits
 
 

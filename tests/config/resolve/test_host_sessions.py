@@ -46,6 +46,24 @@ def test_the_later_of_two_overlapping_sessions_fails_and_names_the_other(
     assert "of a host session of L3VNI a (f.yaml:1:1)" in messages_about(resolution, "b")
 
 
+@pytest.mark.parametrize("listed", [["2001:db8::/64", "192.0.2.0/24"], ["192.0.2.0/24", "2001:db8::/64"]])
+def test_both_forms_of_the_pools_give_the_same_addresses(listed: list[str]) -> None:
+    spec = session(localCIDRs=listed)
+    del spec["localCIDR"]
+    node = NodeIdentity("node", 4)
+    found = [
+        solve(underlay(), l3vni("a", 1, hostSession=written), node=node).desired
+        for written in (spec, session("192.0.2.0/24", "2001:db8::/64"))
+    ]
+    newer, older = (state.l3vnis[0].session for state in found if state is not None)
+    assert newer == older
+    assert newer is not None
+    assert [(str(ends.router), str(ends.host)) for ends in newer.addresses] == [
+        ("192.0.2.1/24", "192.0.2.6/24"),
+        ("2001:db8::1/64", "2001:db8::6/64"),
+    ]
+
+
 def test_the_families_of_one_session_do_not_meet() -> None:
     assert in_force(solve(underlay(), l3vni("a", 1, hostSession=session("10.0.0.0/16", "a00::/64")))) == {"a"}
 

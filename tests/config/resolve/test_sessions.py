@@ -10,7 +10,7 @@ from config.desired import Bfd, BGPFamily, FabricNeighbor, Family
 from config.problems import Kind, Origin
 from config.resources import Resource, Unusable
 
-from ..samples import l2vni, l3vni, neighbor, passthrough, solve, underlay, unusable
+from ..samples import l2vni, l3vni, neighbor, passthrough, session, solve, underlay, unusable
 
 V4, V6, EVPN = BGPFamily.IPV4_UNICAST, BGPFamily.IPV6_UNICAST, BGPFamily.EVPN
 BY_V4: dict[str, Any] = {"asn": 64512, "address": "192.0.2.1"}
@@ -44,6 +44,9 @@ def broken_passthrough() -> Resource:
         (RANGE_V6, [], None, (V6,)),
         (BY_V4, [l3vni("red", 1)], None, (V4, EVPN)),
         (BY_V4, [l2vni("l2", 1)], None, (V4, EVPN)),
+        # What is IPv6 in a VRF needs none in the fabric, where the NIC or the tunnel endpoint's device may have none.
+        (BY_V4, [l3vni("red", 1, hostSession=session("192.0.2.0/24", "2001:db8::/64"))], ["100.65.0.0/24"], (V4, EVPN)),
+        (BY_V4, [l3vni("red", 1), l2vni("l2", 2, "red", gatewayIPs=["2001:db8:1::1/64"])], None, (V4, EVPN)),
         (BY_V6, [l2vni("l2", 1)], None, (V4, V6, EVPN)),
         (UNNUMBERED, [l3vni("red", 1)], None, (V4, EVPN)),
         (BY_V4, [both()], None, (V4, V6)),

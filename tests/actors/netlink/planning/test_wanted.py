@@ -83,6 +83,14 @@ def test_a_vrfs_networks_leave_room_for_the_largest_tunnel_among_them() -> None:
     }
 
 
+def test_an_ipv6_tunnel_of_the_l3vni_counts_for_its_segments_over_ipv4_and_for_no_other() -> None:
+    six, segment = replace(l3vni("red", 100), vtep=ip_address("2001:db8::1")), l2vni(vrf="red")
+    alone = replace(l2vni(), vni=300, vrf=None, gateways=())
+    found = links(model_of(state(l3vnis=(six,), l2vnis=(segment, alone))))
+    mtus = [found[f"host-e-{vni}"].mtu for vni in (100, segment.vni, 300)]
+    assert mtus == [1430, 1430, 1450]
+
+
 def test_the_host_decides_the_master_of_a_sessions_veth() -> None:
     found = links(model_of(demo()))
     assert (found["pt-host"].master, found["host-e-100"].master) == (None, None)

@@ -74,6 +74,15 @@ def test_the_exit_code_shows_whether_there_is_anything_to_do(
     assert [state.node_index for state in requested] == [3, 3]
 
 
+def test_the_scheme_of_a_node_that_exists_is_shown_with_what_the_other_would_give(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    previews(monkeypatch, "", Plan())
+    (settings.parent / "state" / "node.json").write_text('{"name": "node-a", "index": 3, "log_level": "info"}')
+    assert plan(settings) == 0
+    assert capsys.readouterr().out.startswith("router ID: 10.0.0.4 (routerIDScheme v1; v2: 10.0.0.3)\n")
+
+
 def test_without_frr_the_plan_for_the_kernel_is_shown_all_the_same(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
