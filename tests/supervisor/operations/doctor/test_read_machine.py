@@ -269,6 +269,15 @@ def test_leftovers_of_trials_are_examined(nowhere: Settings, tmp_path: Path) -> 
     assert str(saved / "openpe_x.yaml") not in found
 
 
+def test_locks_and_what_root_runs_of_frrs_are_examined(nowhere: Settings, tmp_path: Path) -> None:
+    own = nowhere.frr_etc_dir / nowhere.frr_pathspace
+    own.mkdir(parents=True)
+    (own / "daemons").write_text("bgpd=yes\n")
+    nowhere.run_dir.mkdir()
+    found = {fact.path for fact in files.read_files(nowhere, tmp_path / "openperouter.yaml")}
+    assert found >= {str(nowhere.run_dir), str(own), str(own / "daemons")}
+
+
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
     """Put a program that prints something first on the path."""
     directory = tmp_path / "bin"
