@@ -19,9 +19,9 @@ from ..runtime.faults import AlreadyRunningFault, DependencyFault, PermissionFau
 def single_instance(run_dir: Path) -> Iterator[Path]:
     """Hold ``<run_dir>/lock`` while inside; give its path. The directory is made if it is missing.
 
-    No other user can open the file, since whoever can open it can lock it. Raises :class:`AlreadyRunningFault`, naming
-    the holder, or :class:`DependencyFault` when the file cannot be made: :class:`PermissionFault` when that is because
-    of who runs the program.
+    No other user can open the file: one who could could lock it. Raises :class:`AlreadyRunningFault`, naming the
+    holder, or :class:`DependencyFault` when the file cannot be made: :class:`PermissionFault` when that is because of
+    who runs the program.
     """
     path = run_dir / "lock"
     try:

@@ -487,7 +487,7 @@ async def test_a_first_start_does_not_remember_refused_tunnel_endpoints(node: No
 async def test_an_underlay_moves_from_the_api_to_a_file_although_the_host_has_a_route_in_its_range(
     node: Node, *, was_in_force: bool
 ) -> None:
-    """Its range is in force, whoever wrote it: once the object is deleted the file takes its place."""
+    """Its range is in force: once the object is deleted the file takes its place."""
     spec = yaml.safe_load(ranged("100.65.0.0/16"))["underlays"][0]
     one = ApiObject(Kind.UNDERLAY, node.settings.namespace, "fabric", spec=spec)
     saved = SavedSnapshot("node-a", ApiSnapshot(objects=(one,)), {one.id: Held("")} if was_in_force else {})

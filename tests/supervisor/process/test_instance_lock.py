@@ -42,7 +42,7 @@ def test_the_lock_file_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_no_other_user_can_open_the_lock_or_its_directory(tmp_path: Path) -> None:
-    """flock works on a descriptor that may only read: whoever can open the file can keep the daemon from starting."""
+    """flock works on a descriptor that may only read: a user who can open it can keep the daemon from starting."""
     before = os.umask(0)
     try:
         with single_instance(tmp_path / "run") as path:
