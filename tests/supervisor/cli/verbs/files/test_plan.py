@@ -118,6 +118,14 @@ def test_saved_api_objects_are_part_of_the_plan(
     assert "with 1 saved API object, 4m1" in capsys.readouterr().err
 
 
+def test_the_settings_say_which_saved_objects_count(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200))
+    settings.write_text(settings.read_text() + "maxResources: {l3vnis: 1}\n")
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red"]
+
+
 def test_an_unusable_snapshot_is_reported(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
