@@ -26,11 +26,14 @@ import trio
 
 from config.desired import IPNetwork
 from config.outcomes import NodeIdentity, StaticSnapshot
-from config.problems import RUNNING_KEPT, Origin, Problem, Reason, Severity, errors
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Reason, Severity, errors
 from config.resolve.host_networks import HostNetwork, Surroundings, ranges
 from config.resolve.underlay import underlay_doubts
 from config.settings import Settings, restart_problems
+from config.sources.api_objects import read_objects
 from config.sources.static_files import StaticRead, read_directory, read_remembered
+from config.store.api_snapshot_file import read_saved
+from config.store.json_store import StoreError
 from config.store.last_good import LastGood
 from config.syntax.files import Mark, mark
 from config.syntax.secret_files import SECRETS_DIRECTORY
@@ -261,7 +264,8 @@ def settle_underlay(
     if doubts is None:
         return files, files.last_good
     kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
-    doubts = underlay_doubts(files.resources, node, replace(around, in_force=ranges(kept.resources)))
+    in_force = ranges(kept.resources) | ranges_of_api(settings, node.name)
+    doubts = underlay_doubts(files.resources, node, replace(around, in_force=in_force))
     if doubts is None:
         return files, files.last_good
     if not kept.resources or underlay_doubts(kept.resources, node) is not None:
@@ -273,14 +277,31 @@ def settle_underlay(
 def ranges_in_force(
     settings: Settings, node: NodeIdentity, memory: StateStore, previous: StaticSnapshot | None
 ) -> frozenset[IPNetwork] | None:
-    """Return the ranges that a trial may keep: those of the files, and its own if it is in force already.
+    """Return the ranges that a trial may keep: those of files and API, and its own if it is in force already.
 
     At a start it may have been in force before: None, all.
     """
     if previous is None:
         return None
     kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
-    return ranges((*kept.resources, *(previous.resources if previous.on_trial else ())))
+    trials = ranges(previous.resources if previous.on_trial else ())
+    return trials | ranges(kept.resources) | ranges_of_api(settings, node.name)
+
+
+def ranges_of_api(settings: Settings, node_name: str) -> frozenset[IPNetwork]:
+    """Return the ranges of the API's Underlay in force, as saved, so that it can move to a file whatever its range.
+
+    None if nothing is saved, or it cannot be read.
+    """
+    try:
+        saved = read_saved((settings.run_dir, settings.state_dir), node_name)
+    except StoreError:
+        return frozenset()
+    if saved is None or saved.snapshot is None:
+        return frozenset()
+    known = (one for one in saved.snapshot.objects if one.kind is Kind.UNDERLAY and one.id in saved.standing)
+    resources, _ = read_objects(replace(saved.snapshot, objects=tuple(known)), settings.namespace)
+    return ranges(resources)
 
 
 def running_kept(problem: Problem) -> Problem:

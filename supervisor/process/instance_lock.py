@@ -19,12 +19,13 @@ from ..runtime.faults import AlreadyRunningFault, DependencyFault, PermissionFau
 def single_instance(run_dir: Path) -> Iterator[Path]:
     """Hold ``<run_dir>/lock`` while inside; give its path. The directory is made if it is missing.
 
-    Raises :class:`AlreadyRunningFault`, naming the holder, or :class:`DependencyFault` when the file cannot be made:
-    :class:`PermissionFault` when that is because of who runs the program.
+    No other user can open the file: one who could could lock it. Raises :class:`AlreadyRunningFault`, naming the
+    holder, or :class:`DependencyFault` when the file cannot be made: :class:`PermissionFault` when that is because of
+    who runs the program.
     """
     path = run_dir / "lock"
     try:
-        run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        run_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
         descriptor = _open_locked(path)
     except PermissionError:
         raise PermissionFault(f"permission denied: {path}; only root can run the router") from None
@@ -38,7 +39,7 @@ def single_instance(run_dir: Path) -> Iterator[Path]:
 
 def _open_locked(path: Path) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(path, descriptor):

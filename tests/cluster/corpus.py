@@ -343,6 +343,10 @@ BAD: dict[Kind, dict[str, Any]] = {
             f"a session within {cidr}": l3vni(hostSession=session(localCIDR={f"ipv{6 if ':' in cidr else 4}": cidr}))
             for cidr in (*UNUSABLE, "10.0.0.0/15", "fd00::/63")
         },
+        **{
+            f"a session with a listed pool within {cidr}": l3vni(hostSession=session(localCIDR=None, localCIDRs=[cidr]))
+            for cidr in UNUSABLE
+        },
         "a session with IPv6 for IPv4": l3vni(hostSession=session(localCIDR={"ipv4": "2001:db8::/64"})),
         "a session with IPv4 for IPv6": l3vni(hostSession=session(localCIDR={"ipv6": "10.0.0.0/8"})),
         "a session with both passwords": l3vni(hostSession=session(password="a", passwordSecret={"name": "b"})),

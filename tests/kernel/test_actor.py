@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -13,12 +15,13 @@ import trio
 from actors.lib.metrics import counters as metrics
 from actors.netlink import actor
 from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
+from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from tests.actors.netlink.builders import demo, state, underlay, without_underlay
+from tests.actors.netlink.builders import demo, passthrough, state, underlay, without_underlay
 from tests.kernel.node import Node, ip
 
 SECONDS = 30
@@ -66,6 +69,21 @@ async def until(condition: object, what: str) -> None:
             await trio.sleep(0.05)
         return
     raise AssertionError(f"not in {SECONDS} s: {what}")
+
+
+async def test_no_session_takes_the_address_of_the_api_server(node: Node) -> None:
+    frr, cell, access = Latest[FrrOutcome]("frr"), Latest[KernelOutcome]("kernel"), Latest[ApiAccess]("access")
+    access.set(ApiAccess(ApiReach.REACHABLE, ApiCredentials("https://192.168.40.200:6443")))
+    options: dict[str, Any] = {"frr": frr.reader(), "changing": trio.Lock(), "out": cell, "access": access.reader()}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(actor.run, ActorContext("netlink"), settings=settings_of(node), **options))
+        frr.set(FrrOutcome(state(passthrough=passthrough()), applied=True))
+        with trio.fail_after(SECONDS):
+            outcome = await cell.reader().receive()
+        nursery.cancel_scope.cancel()
+    [failure] = outcome.failures
+    assert "host session 192.168.40.0/24 overlaps the API server 192.168.40.200" in failure.message
+    assert "pt-host" not in node.names(router=False)
 
 
 async def test_a_state_that_frr_applied_is_applied_and_reported(node: Node) -> None:

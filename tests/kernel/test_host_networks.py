@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.netlink import preview
+from actors.netlink import kernel, preview
 from tests.actors.netlink.builders import l2vni, l3vni, passthrough, state
 from tests.kernel.node import Node, ip
 from tests.kernel.test_actor import settings_of
@@ -34,6 +34,21 @@ def test_a_route_of_the_host(node: Node) -> None:
     ip("route", "del", "blackhole", "192.168.0.0/16")
     assert not node.converge(desired).failures
     ip("route", "add", "192.168.40.128/25", "via", "198.51.100.1")
+    assert not node.converge(desired).failures
+
+
+def test_a_server_of_the_host(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desired, resolv = state(passthrough=passthrough()), tmp_path / "resolv.conf"
+    monkeypatch.setattr(kernel, "RESOLV_CONF", resolv)
+    resolv.write_text("nameserver 192.168.40.53\n")
+    (failure,) = node.converge(desired).failures
+    assert f"host session 192.168.40.0/24 overlaps name server 192.168.40.53 of {resolv}" in failure.message
+    resolv.write_text("")
+    node.kernel.api_server = "2001:db8:40::10"
+    (failure,) = node.converge(desired).failures
+    assert "host session 2001:db8:40::/64 overlaps the API server 2001:db8:40::10" in failure.message
+    assert "pt-host" not in node.names(router=False)
+    node.kernel.api_server = ""
     assert not node.converge(desired).failures
 
 

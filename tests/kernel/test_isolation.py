@@ -176,6 +176,25 @@ def test_a_tenant_does_not_reach_the_hosts_stack(fabric: Node, defaults: str, ma
     assert "proto ra" not in ip("-6", "route", "show", "default")
 
 
+def test_the_advertisement_of_a_router_in_a_routed_segment_changes_neither_router_nor_host(fabric: Node) -> None:
+    node = fabric
+    with ExitStack() as stack:
+        tenants = {n: stack.enter_context(port) for n, port in build(node, "ipv6").items()}
+        router = stack.enter_context(Port(node.NETNS, "br-pe-130"))
+        host = stack.enter_context(Port(None, "br-hs-130"))
+        tenant = tenants[130]
+        source = frames.link_local(tenant.mac)
+        tenant.send(frames.router_advertisement(tenant.mac, source, "2001:db8:bad::"))
+        tenant.send(frames.ethernet(tenant.mac, frames.BROADCAST, 0x88B5, LAST))
+        # Who has the frame after it has had the advertisement.
+        for port in (router, host):
+            assert [frame for frame in port.received_before(LAST) if frame[:6] == bytes.fromhex("333300000001")]
+    for show in (("-6", "addr", "show"), ("-6", "route", "show", "table", "all")):
+        for shown in (ip(*show), node.router(*show)):
+            assert "2001:db8:bad" not in shown
+            assert "proto ra" not in shown
+
+
 @pytest.mark.parametrize("defaults", ["kernel"], indirect=True)
 def test_sysctls_of_a_segment_are_repaired(fabric: Node) -> None:
     node = fabric

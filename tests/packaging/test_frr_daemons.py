@@ -1,4 +1,4 @@
-"""The settings of FRR's scripts: what a PID file names is signalled in the unit's own control group only.
+"""What is FRR's does not decide what root does: neither its PID files nor, at the installation, links in its directory.
 
 FRR's scripts are bash's; a distribution's may be another shell's. The real scripts are tried with real daemons
 (tests/frr/test_scripts.py); here a program called ``cat`` says to which control group a process belongs.
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 DAEMONS = Path(__file__).resolve().parents[2] / "packaging" / "frr" / "perouter" / "daemons"
+POSTINST = DAEMONS.parents[3] / "debian" / "openperouter.postinst"
 #: What frrcommon.sh does with the content of a PID file, its second argument here.
 STOP = '. "$1"; pid=$2; kill -0 "$pid" 2>/dev/null || exit 3; kill -2 "$pid"'
 
@@ -62,3 +63,24 @@ def test_no_other_process_is(shell: str, tmp_path: Path, victim: subprocess.Pope
     place(tmp_path, str(victim.pid), "/system.slice/ssh.service")
     assert stop(shell, pid.format(victim.pid), tmp_path) == 3
     assert victim.poll() is None
+
+
+def test_the_installation_gives_away_nothing_that_a_link_of_frrs_names(shell: str, tmp_path: Path) -> None:
+    """The directory was FRR's before: what is in it may be a link to any file."""
+    etc, tools, victim = tmp_path / "etc/frr/perouter", tmp_path / "tools", tmp_path / "victim"
+    etc.mkdir(parents=True)
+    tools.mkdir()
+    victim.write_text("root's")
+    for name in ("daemons", "frr.conf"):
+        (etc / name).symlink_to(victim)
+    (etc / "vtysh.conf").write_text("")
+    # The group frr need not exist here.
+    for name in ("chown", "install"):
+        (tools / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/calls\n')
+        (tools / name).chmod(0o755)
+    environment = {**os.environ, "DPKG_ROOT": str(tmp_path), "PATH": f"{tools}:{os.environ['PATH']}"}
+    subprocess.run([shell, str(POSTINST), "configure"], env=environment, check=True)
+    owned = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("chown")]
+    assert owned == [f"chown -h root:frr {etc}", f"chown -h root:frr {etc}/vtysh.conf"]
+    assert [path.name for path in etc.iterdir()] == ["vtysh.conf"]
+    assert victim.read_text() == "root's"

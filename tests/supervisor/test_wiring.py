@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from actors.netlink.preview import host_networks
 from config.settings import Settings
 from config.status import Status
 from supervisor.process.sd_notify import Notifier
@@ -59,6 +60,16 @@ async def test_each_child_has_all_that_its_actor_needs(daemon: Daemon) -> None:
         parameters = inspect.signature(spec.body()).parameters
         needed = [name for name, one in parameters.items() if one.default is one.empty]
         assert needed == ["ctx"], spec.name
+
+
+@pytest.mark.parametrize("name", ["static_config", "desired"])
+async def test_who_judges_tunnel_endpoints_can_read_the_hosts_networks(daemon: Daemon, name: str) -> None:
+    """Without a reader none would be refused."""
+    [spec] = [spec for spec in daemon.children() if spec.name == name]
+    body = spec.body()
+    assert isinstance(body, partial)
+    reader = body.keywords["networks"]
+    assert (reader.func, reader.args) == (host_networks, (daemon.settings,))
 
 
 async def test_a_child_s_next_run_reads_its_channels_from_the_newest_value_on(daemon: Daemon) -> None:

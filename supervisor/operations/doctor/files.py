@@ -46,8 +46,17 @@ def _paths(settings: Settings, settings_file: Path) -> Iterator[Path]:
     yield from sorted(settings.state_dir.glob("*"))
     # Directories that others cannot enter: the files in them have the modes of those that they are copies of.
     yield from sorted((settings.state_dir / SAVED).glob("*"))
+    # Who can open a lock can keep the daemon from starting; copies of the state are here, too.
+    yield settings.run_dir
+    yield from _sourced(settings)
     # A kubeconfig can name a program, which then runs as root.
     yield from (settings.credentials_dir, kubeconfig_path(settings))
+
+
+def _sourced(settings: Settings) -> tuple[Path, Path]:
+    """Return what FRR's scripts run as root when FRR starts, and the directory in which it could be replaced."""
+    directory = settings.frr_etc_dir / settings.frr_pathspace
+    return directory, directory / "daemons"
 
 
 def read_file(path: Path) -> File | None:
@@ -139,6 +148,9 @@ def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
         yield error(
             "files", f"{shown}: users other than root can change what the router does", f"chmod go-w {file.path}"
         )
+    elif file.owner != "root" and Path(file.path) in _sourced(settings):
+        message = f"{file.path} belongs to {file.owner}, who could run commands as root when FRR starts"
+        yield error("files", message, f"chown root: {file.path}")
     elif file.owner != "root":
         yield warning("files", f"{file.path} belongs to {file.owner}, not to root", f"chown root: {file.path}")
     fix = f"chmod {'0750' if file.directory else '0600'} {file.path}"
@@ -151,7 +163,7 @@ def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
 
 
 def _is_secret(settings: Settings, path: str) -> bool:
-    secret = (settings.state_dir, settings.configs_dir / "secrets")
+    secret = (settings.state_dir, settings.run_dir, settings.configs_dir / "secrets")
     return any(path == str(one) or _below(path, one) for one in secret)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.api_wait.fakes import EPOCH, SECRET, Reading, Servers, wall
+from tests.actors.lib.kube.kubeconfigs import CA, base64_of, credential, kubeconfig, program
 from tests.actors.message_catalog import explained
 
 #: Within this many seconds every change has to be followed: two polls, and a third that finds nothing new.
@@ -33,6 +35,8 @@ class Node:
         self.settings.credentials_dir.mkdir()
         self.kubeconfig = self.settings.credentials_dir / "kubeconfig"
         self.read = Reading()
+        #: Let the actor read real kubeconfigs, as in the daemon.
+        self.reads_itself = False
         self.servers = Servers()
         self.out: Latest[ApiAccess] = Latest("access")
         self.context = ActorContext.__new__(ActorContext)
@@ -55,7 +59,7 @@ class Node:
                     settings=self.settings,
                     out=self.out,
                     connect=self.servers.connect,
-                    read=self.read,
+                    read=None if self.reads_itself else self.read,
                     wall=wall,
                     chance=lambda: 0.5,
                 )
@@ -113,6 +117,22 @@ async def test_the_setting_names_another_kubeconfig(autojump_clock: MockClock, n
     node.settings = node.settings.model_copy(update={"kubeconfig": path})
     async with node.alive() as accesses:
         assert (await soon(accesses)).detail == f"waiting for {path}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a program that others can write does not run")
+@pytest.mark.parametrize("may_run", [False, True])
+async def test_the_daemon_runs_a_program_of_a_kubeconfig_with_the_setting_only(node: Node, *, may_run: bool) -> None:
+    ran, directory = node.settings.run_dir.with_name("ran"), node.settings.credentials_dir
+    node.settings = node.settings.model_copy(update={"kubeconfig_programs": may_run})
+    node.reads_itself = True
+    user = program(directory, f"touch {ran}\n{credential(token=SECRET)}")
+    node.write(kubeconfig(user, {"server": "https://one", "certificate-authority-data": base64_of(CA)}))
+    with trio.fail_after(30):
+        async with node.alive() as accesses:
+            access = await accesses.receive()
+    assert (access.reach is ApiReach.REACHABLE) is may_run, access.detail
+    assert ("kubeconfigPrograms" in access.detail) is not may_run
+    assert ran.exists() is may_run
 
 
 async def test_credentials_that_appear_are_used_within_seconds(autojump_clock: MockClock, node: Node) -> None:

@@ -49,6 +49,8 @@ class Bench:
     ctx: ActorContext | None = None
     networks: tuple[HostNetwork, ...] = ()
     readings: int = 0
+    #: Settings beside those of the directories.
+    options: dict[str, Any] = field(default_factory=dict)
 
     def read_networks(self) -> tuple[HostNetwork, ...]:
         self.readings += 1
@@ -66,7 +68,7 @@ class Bench:
         self.ctx = ActorContext("desired")
         await run(
             self.ctx,
-            settings=Settings(state_dir=self.directory, run_dir=self.spare.parent),
+            settings=Settings(state_dir=self.directory, run_dir=self.spare.parent, **self.options),
             snapshots=self.static.reader(),
             api=self.api.reader(),
             forget_api=self.forget.reader(),
@@ -520,6 +522,20 @@ async def test_a_node_that_changes_its_name_does_not_use_its_old_snapshot(bench:
     second.static.set(replace(files(underlay()), node=NodeIdentity("node-z", 0)))
     await run_until(second, lambda: second.out.version)
     assert second.vrfs() == []
+
+
+async def test_the_settings_say_what_counts(bench: Bench) -> None:
+    bench.options = {"max_resources": {"l3vnis": 2}, "underlay_namespaces": ("tenant",)}
+    bench.static.set(files(l3vni("red", 1)))
+    theirs = replace(api_underlay(), namespace="tenant")
+    bench.api.set(cluster(theirs, api_l3vni("a", 2), api_l3vni("b", 3)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.life)
+        await bench.settles(lambda: bench.out.peek() and bench.published().underlay)
+        assert sorted(bench.vrfs()) == ["a", "red"]
+        [problem] = bench.published().problems
+        assert "this node takes at most 2 l3vnis" in problem.message
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_hosts_networks_are_read_for_a_new_range_and_a_reload_only(bench: Bench) -> None:

@@ -11,11 +11,14 @@ import pytest
 from actors.desired.reconcile import Decision, Known, decide
 from config.api import ApiObject, ApiSnapshot
 from config.desired import DesiredState, RememberedApi
+from config.models import RawFrrConfig
 from config.outcomes import StaticSnapshot
 from config.precedence import NOTHING_IN_FORCE
 from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Severity, errors
+from config.resolve.grants import Grants
 from config.resolve.host_networks import HostNetwork
 from config.resources import Unusable
+from config.settings import Settings
 from supervisor.runtime.faults import ConfigFault
 
 from .examples import GRANTS, api_l3vni, api_underlay, cluster, files, l3vni, resource, underlay
@@ -234,11 +237,14 @@ def test_raw_snippets_of_the_api_are_left_out_where_the_node_does_not_accept_the
     snippet = ApiObject(
         Kind.RAW_FRR_CONFIG, GRANTS.namespace, "r", "uid", "1", spec={"rawConfig": "ip route 192.0.2.0/24 reject"}
     )
-    known = Known(files(underlay()), cluster(snippet), None, NOTHING_IN_FORCE)
+    text = {"rawConfig": "ip route 198.51.100.0/24 reject"}
+    own = resource(Kind.RAW_FRR_CONFIG, "own", RawFrrConfig.model_validate(text))
+    known = Known(files(underlay(), own), cluster(snippet), None, NOTHING_IN_FORCE)
     assert (state := decide(known, None, GRANTS).state) is not None
-    assert len(state.raw_frr) == 1
-    assert (state := decide(known, None, replace(GRANTS, raw_snippets=False)).state) is not None
-    assert state.raw_frr == ()
+    assert len(state.raw_frr) == 2
+    refusing = Settings.model_validate({"rawSnippetsFromAPI": False, "namespace": GRANTS.namespace})
+    assert (state := decide(known, None, Grants.of(refusing)).state) is not None
+    assert [one.resource for one in state.raw_frr] == [own.id]
     assert [problem.resource for problem in errors(state.problems)] == [snippet.id]
 
 

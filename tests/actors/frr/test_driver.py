@@ -58,6 +58,14 @@ async def test_a_call_that_ends_leaves_no_secret(name: str, tmp_path: Path) -> N
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.parametrize("end", ["kill -KILL $$", "exit 1"])
+@pytest.mark.parametrize("name", CALLS)
+async def test_what_a_killed_vtysh_has_said_is_quoted_without_the_secret(name: str, end: str, tmp_path: Path) -> None:
+    said = await CALLS[name](VtyshDriver(settings(tmp_path, f'cat "$last"; cat "$last" >&2; {end}')))
+    assert "neighbor 10.0.0.1 password ********" in said
+    assert "hush" not in said
+
+
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_call_that_exceeds_its_deadline_leaves_no_secret(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

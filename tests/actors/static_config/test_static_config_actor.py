@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 import trio
+import yaml
 
 from actors.static_config.actor import run
+from config.api import ApiObject, ApiSnapshot
 from config.desired import IPInterface
 from config.outcomes import StaticSnapshot
+from config.precedence import Held
 from config.problems import RUNNING_KEPT, Kind, errors
 from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
+from config.store.api_snapshot_file import SavedSnapshot, to_json
 from config.store.last_good import read_texts
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
@@ -30,7 +34,7 @@ underlays:
   tunnelEndpoint: {cidrs: [100.65.0.0/24]}
 """
 RED = "l3vnis: [{name: red, vrf: red, vni: 100}]\n"
-PATHS = {"nodeConfigFile": "node-config.yaml", "configsDir": "configs", "stateDir": "state"}
+PATHS = {"nodeConfigFile": "node-config.yaml", "configsDir": "configs", "stateDir": "state", "runDir": "run"}
 DEADLINE = 10.0
 
 
@@ -42,6 +46,7 @@ class Node:
             node_config_file=root / "node-config.yaml",
             configs_dir=root / "configs",
             state_dir=root / "state",
+            run_dir=root / "run",
             settle_seconds=0.05,
         )
         self.settings_file = root / "openperouter.yaml"
@@ -476,3 +481,26 @@ async def test_a_first_start_does_not_remember_refused_tunnel_endpoints(node: No
             # What is published says so itself, in the next actor: there is nothing to fall back to.
             assert cidrs(await snapshots.receive()) == ("100.65.0.0/16",)
         assert not read_texts(node.settings.state_dir / "in-force.json").texts
+
+
+@pytest.mark.parametrize("was_in_force", [True, False])
+async def test_an_underlay_moves_from_the_api_to_a_file_although_the_host_has_a_route_in_its_range(
+    node: Node, *, was_in_force: bool
+) -> None:
+    """Its range is in force: once the object is deleted the file takes its place."""
+    spec = yaml.safe_load(ranged("100.65.0.0/16"))["underlays"][0]
+    one = ApiObject(Kind.UNDERLAY, node.settings.namespace, "fabric", spec=spec)
+    saved = SavedSnapshot("node-a", ApiSnapshot(objects=(one,)), {one.id: Held("")} if was_in_force else {})
+    (node.settings.state_dir / "api-snapshot.json").write_text(to_json(saved))
+    node.networks = (ROUTE,)
+    node.write("red", RED)
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.L3VNI]
+        path = node.write("a", ranged("100.65.0.0/16"))
+        snapshot = await snapshots.receive()
+        assert kinds(snapshot) == ([Kind.UNDERLAY, Kind.L3VNI] if was_in_force else [Kind.L3VNI])
+        assert bool(snapshot.problems) is not was_in_force
+        # A wider one is new.
+        path.write_text(ranged("100.64.0.0/10"))
+        (problem,) = (await snapshots.receive()).problems
+        assert problem.message == "100.64.0.0/10 contains the host's route 100.65.3.0/24"

@@ -5,17 +5,19 @@ That a real API server takes them, and judges as the models do, is seen in ``tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from config.api import GROUP, NODE_STATUS_KIND, PLURALS
 from config.crd.definitions import DEFINITIONS, Definition
 from config.crd.structural import Schema
 from config.models.rules import VALIDATIONS
+from config.models.types import NEVER_USABLE
 from config.problems import Kind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,3 +111,55 @@ def test_pools_and_gateways_cannot_be_changed() -> None:
         Kind.L3PASSTHROUGH: {".hostSession"},
         Kind.L2VNI: {".gatewayIPs"},
     }
+
+
+#: Every field whose network the router puts on a device or announces, and what it needs around it to be judged.
+NETWORK_FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "Underlay.tunnelEndpoint.cidrs[]": lambda text: {"tunnelEndpoint": {"cidrs": [text]}},
+    "L3VNI.hostSession.localCIDR.ipv4": lambda text: session(localCIDR={"ipv4": text}),
+    "L3VNI.hostSession.localCIDR.ipv6": lambda text: session(localCIDR={"ipv6": text}),
+    "L3VNI.hostSession.localCIDRs[]": lambda text: session(localCIDRs=[text]),
+    "L3Passthrough.hostSession.localCIDR.ipv4": lambda text: session(localCIDR={"ipv4": text}),
+    "L3Passthrough.hostSession.localCIDR.ipv6": lambda text: session(localCIDR={"ipv6": text}),
+    "L3Passthrough.hostSession.localCIDRs[]": lambda text: session(localCIDRs=[text]),
+    "L2VNI.gatewayIPs[]": lambda text: {
+        "vni": 7, "gatewayIPs": [text], "routingDomain": {"type": "L3VNI", "l3vni": {"name": "red"}}
+    },
+}  # fmt: skip
+
+
+def session(**pools: Any) -> dict[str, Any]:
+    return {"hostSession": {"asn": 64514, "hostASN": 64515, **pools}}
+
+
+def whole(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with all that its kind needs."""
+    nic = {"type": "NetworkDevice", "networkDevice": {"interfaceName": "eth1"}}
+    needed: dict[str, dict[str, Any]] = {
+        "Underlay": {"asn": 1, "interfaces": [nic], "neighbors": [{"asn": 2, "address": "192.0.2.1"}]},
+        "L3VNI": {"vrf": "red", "vni": 5},
+    }
+    return needed.get(kind, {}) | spec
+
+
+@pytest.mark.parametrize("field", NETWORK_FIELDS)
+def test_no_field_takes_a_network_in_which_no_router_can_be(field: str) -> None:
+    """By the models; the rules in CEL are at the same fields, and judged by real servers (test_crds_agree.py)."""
+    kind, *path = field.replace("[]", ".[]").split(".")
+    [definition] = [one for one in DEFINITIONS if one.kind == kind]
+    assert definition.spec is not None
+    schema = definition.schema()["properties"]["spec"]
+    for step in path:
+        schema = schema["items"] if step == "[]" else schema["properties"][step]
+    rules = " ".join(one["rule"] for one in schema["x-kubernetes-validations"])
+    assert all(never in rules for never in NEVER_USABLE)
+    assert "prefixLength() >=" in rules
+    good = {4: "198.51.100.0/24", 6: "2001:db8::/64"}
+    versions = (6,) if path[-1] == "ipv6" else (4,) if path[-1] == "ipv4" else (4, 6)
+    for version in versions:
+        definition.spec.model_validate(whole(kind, NETWORK_FIELDS[field](good[version])))
+        everything = "0.0.0.0/0" if version == 4 else "::/0"
+        for never in (*NEVER_USABLE, everything):
+            if (":" in never) == (version == 6):
+                with pytest.raises(ValidationError, match="use routable unicast addresses"):
+                    definition.spec.model_validate(whole(kind, NETWORK_FIELDS[field](never)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from config.desired import BGPFamily, Family, RouterIdScheme
+from config.desired import BGPFamily, Family, RouterIdScheme, Secret
 from config.outcomes import NodeIdentity
 from config.problems import Kind, Origin, Reason, Severity
 from config.resources import Resource, UnknownContent
@@ -173,6 +173,22 @@ def test_an_open_listen_range_has_a_warning_and_stays(
     assert len(messages) == len(expected)
     assert all(wanted in message for wanted, message in zip(sorted(expected), messages, strict=True))
     assert "s3cret" not in str(resolution.problems)
+
+
+@pytest.mark.parametrize(
+    "found_by",
+    [{}, {"address": None, "interface": "eth1"}, {"address": None, "listenRange": "192.0.2.0/24"}],
+    ids=["address", "interface", "listen range"],
+)
+def test_what_guards_a_neighbours_session_is_resolved(found_by: dict[str, object]) -> None:
+    guards = {"password": "s3cret", "ttlSecurityHops": 2, "maximumPrefixes": 9}
+    written = {key: value for key, value in (neighbor() | found_by).items() if value is not None}
+    state = solve(underlay(neighbors=[written | guards, neighbor(address="198.51.100.1")])).desired
+    assert state is not None
+    assert state.underlay is not None
+    guarded, plain = sorted(state.underlay.neighbors, key=lambda one: one.password is None)
+    assert (guarded.password, guarded.ttl_security_hops, guarded.maximum_prefixes) == (Secret("s3cret"), 2, 9)
+    assert (plain.password, plain.ttl_security_hops, plain.maximum_prefixes) == (None, None, None)
 
 
 @pytest.mark.parametrize("source", [lambda one: one, from_api], ids=["file", "API"])

@@ -41,6 +41,17 @@ def test_the_lock_file_names_its_holder(tmp_path: Path) -> None:
         assert path.read_text() == f"{os.getpid()}\n"
 
 
+def test_no_other_user_can_open_the_lock_or_its_directory(tmp_path: Path) -> None:
+    """flock works on a descriptor that may only read: a user who can open it can keep the daemon from starting."""
+    before = os.umask(0)
+    try:
+        with single_instance(tmp_path / "run") as path:
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert path.parent.stat().st_mode & 0o777 == 0o750
+    finally:
+        os.umask(before)
+
+
 def test_a_second_instance_is_refused_and_names_the_first(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(AlreadyRunningFault) as caught, single_instance(tmp_path):
         pass

@@ -65,3 +65,16 @@ def test_a_device_gets_its_ip_stack_back_and_the_mark_goes_last() -> None:
 def test_what_this_kernel_lacks_is_left_out() -> None:
     found = {sysctl_key("default", "ipv4.arp_accept"): "0", sysctl_key("default", "ipv6.accept_untracked_na"): None}
     assert list(device_writes("br-pe-1", GATEWAY, found, created=True)) == [("net.ipv4.conf.br-pe-1.arp_accept", "2")]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["net.ipv4.tcp_l3mdev_accept", "net.ipv4.udp_l3mdev_accept", "net.ipv6.conf.default.accept_ra",
+     "net.ipv6.conf.default.accept_untracked_na", "net.ipv4.conf.all.arp_accept", "net.ipv4.conf.default.arp_accept"],
+)  # fmt: skip
+def test_what_keeps_a_vrfs_packets_from_the_routers_own_sockets_and_routes_is_repaired(key: str) -> None:
+    kernel = node()
+    assert converge(LOOSE, kernel).clean
+    assert kernel.sysctls[key] == "0"
+    kernel.sysctls[key] = "1"
+    assert lines(LOOSE, kernel) == [f"router: sysctl {key}=0"]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.vtysh import lock_file
 from config.settings import Settings
 from supervisor.operations.control_client import NotRunningError
-from supervisor.operations.doctor import files, frr, network_managers, read_machine, router
+from supervisor.operations.doctor import HostState, files, frr, network_managers, read_machine, router
+from supervisor.operations.doctor.examine import _readers
 from supervisor.process.instance_lock import single_instance
 from tests.actors.lib.frr.daemon import daemon
 
@@ -55,6 +57,12 @@ async def test_a_machine_without_a_router_can_be_read(
     assert machine.clock is not None
     assert machine.clock.now > 0
     assert not os.listdir(tmp_path)  # noqa: PTH208 - for a moment, in a test
+
+
+def test_there_is_a_reader_of_each_area(nowhere: Settings, tmp_path: Path) -> None:
+    """An area that nothing reads is not judged."""
+    areas = {field.name for field in fields(HostState)} - {"settings", "unreadable"}
+    assert set(_readers(nowhere, tmp_path / "openperouter.yaml")) == areas
 
 
 async def test_an_area_that_cannot_be_read_leaves_the_others_alone(
@@ -267,6 +275,15 @@ def test_leftovers_of_trials_are_examined(nowhere: Settings, tmp_path: Path) -> 
     found = {fact.path for fact in files.read_files(nowhere, tmp_path / "openperouter.yaml")}
     assert found >= {str(saved), str(saved.parent), str(nowhere.state_dir / "mirror-key")}
     assert str(saved / "openpe_x.yaml") not in found
+
+
+def test_locks_and_what_root_runs_of_frrs_are_examined(nowhere: Settings, tmp_path: Path) -> None:
+    own = nowhere.frr_etc_dir / nowhere.frr_pathspace
+    own.mkdir(parents=True)
+    (own / "daemons").write_text("bgpd=yes\n")
+    nowhere.run_dir.mkdir()
+    found = {fact.path for fact in files.read_files(nowhere, tmp_path / "openperouter.yaml")}
+    assert found >= {str(nowhere.run_dir), str(own), str(own / "daemons")}
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from actors.frr.preview import Preview
 from actors.netlink.planning.steps import Plan, Step
 from config.desired import DesiredState
 from config.outcomes import Interruption
+from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
+from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from supervisor.runtime.faults import DependencyFault
 from tests.supervisor.cli.examples import SECRETS, UNDERLAY, api_l3vni, remember_api
@@ -123,6 +127,14 @@ def test_saved_api_objects_are_part_of_the_plan(
     assert "with 1 saved API object, 4m1" in capsys.readouterr().err
 
 
+def test_the_settings_say_which_saved_objects_count(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    remember_api(settings.parent, api_l3vni("blue", 200))
+    settings.write_text(settings.read_text() + "maxResources: {l3vnis: 1}\n")
+    assert plan(settings) == 0
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["red"]
+
+
 def test_an_unusable_snapshot_is_reported(
     settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +203,26 @@ def test_files_with_errors_are_not_planned(
     assert document["problems"][0]["path"] == str(wrong)
     assert document["frr"] is document["kernel"] is None
     assert requested == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what the machine uses")
+def test_tunnel_endpoints_that_take_a_network_of_the_node_are_not_planned(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = previews(monkeypatch, "", Plan())
+    network = HostNetwork(ip_network("100.65.3.0/24"), "the host's route 100.65.3.0/24 dev eth0")
+    monkeypatch.setattr(actors.netlink.preview, "host_networks", lambda settings: (network,))
+    wide = candidate(settings, UNDERLAY.replace("100.65.0.0/24", "100.65.0.0/16"), "openpe_underlay.yaml")
+    assert plan(settings, wide) == 78
+    shown = capsys.readouterr().out
+    assert f"{wide}:13:11: error" in shown
+    assert "cidrs[0]: 100.65.0.0/16 contains the host's route 100.65.3.0/24 dev eth0" in shown
+    assert requested == []
+    # The range that the daemon has in force is no reason against a plan.
+    kept = LastGood().with_texts({str(settings.parent / "configs" / wide.name): wide.read_text()})
+    (settings.parent / "state" / "in-force.json").write_text(to_json(kept))
+    assert plan(settings, wide) == 0
+    assert [state.underlay.vtep_pools for state in requested if state.underlay] == [("100.65.0.0/16",)] * 2
 
 
 def test_json_has_all_of_it(

@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import actors.netlink.preview
 from actors.static_config.trial import Journal, Trial, now
+from config.resolve.host_networks import HostNetwork
 from supervisor.cli import main
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
@@ -157,6 +160,26 @@ def test_a_conflict_with_an_api_object_is_an_error(place: Place, capsys: pytest.
     remember_api(place.root, api_l3vni("blue", 300), first=True)
     assert place.run(place.green) == 78
     assert "VNI 300 is also used by L3VNI tenant/blue" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what the machine uses")
+@pytest.mark.parametrize("network", ["100.65.3.0/24", "100.65.3.53/32"])
+def test_tunnel_endpoints_that_take_a_network_of_the_node_are_not_tried(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, network: str
+) -> None:
+    used = HostNetwork(ip_network(network), f"the host's route {network}")
+    monkeypatch.setattr(actors.netlink.preview, "host_networks", lambda settings: (used,))
+    wide = place.new / "openpe_underlay.yaml"
+    wide.write_text(UNDERLAY.replace("100.65.0.0/24", "100.65.0.0/16"))
+    with daemon(place.root / "run") as verbs:
+        assert place.run("--detach", wide) == 78
+        assert f"cidrs[0]: 100.65.0.0/16 contains the host's route {network}" in capsys.readouterr().out
+        assert verbs == []
+        assert place.journal.load() is None
+        # A range beside it is tried.
+        wide.write_text(UNDERLAY.replace("100.65.0.0/24", "100.66.0.0/16"))
+        assert place.run("--detach", wide) == 0
+    assert place.journal.load() is not None
 
 
 def test_conflicts_that_api_objects_lose_are_warnings(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
