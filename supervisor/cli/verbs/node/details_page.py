@@ -1,28 +1,34 @@
-"""One session or VNI as text: a title, then what is known, each with its name; what is not known is left out."""
+"""One session or VNI as text: a title, what is known, each with its name, and what has changed of it.
+
+What is not known is left out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from supervisor.operations.inspection.details import HostEnd, SessionDetails, VniDetails
+from supervisor.operations.inspection.history import History, PastEvent
 
-from ...terminal import Cell, Painter, Style, duration
+from ...terminal import Cell, Painter, Style, duration, moment
 from .status_page import evpn_routes, family_name
 
 #: The name of a value, and the value.
 Row = tuple[str, Cell]
 
 
-def session_page(details: SessionDetails, painter: Painter) -> str:
-    """Return the page of one session."""
+def session_page(details: SessionDetails, painter: Painter, history: History | None = None) -> str:
+    """Return the page of one session; ``history`` is None if it is not known."""
     session = details.session
     side = "host" if session.role == "host" else "fabric"
-    return _page(f"session {session.peer} in VRF {session.vrf}, with the {side}", _session(details), painter)
+    rows = chain(_session(details), _history(history, "session"))
+    return _page(f"session {session.peer} in VRF {session.vrf}, with the {side}", rows, painter)
 
 
-def vni_page(details: VniDetails, painter: Painter) -> str:
-    """Return the page of one VNI."""
-    return _page(str(details.resource), _vni(details), painter)
+def vni_page(details: VniDetails, painter: Painter, history: History | None = None) -> str:
+    """Return the page of one VNI; ``history`` is None if it is not known."""
+    return _page(str(details.resource), chain(_vni(details), _history(history, "VNI")), painter)
 
 
 def _page(title: str, rows: Iterator[Row], painter: Painter) -> str:
@@ -79,6 +85,20 @@ def _vni(details: VniDetails) -> Iterator[Row]:
     yield "configured in", (details.origin, "plain")
     for problem in details.problems:
         yield "problem", (problem, "bad")
+
+
+def _history(history: History | None, topic: str) -> Iterator[Row]:
+    """Yield the newest fault, which may be over, and the newest changes; those of ``topic`` without their subject."""
+    if history is None:
+        return
+
+    def line(event: PastEvent) -> str:
+        return f"{moment(event.at)} {event.message if event.topic == topic else event.text}"
+
+    yield "last error", (line(history.last_error) if history.last_error else "", "warn")
+    yield "history", (f"{history.older} older changes (openperouter events)" if history.older else "", "dim")
+    for event in history.changes:
+        yield "history", (line(event), "warn" if event.is_warning else "plain")
 
 
 def _host_end(end: HostEnd | None) -> Iterator[Row]:

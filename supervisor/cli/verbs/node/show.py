@@ -19,14 +19,16 @@ from ...terminal import Painter, print_line, wants_colour
 if TYPE_CHECKING:
     from config.desired import DesiredState
     from config.status import Status
+    from supervisor.operations.inspection.current_status import CurrentStatus
+    from supervisor.operations.inspection.history import PastEvent
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",
     "kernel": "the router's devices and NICs in the kernel",
     "frr": "FRR's running configuration, or with --intended the desired one",
     "config": "the merged settings and the configuration files",
-    "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host, with their problems",
-    "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end and its problems",
+    "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host: problems and history",
+    "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end, problems and history",
     "topology": "NICs, fabric sessions, VRFs, VNIs, host ends and remote VTEPs as a tree; what is down is marked",
     "peer-config": "NAME: what FRR, BIRD or MetalLB on the host needs to peer with an L3VNI or 'passthrough'",
 }
@@ -125,7 +127,7 @@ def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
     if arguments.subject == "topology":
         _topology(seen.status, desired, arguments)
     else:
-        _details(seen.status, desired, arguments)
+        _details(seen, desired, arguments, run_dir)
     return seen.code
 
 
@@ -159,24 +161,45 @@ def _topology(status: Status, desired: DesiredState | None, arguments: argparse.
             print_line(str(place), "bad" if place.down else "plain")
 
 
-def _details(status: Status, desired: DesiredState | None, arguments: argparse.Namespace) -> None:
+def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argparse.Namespace, directory: Path) -> None:
     from supervisor.operations.inspection import details
+    from supervisor.operations.inspection.history import session_history, vni_history
 
     from .details_page import session_page, vni_page
 
-    painter = Painter(colour=wants_colour())
+    painter, status, name = Painter(colour=wants_colour()), seen.status, arguments.name
+    documents, pages = [], []
     if arguments.subject == "session":
-        sessions = details.sessions_named(status, desired, arguments.name)
-        documents = [details.session_document(one, status) for one in sessions]
-        pages = [session_page(one, painter) for one in sessions]
+        sessions = details.sessions_named(status, desired, name)
+        events = _past_events(seen, directory)
+        for session in sessions:
+            history = None if events is None else session_history(session, events)
+            pages.append(session_page(session, painter, history))
+            documents.append(details.session_document(session, status) | (history.to_data() if history else {}))
     else:
-        vnis = details.vnis_named(status, desired, arguments.name)
-        documents = [details.vni_document(one, status) for one in vnis]
-        pages = [vni_page(one, painter) for one in vnis]
+        vnis = details.vnis_named(status, desired, name)
+        events = _past_events(seen, directory)
+        for vni in vnis:
+            history = None if events is None else vni_history(vni, events)
+            pages.append(vni_page(vni, painter, history))
+            documents.append(details.vni_document(vni, status) | (history.to_data() if history else {}))
     if arguments.json:
         _print(documents, as_json=True)
     else:
         print("\n\n".join(pages))
+
+
+def _past_events(seen: CurrentStatus, directory: Path) -> list[PastEvent] | None:
+    """Return the changes that the daemon keeps; None without a daemon, or with one that does not say."""
+    from supervisor.operations.inspection.history import past_events
+
+    if seen.is_last:
+        return None
+    try:
+        return past_events(directory)
+    except (CommandError, OSError) as error:
+        complain(f"without the history: {error}")
+        return None
 
 
 def _print(document: object, *, as_json: bool) -> None:

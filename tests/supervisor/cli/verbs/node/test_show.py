@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
 
 from supervisor.cli import main
+from supervisor.cli.terminal import moment
+from supervisor.events import changes
 from supervisor.operations.documents import without_secrets
 from tests.supervisor.cli.examples import READY, SECRETS, answering, api_l3vni, remember_api, status_answer
+
+#: How the daemon begins its answer to ``events``.
+HEAD: Final[dict[str, Any]] = {"events": {"instance": "a", "first": 1, "last": 0}}
 
 
 def show(settings: Path, *words: str) -> int:
@@ -140,11 +147,57 @@ def test_parts_of_the_status_have_the_addresses_of_the_configuration(
     settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
 ) -> None:
     configure_host_session(settings)
-    with answering(settings.parent / "run", [status_answer(READY)]):
+    events = None if words[0] == "topology" else [HEAD]
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
         assert show(settings, *words) == 0
     shown = capsys.readouterr()
     assert line in shown.out.splitlines()
     assert shown.err == ""
+
+
+def test_a_session_and_a_vni_have_their_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = replace(READY.sessions[0], state="Idle", detail="the peer sends no BFD packets")
+    broken = replace(READY.vnis[0], ok=False, detail="down: vni100 is down")
+    worse = replace(READY, sessions=(lost, *READY.sessions[1:]), vnis=(broken, *READY.vnis[1:]))
+    found = enumerate((*changes(READY, worse), *changes(worse, READY)), start=1)
+    events: list[dict[str, Any]] = [HEAD, *(event.to_data(number) for number, event in found)]
+    expected = {
+        ("session", "192.168.11.2"): ["down: the peer sends no BFD packets", "Established"],
+        ("vni", "100"): ["does not work: down: vni100 is down", "works"],
+    }
+    at = moment(READY.updated_at)
+    for words, (fault, good) in expected.items():
+        requests: list[Any] = []
+        with answering(settings.parent / "run", [status_answer(READY)], requests, events=events):
+            assert show(settings, *words) == 0
+        (settings.parent / "run" / "control.sock").unlink()
+        lines = capsys.readouterr().out.splitlines()
+        newest = [f"  last error     {at} {fault}", f"  history        {at} {fault}", f"  history        {at} {good}"]
+        assert lines[-3:] == newest
+        assert [request["verb"] for request in requests] == ["status", "events"]
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
+        assert show(settings, "vni", "100", "--json") == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["last_error"]["message"] == "does not work: down: vni100 is down"
+    assert [event["message"] for event in document["history"]] == ["does not work: down: vni100 is down", "works"]
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        (None, "the daemon is not running"),
+        ([{"error": "busy"}], "the daemon's answer is no event: {'error': 'busy'}"),
+    ],
+)
+def test_without_the_history_the_rest_is_shown(
+    settings: Path, capsys: pytest.CaptureFixture[str], events: list[dict[str, Any]] | None, why: str
+) -> None:
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
+        assert show(settings, "session", "192.168.11.2") == 0
+    shown = capsys.readouterr()
+    assert "  state          Established for 1h2m\n" in shown.out
+    assert "history" not in shown.out
+    assert shown.err == f"openperouter: without the history: {why}\n"
 
 
 def test_parts_of_the_status_are_json_as_well(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
