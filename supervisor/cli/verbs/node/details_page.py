@@ -1,4 +1,4 @@
-"""One session or VNI as text: a title, what is known, each with its name, and what has changed of it.
+"""One session, VNI or route as text: a title, what is known, each with its name, and what has changed of it.
 
 What is not known is left out.
 """
@@ -10,6 +10,7 @@ from itertools import chain
 
 from supervisor.operations.inspection.details import HostEnd, SessionDetails, VniDetails
 from supervisor.operations.inspection.history import History, PastEvent
+from supervisor.operations.inspection.routes import BgpPath, FoundRoute, ZebraHop, ZebraRoute
 
 from ...terminal import Cell, Painter, Style, duration, moment
 from .status_page import evpn_routes, family_name
@@ -29,6 +30,12 @@ def session_page(details: SessionDetails, painter: Painter, history: History | N
 def vni_page(details: VniDetails, painter: Painter, history: History | None = None) -> str:
     """Return the page of one VNI; ``history`` is None if it is not known."""
     return _page(str(details.resource), chain(_vni(details), _history(history, "VNI")), painter)
+
+
+def route_page(route: FoundRoute, painter: Painter) -> str:
+    """Return the page of one prefix in one VRF."""
+    vni = f", VNI {route.vni}" if route.vni else ""
+    return _page(f"route {route.prefix} in VRF {route.vrf}{vni}", _route(route), painter)
 
 
 def _page(title: str, rows: Iterator[Row], painter: Painter) -> str:
@@ -99,6 +106,51 @@ def _history(history: History | None, topic: str) -> Iterator[Row]:
     yield "history", (f"{history.older} older changes (openperouter events)" if history.older else "", "dim")
     for event in history.changes:
         yield "history", (line(event), "warn" if event.is_warning else "plain")
+
+
+def _route(route: FoundRoute) -> Iterator[Row]:
+    endpoints = {path.next_hop for path in route.paths if path.rd}
+    for one in route.zebra:
+        yield "zebra", _zebra_state(one)
+        for hop in one.hops:
+            yield "next hop", _hop(hop, one, endpoints)
+    if not route.zebra:
+        yield "zebra", ("has no route to it", "bad")
+    for path in route.paths:
+        yield "BGP path", _path(path)
+
+
+def _zebra_state(route: ZebraRoute) -> Cell:
+    source = f"{route.protocol}, distance {route.distance}, metric {route.metric}, for {route.uptime}"
+    if not route.selected:
+        return f"{source}: not selected, another route is better", "dim"
+    if not route.installed:
+        return f"{source}: selected, {'refused by the kernel' if route.failed else 'not installed'}", "bad"
+    return f"{source}: selected and installed", "good"
+
+
+def _hop(hop: ZebraHop, route: ZebraRoute, endpoints: set[str]) -> Cell:
+    if hop.unreachable:
+        return "none: packets are rejected", "plain"
+    address = f"tunnel endpoint {hop.address}" if hop.address in endpoints else hop.address or "directly connected"
+    text = address + (f" on {hop.device}" if hop.device else "") + (f" in VRF {hop.vrf}" if hop.vrf else "")
+    if route.installed and not hop.in_kernel:
+        return f"{text}: not in the kernel", "bad"
+    return text, "plain"
+
+
+def _path(path: BgpPath) -> Cell:
+    origin = f"from {path.peer}, AS path {path.as_path or 'empty'}" if path.peer else "the router's own"
+    if path.rd:
+        origin += f", tunnel endpoint {path.next_hop}, VNI {path.vni or 'unknown'} of EVPN route {path.rd}"
+    elif path.peer:
+        origin += f", next hop {path.next_hop}"
+    if not path.valid:
+        why = "the next hop is not reachable" if not path.reachable else "not valid"
+        return f"{origin}: not used, {why}", "bad"
+    if not path.best:
+        return f"{origin}: not used, another path is better", "dim"
+    return f"{origin}: the best" + (f" ({path.reason})" if path.reason else ""), "good"
 
 
 def _host_end(end: HostEnd | None) -> Iterator[Row]:

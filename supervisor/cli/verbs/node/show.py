@@ -6,6 +6,7 @@ Never a secret.
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ...terminal import Painter, print_line, wants_colour
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
+    from config.settings import Settings
     from config.status import Status
     from supervisor.operations.inspection.current_status import CurrentStatus
     from supervisor.operations.inspection.history import PastEvent
@@ -29,11 +31,12 @@ SUBJECTS = {
     "config": "the merged settings and the configuration files",
     "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host: problems and history",
     "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end, problems and history",
+    "route": "PREFIX|ADDRESS: the routes to it, in all VRFs or with --vrf in one, who announced them, and why not",
     "topology": "NICs, fabric sessions, VRFs, VNIs, host ends and remote VTEPs as a tree; what is down is marked",
     "peer-config": "NAME: what FRR, BIRD or MetalLB on the host needs to peer with an L3VNI or 'passthrough'",
 }
 #: The subjects that need a NAME, and those that show the daemon's status.
-NAMED = ("session", "vni", "peer-config")
+NAMED = ("session", "vni", "route", "peer-config")
 FROM_STATUS = ("session", "vni", "topology")
 
 
@@ -55,8 +58,11 @@ def add_parser(verbs: Any) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; peer-config: an L3VNI's VNI, VRF "
-        "or name, or passthrough",
+        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; route: a prefix or an address; "
+        "peer-config: an L3VNI's VNI, VRF or name, or passthrough",
+    )
+    parser.add_argument(
+        "--vrf", metavar="VRF", help="route: in one VRF, by its name or a VNI's number or name; default"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
     parser.add_argument("--dot", action="store_true", help="topology: print a Graphviz document")
@@ -79,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
             from supervisor.operations.peer_config import peer_config
 
             print(peer_config(read_desired(arguments.settings), arguments.name))
+        case "route":
+            return _routes(arguments, settings)
         case "config":
             from supervisor.operations.documents import configuration_document
 
@@ -110,6 +118,8 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if (subject in NAMED) != (arguments.name is not None):
         what = f"give a NAME to {subject}" if arguments.name is None else f"{subject} takes no NAME"
         raise CommandError(what, exit_codes.USAGE)
+    if arguments.vrf is not None and subject != "route":
+        raise CommandError("--vrf is for route", exit_codes.USAGE)
     pictures = [option for option, given in (("--dot", arguments.dot), ("--svg", arguments.svg)) if given]
     if pictures and (subject != "topology" or arguments.json or len(pictures) > 1):
         others = " or --dot" if len(pictures) > 1 else ""
@@ -187,6 +197,33 @@ def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argpa
         _print(documents, as_json=True)
     else:
         print("\n\n".join(pages))
+
+
+def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
+    import trio
+
+    from actors.lib.frr.daemon_socket import DaemonSockets
+    from supervisor.operations.inspection.routes import DEFAULT_VRF, find_routes, parse_target
+    from supervisor.operations.router.inside import vrf_option
+
+    from .details_page import route_page
+
+    parse_target(arguments.name)
+    vrf = DEFAULT_VRF if arguments.vrf == DEFAULT_VRF else vrf_option(arguments.settings, arguments.vrf)
+    found = trio.run(find_routes, DaemonSockets.of(settings), arguments.name, vrf)
+    if found.missing:
+        complain(f"without the paths of BGP: {found.missing}")
+    if arguments.json:
+        _print([asdict(route) for route in found.routes], as_json=True)
+    elif found.routes:
+        painter = Painter(colour=wants_colour())
+        print("\n\n".join(route_page(route, painter) for route in found.routes))
+    if found.more:
+        complain(f"{found.more} more are not shown: name a VRF with --vrf")
+    if not found.routes:
+        where = f"VRF {vrf}" if vrf else "any VRF"
+        raise CommandError(f"there is no route to {arguments.name} in {where}", exit_codes.DEGRADED)
+    return exit_codes.OK
 
 
 def _past_events(seen: CurrentStatus, directory: Path) -> list[PastEvent] | None:

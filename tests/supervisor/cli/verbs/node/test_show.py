@@ -10,10 +10,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from actors.lib.frr.daemon_socket import DaemonSockets
 from supervisor.cli import main
 from supervisor.cli.terminal import moment
 from supervisor.events import changes
 from supervisor.operations.documents import without_secrets
+from supervisor.runtime.faults import DependencyFault
 from tests.supervisor.cli.examples import READY, SECRETS, answering, api_l3vni, remember_api, status_answer
 
 #: How the daemon begins its answer to ``events``.
@@ -92,11 +94,11 @@ def test_secrets_are_found_by_key_and_in_frr_text(value: object, shown: object) 
     assert without_secrets(value) == shown
 
 
-@pytest.mark.parametrize(("subject", "code"), [("frr", 69), ("kernel", 69)])
+@pytest.mark.parametrize(("words", "code"), [(("frr",), 69), (("kernel",), 69), (("route", "192.0.2.1"), 69)])
 def test_an_unavailable_dependency_is_one_message_and_no_traceback(
-    settings: Path, capsys: pytest.CaptureFixture[str], subject: str, code: int
+    settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int
 ) -> None:
-    assert show(settings, subject) == code
+    assert show(settings, *words) == code
     error = capsys.readouterr().err
     assert error.startswith("openperouter: ")
     assert error.count("\n") == 1
@@ -225,6 +227,69 @@ def test_an_unusable_configuration_hides_nothing_that_the_daemon_reports(
     assert "without the addresses of host ends" in shown.err
 
 
+class RouteFrr:
+    """What zebra and bgpd say of any prefix: a connected network in the default VRF."""
+
+    async def texts(self, *commands: str, daemon: str) -> list[str]:
+        hop = {"fib": True, "directlyConnected": True, "interfaceName": "toswitch1", "active": True}
+        entry = {
+            "protocol": "connected",
+            "vrfName": "default",
+            "selected": True,
+            "installed": True,
+            "uptime": "01:00:00",
+        }
+        known = {"zebra": {"192.168.11.0/24": [entry | {"nexthops": [hop]}]}, "bgpd": {"vrfs": {"default": {}}}}
+        return [json.dumps(known[daemon]) for _ in commands]
+
+
+def test_a_route_is_shown(settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: RouteFrr())
+    (settings.parent / "run" / "state.json").write_text(READY.to_json())
+    page = [
+        "route 192.168.11.0/24 in VRF default",
+        "  zebra     connected, distance 0, metric 0, for 01:00:00: selected and installed",
+        "  next hop  directly connected on toswitch1",
+    ]
+    for words in ((), ("--vrf", "default")):
+        assert show(settings, "route", "192.168.11.2", *words) == 0
+        assert capsys.readouterr().out.splitlines() == page
+    assert show(settings, "route", "192.168.11.2", "--json") == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["vrf"], document["zebra"][0]["hops"][0]["device"]) == ("default", "toswitch1")
+    # What bgpd does not have is no VRF of the router's, whatever the status says.
+    assert show(settings, "route", "192.168.11.2", "--vrf", "100") == 64
+    assert capsys.readouterr().err == "openperouter: FRR has no BGP in VRF red, and no route to 192.168.11.2 there\n"
+
+
+def test_a_route_is_shown_without_bgpd(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Alone(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            if daemon == "bgpd":
+                raise DependencyFault("bgpd is not running")
+            return await super().texts(*commands, daemon=daemon)
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Alone())
+    assert show(settings, "route", "192.168.11.2") == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("route 192.168.11.0/24 in VRF default\n")
+    assert shown.err == "openperouter: without the paths of BGP: bgpd is not running\n"
+
+
+def test_no_route_is_an_exit_code(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Empty(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            return ["{}\n" for _ in commands]
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Empty())
+    assert show(settings, "route", "192.0.2.0/24") == 1
+    assert capsys.readouterr().err == "openperouter: there is no route to 192.0.2.0/24 in any VRF\n"
+
+
 def test_a_dead_daemons_last_status_is_shown_as_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (settings.parent / "run" / "state.json").write_text(READY.to_json())
     assert show(settings, "session", "192.168.11.2") == 3
@@ -244,6 +309,9 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
     [
         (("session",), "give a NAME to session"),
         (("vni",), "give a NAME to vni"),
+        (("route",), "give a NAME to route"),
+        (("session", "red", "--vrf", "red"), "--vrf is for route"),
+        (("route", "red"), "red is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
         (("topology", "red"), "topology takes no NAME"),
         (("vni", "100", "--dot"), "--dot is for topology, without --json"),
         (("topology", "--json", "--dot"), "--dot is for topology, without --json"),
