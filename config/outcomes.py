@@ -146,6 +146,11 @@ class SessionHealth:
         """Whether this is a listen range: its sessions are entries of their own, it cannot be up itself."""
         return self.state == LISTENING
 
+    @property
+    def display_name(self) -> str:
+        """What the daemon's events call it."""
+        return f"{self.peer} in VRF {self.vrf}" if self.vrf != "default" else self.peer
+
 
 @dataclass(frozen=True, slots=True)
 class VniHealth:

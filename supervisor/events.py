@@ -203,11 +203,7 @@ def _daemons(status: Status) -> dict[Hashable, _State]:
 
 
 def _sessions(status: Status) -> dict[Hashable, _State]:
-    return {(one.vrf, one.peer): (_peer(one), *_session_state(one)) for one in status.sessions}
-
-
-def _peer(session: SessionHealth) -> str:
-    return f"{session.peer} in VRF {session.vrf}" if session.vrf != "default" else session.peer
+    return {(one.vrf, one.peer): (one.display_name, *_session_state(one)) for one in status.sessions}
 
 
 def _session_state(session: SessionHealth) -> tuple[str, Level]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
@@ -75,6 +76,11 @@ def print_problems(problems: Sequence[Problem]) -> int:
     for problem in problems:
         print_line(str(problem), "bad" if problem in wrong else "warn")
     return len(wrong)
+
+
+def moment(seconds: float) -> str:
+    """Return a time, given in Unix seconds, in the local time zone."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(seconds))
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.guest.test_operations_page import PAGE, blocks, runnable
+from tests.guest.test_operations_page import COMPLETE, PAGE, blocks, runnable
 
 
 def status_of(block: str) -> int:
@@ -52,3 +52,7 @@ def test_each_topic_has_its_section() -> None:
     sections = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
     assert {"Installing", "First configuration", "Reading the journal", "Changing the underlay"} <= set(sections)
     assert {"Upgrading", "Getting out of trouble"} <= set(sections)
+
+
+def test_the_runbook_is_run_once() -> None:
+    assert [COMPLETE in block for block in blocks()].count(True) == 1

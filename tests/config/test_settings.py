@@ -64,7 +64,7 @@ def test_a_key_in_another_case_works_with_a_warning(tmp_path: Path) -> None:
     [
         "stateDir: relative", "stateDir: /a/../b", "stateDir: 7x", "settleSeconds: -1", "settleSeconds: .inf",
         "auditIntervalSeconds: 0", "bgpListenLimit: 0", "bgpListenLimit: 65536", "logLevel: loud", "netns: a/b",
-        "netns: 'a b'", "namespace: Upper", "frrPathspace: ''", "vtysh: [x]",
+        "netns: 'a b'", "namespace: Upper", "frrPathspace: ''", "vtysh: [x]", "autoApply: 'no'", "autoApply: 0",
     ],
 )  # fmt: skip
 def test_a_bad_value_is_an_error_and_leaves_the_default(tmp_path: Path, line: str) -> None:

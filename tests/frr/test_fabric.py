@@ -16,10 +16,12 @@ import trio
 
 from actors.frr import actor as frr_actor
 from actors.health import actor as health_actor
+from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.vtysh import Vtysh
 from actors.netlink import actor as netlink_actor
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport
+from supervisor.operations.inspection.routes import FoundRoutes, find_routes
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.frr.cases import CASES, RED, l3vni, state, underlay
@@ -109,7 +111,7 @@ async def applied(fabric: Fabric, desired: DesiredState) -> None:
     assert (await fabric.bench.applied(desired)).applied
 
 
-async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabric) -> None:
+async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabric, tmp_path: Path) -> None:
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     load_leaf(fabric)
@@ -122,10 +124,28 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     assert (vnis["100"]["type"], vnis["100"]["tenantVrf"]) == ("L3", "red")
     exported = fabric.shown(fabric.leaf, "show bgp l2vpn evpn route type prefix")
     assert "10.0.0.1:100" in exported
+    await routes_are_found(DaemonSockets.of(settings_for("frrtest", tmp_path)))
     assert not (await fabric.bench.applied(ROUTER)).changed
     await applied(fabric, state(underlay=ROUTER.underlay))
     eventually("the leaf has it no more", lambda: "192.170.10.2/32" not in fabric.routes(fabric.leaf))
     eventually("nor the router the leaf's", lambda: "10.50.0.0/24" not in fabric.routes(fabric.router))
+
+
+async def routes_are_found(frr: DaemonSockets) -> None:
+    """Look up the leaf's prefix, one of the router's own, and one that is nowhere."""
+    [remote] = (await find_routes(frr, "10.50.0.7", "red")).routes
+    assert (remote.vrf, remote.prefix, remote.vni) == ("red", "10.50.0.0/24", 100)
+    [path], [route] = remote.paths, remote.zebra
+    assert (path.peer, path.as_path, path.next_hop, path.vni) == ("192.168.11.2", "64512", "100.64.0.1", "100")
+    assert (path.valid, path.best, path.reachable, bool(path.rd)) == (True, True, True, True)
+    assert (route.protocol, route.selected) == ("bgp", True)
+    assert [(hop.address, hop.device) for hop in route.hops] == [("100.64.0.1", "br-pe-100")]
+    assert [route.vrf for route in (await find_routes(frr, "10.50.0.0/24")).routes] == ["red"]
+    [own] = (await find_routes(frr, "192.170.10.2/32", "red")).routes
+    assert [(path.peer, path.rd, path.best) for path in own.paths] == [("", "", True)]
+    [connected] = (await find_routes(frr, "192.168.11.2", "default")).routes
+    assert "connected" in [route.protocol for route in connected.zebra]
+    assert await find_routes(frr, "203.0.113.0/24") == await find_routes(frr, "2001:db8:7::/48") == FoundRoutes()
 
 
 #: The first is what FRR derives for VNI 100 in AS 64514.

@@ -1,6 +1,7 @@
 """Every command of docs/operations.md, in its order, on a machine where the package is installed with apt.
 
-The machine has the fabric of the demonstration around it, but nothing of ours before the page's first command.
+The machine has the fabric of the demonstration around it, but nothing of ours before the page's first command. While
+the router of the page works, the commands of the pages for alerts and the journal are run there as well.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from guestvm.logs import collect
 from guestvm.machine import Machine
 
 from .package import built_package
+from .runbook import RUN, script
 
 PAGE = topology.CHECKOUT / "docs" / "operations.md"
 LOGS = topology.CHECKOUT / "build" / "guest-logs" / "operations-page"
 #: Installing compiles the program with an emulated processor; everything else is quicker.
 BLOCK_SECONDS = 500
+#: After the block with this the router is complete and in force, without a trial.
+COMPLETE = "openperouter events --json"
 
 
 def blocks() -> list[str]:
@@ -67,6 +71,9 @@ def test_every_command_of_the_operations_page_works(bare: Machine) -> None:
         if done.returncode != 0:
             collect(bare, LOGS)
         assert done.returncode == 0, f"block {number}:\n{block}\n{done.stdout}\n{done.stderr}"
+        if COMPLETE in block:
+            runbook = bare.remote.run(script(RUN.items()), seconds=BLOCK_SECONDS, check=False)
+            assert runbook.returncode == 0, f"{runbook.stdout}\n{runbook.stderr}"
     left = bare.remote.run(
         "ip -brief address show dev toswitch1; ls -d /etc/openperouter /run/netns/perouter", check=False
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.static_config.trial import Journal, Trial, now
+from config.desired import Secret
 from config.outcomes import StaticSnapshot
 from supervisor.runtime.channel import LatestReader
 from tests.actors.static_config.test_static_config_actor import GOOD, RED, Node
@@ -82,6 +83,44 @@ async def test_the_node_configuration_waits_too(node: Node) -> None:
         assert (held.node.index, messages(held)) == (3, waits_for("node-config.yaml"))
         node.reload.set(1)
         assert (await snapshots.receive()).node.index == 4
+
+
+def with_password(node: Node) -> Path:
+    """Give the neighbour a password in a file; return that file."""
+    node.write("underlay", GOOD.replace("address: 192.0.2.1", "address: 192.0.2.1, passwordSecret: fabric"))
+    secret = node.settings.configs_dir / "secrets" / "fabric"
+    secret.parent.mkdir()
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    return secret
+
+
+def passwords(snapshot: StaticSnapshot) -> list[Secret]:
+    underlays = [resource for resource in snapshot.resources if resource.kind == "Underlay"]
+    return [neighbor.password for underlay in underlays for neighbor in underlay.spec.neighbors]
+
+
+async def test_a_password_file_waits_too(node: Node) -> None:
+    secret = with_password(node)
+    async with node.alive() as snapshots:
+        assert passwords(await first(snapshots)) == [Secret("s3cret")]
+        secret.write_text("another")
+        held = await snapshots.receive()
+        assert (passwords(held), messages(held)) == ([Secret("s3cret")], waits_for("fabric"))
+        node.reload.set(1)
+        taken = await snapshots.receive()
+        assert (passwords(taken), messages(taken)) == ([Secret("another")], [])
+
+
+async def test_a_restart_reads_the_node_configuration_and_password_files(node: Node) -> None:
+    secret = with_password(node)
+    async with node.alive() as snapshots:
+        await first(snapshots)
+    node.identify("nodeIndex: {index: 4}\nnodeName: node-a\n")
+    secret.write_text("another")
+    async with node.alive() as snapshots:
+        read = await first(snapshots)
+        assert (read.node.index, passwords(read)) == (4, [Secret("another")])
 
 
 @pytest.mark.parametrize("keep_channels", [True, False])

@@ -113,19 +113,32 @@ DEGRADED = Status(
 
 
 @contextmanager
-def answering(directory: Path, answers: Sequence[dict[str, Any]], requests: list[Any] | None = None) -> Iterator[None]:
-    """Serve one client at ``directory``'s control socket: read its request, send the answers, close."""
+def answering(
+    directory: Path,
+    answers: Sequence[dict[str, Any]],
+    requests: list[Any] | None = None,
+    *,
+    events: Sequence[dict[str, Any]] | None = None,
+) -> Iterator[None]:
+    """Serve one client at ``directory``'s control socket: read its request, send the answers, close.
+
+    With ``events`` another client gets these; without, the socket is closed then.
+    """
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(directory / "control.sock"))
         server.listen(1)
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                request = json.loads(connection.recv(4096))
-                if requests is not None:
-                    requests.append(request)
-                connection.sendall(b"".join(json.dumps(answer).encode() + b"\n" for answer in answers))
+            scripts = [answers] if events is None else [answers, events]
+            for script in scripts:
+                connection, _ = server.accept()
+                with connection:
+                    request = json.loads(connection.recv(4096))
+                    if script is scripts[-1]:
+                        server.close()
+                    if requests is not None:
+                        requests.append(request)
+                    connection.sendall(b"".join(json.dumps(answer).encode() + b"\n" for answer in script))
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from supervisor.operations.node_configuration import Configuration
 
 #: The version of SARIF that forges and editors read (OASIS, 2020).
-_SARIF: Final = "2.1.0"
+_SARIF: Final = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0"}
 
 
 def add_parser(verbs: Any) -> None:
@@ -46,7 +48,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--output",
-        choices=("text", *_WRITERS),
+        choices=OUTPUTS,
         default="text",
         help="text for people; json; github: annotations of a workflow run; sarif: for editors and code scanning",
     )
@@ -147,11 +149,11 @@ def _as_sarif(problems: Sequence[Problem]) -> str:
         for problem in problems
     ]
     driver = {"name": "openperouter", "rules": [{"id": one} for one in sorted({str(p.reason) for p in problems})]}
-    return json.dumps({"version": _SARIF, "runs": [{"tool": {"driver": driver}, "results": results}]}, indent=2)
+    return json.dumps({**_SARIF, "runs": [{"tool": {"driver": driver}, "results": results}]}, indent=2)
 
 
 def _location(problem: Problem) -> Mapping[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": problem.origin.path}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(os.fsencode(problem.origin.path))}}
     if problem.origin.line:
         region = {"startLine": problem.origin.line, "startColumn": max(problem.origin.column, 1)}
         place["region"] = region
@@ -163,3 +165,5 @@ _WRITERS: Final[Mapping[str, Callable[[Sequence[Problem]], str]]] = {
     "github": _as_github,
     "sarif": _as_sarif,
 }
+#: What ``--output`` takes.
+OUTPUTS: Final = ("text", *_WRITERS)

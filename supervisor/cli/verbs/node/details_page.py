@@ -1,28 +1,41 @@
-"""One session or VNI as text: a title, then what is known, each with its name; what is not known is left out."""
+"""One session, VNI or route as text: a title, what is known, each with its name, and what has changed of it.
+
+What is not known is left out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from supervisor.operations.inspection.details import HostEnd, SessionDetails, VniDetails
+from supervisor.operations.inspection.history import History, PastEvent
+from supervisor.operations.inspection.routes import BgpPath, FoundRoute, ZebraHop, ZebraRoute
 
-from ...terminal import Cell, Painter, Style, duration
+from ...terminal import Cell, Painter, Style, duration, moment
 from .status_page import evpn_routes, family_name
 
 #: The name of a value, and the value.
 Row = tuple[str, Cell]
 
 
-def session_page(details: SessionDetails, painter: Painter) -> str:
-    """Return the page of one session."""
+def session_page(details: SessionDetails, painter: Painter, history: History | None = None) -> str:
+    """Return the page of one session; ``history`` is None if it is not known."""
     session = details.session
     side = "host" if session.role == "host" else "fabric"
-    return _page(f"session {session.peer} in VRF {session.vrf}, with the {side}", _session(details), painter)
+    rows = chain(_session(details), _history(history, "session"))
+    return _page(f"session {session.peer} in VRF {session.vrf}, with the {side}", rows, painter)
 
 
-def vni_page(details: VniDetails, painter: Painter) -> str:
-    """Return the page of one VNI."""
-    return _page(str(details.resource), _vni(details), painter)
+def vni_page(details: VniDetails, painter: Painter, history: History | None = None) -> str:
+    """Return the page of one VNI; ``history`` is None if it is not known."""
+    return _page(str(details.resource), chain(_vni(details), _history(history, "VNI")), painter)
+
+
+def route_page(route: FoundRoute, painter: Painter) -> str:
+    """Return the page of one prefix in one VRF."""
+    vni = f", VNI {route.vni}" if route.vni else ""
+    return _page(f"route {route.prefix} in VRF {route.vrf}{vni}", _route(route), painter)
 
 
 def _page(title: str, rows: Iterator[Row], painter: Painter) -> str:
@@ -79,6 +92,65 @@ def _vni(details: VniDetails) -> Iterator[Row]:
     yield "configured in", (details.origin, "plain")
     for problem in details.problems:
         yield "problem", (problem, "bad")
+
+
+def _history(history: History | None, topic: str) -> Iterator[Row]:
+    """Yield the newest fault, which may be over, and the newest changes; those of ``topic`` without their subject."""
+    if history is None:
+        return
+
+    def line(event: PastEvent) -> str:
+        return f"{moment(event.at)} {event.message if event.topic == topic else event.text}"
+
+    yield "last error", (line(history.last_error) if history.last_error else "", "warn")
+    yield "history", (f"{history.older} older changes (openperouter events)" if history.older else "", "dim")
+    for event in history.changes:
+        yield "history", (line(event), "warn" if event.is_warning else "plain")
+
+
+def _route(route: FoundRoute) -> Iterator[Row]:
+    endpoints = {path.next_hop for path in route.paths if path.rd}
+    for one in route.zebra:
+        yield "zebra", _zebra_state(one)
+        for hop in one.hops:
+            yield "next hop", _hop(hop, one, endpoints)
+    if not route.zebra:
+        yield "zebra", ("has no route to it", "bad")
+    for path in route.paths:
+        yield "BGP path", _path(path)
+
+
+def _zebra_state(route: ZebraRoute) -> Cell:
+    source = f"{route.protocol}, distance {route.distance}, metric {route.metric}, for {route.uptime}"
+    if not route.selected:
+        return f"{source}: not selected, another route is better", "dim"
+    if not route.installed:
+        return f"{source}: selected, {'refused by the kernel' if route.failed else 'not installed'}", "bad"
+    return f"{source}: selected and installed", "good"
+
+
+def _hop(hop: ZebraHop, route: ZebraRoute, endpoints: set[str]) -> Cell:
+    if hop.unreachable:
+        return "none: packets are rejected", "plain"
+    address = f"tunnel endpoint {hop.address}" if hop.address in endpoints else hop.address or "directly connected"
+    text = address + (f" on {hop.device}" if hop.device else "") + (f" in VRF {hop.vrf}" if hop.vrf else "")
+    if route.installed and not hop.in_kernel:
+        return f"{text}: not in the kernel", "bad"
+    return text, "plain"
+
+
+def _path(path: BgpPath) -> Cell:
+    origin = f"from {path.peer}, AS path {path.as_path or 'empty'}" if path.peer else "the router's own"
+    if path.rd:
+        origin += f", tunnel endpoint {path.next_hop}, VNI {path.vni or 'unknown'} of EVPN route {path.rd}"
+    elif path.peer:
+        origin += f", next hop {path.next_hop}"
+    if not path.valid:
+        why = "the next hop is not reachable" if not path.reachable else "not valid"
+        return f"{origin}: not used, {why}", "bad"
+    if not path.best:
+        return f"{origin}: not used, another path is better", "dim"
+    return f"{origin}: the best" + (f" ({path.reason})" if path.reason else ""), "good"
 
 
 def _host_end(end: HostEnd | None) -> Iterator[Row]:

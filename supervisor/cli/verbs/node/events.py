@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
 from ...options import add_verb, complain
-from ...terminal import print_line
+from ...terminal import moment, print_line
 
 DESCRIPTION: Final = (
     "Show what has changed since the daemon started, oldest first: files read, configurations applied and verified, "
@@ -84,7 +83,6 @@ class _Page:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Return an event as one line."""
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(event["at"]))
     subject, message = str(event["subject"]), str(event["message"])
     what = message if subject in message else f"{subject}: {message}"
-    return f"{moment} {event['topic']}: {what}"
+    return f"{moment(event['at'])} {event['topic']}: {what}"

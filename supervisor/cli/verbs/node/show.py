@@ -6,6 +6,7 @@ Never a secret.
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,24 @@ from ...terminal import Painter, print_line, wants_colour
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
+    from config.settings import Settings
     from config.status import Status
+    from supervisor.operations.inspection.current_status import CurrentStatus
+    from supervisor.operations.inspection.history import PastEvent
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",
     "kernel": "the router's devices and NICs in the kernel",
     "frr": "FRR's running configuration, or with --intended the desired one",
     "config": "the merged settings and the configuration files",
-    "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host, with their problems",
-    "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end and its problems",
+    "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host: problems and history",
+    "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end, problems and history",
+    "route": "PREFIX|ADDRESS: the routes to it, in all VRFs or with --vrf in one, who announced them, and why not",
     "topology": "NICs, fabric sessions, VRFs, VNIs, host ends and remote VTEPs as a tree; what is down is marked",
     "peer-config": "NAME: what FRR, BIRD or MetalLB on the host needs to peer with an L3VNI or 'passthrough'",
 }
 #: The subjects that need a NAME, and those that show the daemon's status.
-NAMED = ("session", "vni", "peer-config")
+NAMED = ("session", "vni", "route", "peer-config")
 FROM_STATUS = ("session", "vni", "topology")
 
 
@@ -53,8 +58,11 @@ def add_parser(verbs: Any) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; peer-config: an L3VNI's VNI, VRF "
-        "or name, or passthrough",
+        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; route: a prefix or an address; "
+        "peer-config: an L3VNI's VNI, VRF or name, or passthrough",
+    )
+    parser.add_argument(
+        "--vrf", metavar="VRF", help="route: in one VRF, by its name or a VNI's number or name; default"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
     parser.add_argument("--dot", action="store_true", help="topology: print a Graphviz document")
@@ -77,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
             from supervisor.operations.peer_config import peer_config
 
             print(peer_config(read_desired(arguments.settings), arguments.name))
+        case "route":
+            return _routes(arguments, settings)
         case "config":
             from supervisor.operations.documents import configuration_document
 
@@ -108,6 +118,8 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if (subject in NAMED) != (arguments.name is not None):
         what = f"give a NAME to {subject}" if arguments.name is None else f"{subject} takes no NAME"
         raise CommandError(what, exit_codes.USAGE)
+    if arguments.vrf is not None and subject != "route":
+        raise CommandError("--vrf is for route", exit_codes.USAGE)
     pictures = [option for option, given in (("--dot", arguments.dot), ("--svg", arguments.svg)) if given]
     if pictures and (subject != "topology" or arguments.json or len(pictures) > 1):
         others = " or --dot" if len(pictures) > 1 else ""
@@ -125,7 +137,7 @@ def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
     if arguments.subject == "topology":
         _topology(seen.status, desired, arguments)
     else:
-        _details(seen.status, desired, arguments)
+        _details(seen, desired, arguments, run_dir)
     return seen.code
 
 
@@ -159,24 +171,72 @@ def _topology(status: Status, desired: DesiredState | None, arguments: argparse.
             print_line(str(place), "bad" if place.down else "plain")
 
 
-def _details(status: Status, desired: DesiredState | None, arguments: argparse.Namespace) -> None:
+def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argparse.Namespace, directory: Path) -> None:
     from supervisor.operations.inspection import details
+    from supervisor.operations.inspection.history import session_history, vni_history
 
     from .details_page import session_page, vni_page
 
-    painter = Painter(colour=wants_colour())
+    painter, status, name = Painter(colour=wants_colour()), seen.status, arguments.name
+    documents, pages = [], []
     if arguments.subject == "session":
-        sessions = details.sessions_named(status, desired, arguments.name)
-        documents = [details.session_document(one, status) for one in sessions]
-        pages = [session_page(one, painter) for one in sessions]
+        sessions = details.sessions_named(status, desired, name)
+        events = _past_events(seen, directory)
+        for session in sessions:
+            history = None if events is None else session_history(session, events)
+            pages.append(session_page(session, painter, history))
+            documents.append(details.session_document(session, status) | (history.to_data() if history else {}))
     else:
-        vnis = details.vnis_named(status, desired, arguments.name)
-        documents = [details.vni_document(one, status) for one in vnis]
-        pages = [vni_page(one, painter) for one in vnis]
+        vnis = details.vnis_named(status, desired, name)
+        events = _past_events(seen, directory)
+        for vni in vnis:
+            history = None if events is None else vni_history(vni, events)
+            pages.append(vni_page(vni, painter, history))
+            documents.append(details.vni_document(vni, status) | (history.to_data() if history else {}))
     if arguments.json:
         _print(documents, as_json=True)
     else:
         print("\n\n".join(pages))
+
+
+def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
+    import trio
+
+    from actors.lib.frr.daemon_socket import DaemonSockets
+    from supervisor.operations.inspection.routes import DEFAULT_VRF, find_routes, parse_target
+    from supervisor.operations.router.inside import vrf_option
+
+    from .details_page import route_page
+
+    parse_target(arguments.name)
+    vrf = DEFAULT_VRF if arguments.vrf == DEFAULT_VRF else vrf_option(arguments.settings, arguments.vrf)
+    found = trio.run(find_routes, DaemonSockets.of(settings), arguments.name, vrf)
+    if found.missing:
+        complain(f"without the paths of BGP: {found.missing}")
+    if arguments.json:
+        _print([asdict(route) for route in found.routes], as_json=True)
+    elif found.routes:
+        painter = Painter(colour=wants_colour())
+        print("\n\n".join(route_page(route, painter) for route in found.routes))
+    if found.more:
+        complain(f"{found.more} more are not shown: name a VRF with --vrf")
+    if not found.routes:
+        where = f"VRF {vrf}" if vrf else "any VRF"
+        raise CommandError(f"there is no route to {arguments.name} in {where}", exit_codes.DEGRADED)
+    return exit_codes.OK
+
+
+def _past_events(seen: CurrentStatus, directory: Path) -> list[PastEvent] | None:
+    """Return the changes that the daemon keeps; None without a daemon, or with one that does not say."""
+    from supervisor.operations.inspection.history import past_events
+
+    if seen.is_last:
+        return None
+    try:
+        return past_events(directory)
+    except (CommandError, OSError) as error:
+        complain(f"without the history: {error}")
+        return None
 
 
 def _print(document: object, *, as_json: bool) -> None:

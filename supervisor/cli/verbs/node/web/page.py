@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +24,7 @@ from config.status import Status
 from config.syntax.printable import printable
 from supervisor.operations.inspection.current_status import CurrentStatus
 from supervisor.operations.inspection.drawing import to_svg
+from supervisor.operations.inspection.history import PastEvent
 from supervisor.operations.inspection.topology import topology
 
 from ....terminal import duration
@@ -44,31 +44,8 @@ REFRESH_SECONDS: Final = 5
 MOST_ROWS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class PageEvent:
-    """A change, as the daemon's control socket has it (``supervisor.events``)."""
-
-    number: int
-    at: float
-    topic: str
-    subject: str
-    message: str
-    is_warning: bool
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> PageEvent:
-        """Read an answer; raise ``KeyError``, ``TypeError`` or ``ValueError`` for an unknown one."""
-        topic, subject, message = (str(answer[name]) for name in ("topic", "subject", "message"))
-        return cls(int(answer["number"]), float(answer["at"]), topic, subject, message, answer["level"] == "warning")
-
-    @property
-    def text(self) -> str:
-        """The message, with its subject unless it names that itself."""
-        return self.message if self.subject in self.message else f"{self.subject}: {self.message}"
-
-
 def status_page(
-    seen: CurrentStatus, events: Sequence[PageEvent], now: float, *, still: bool = False, missing: str = ""
+    seen: CurrentStatus, events: Sequence[PastEvent], now: float, *, still: bool = False, missing: str = ""
 ) -> str:
     """Return the page; ``events`` are newest first, ``missing`` is why there are none.
 

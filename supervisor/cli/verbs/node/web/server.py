@@ -25,10 +25,11 @@ from config.metrics_settings import Endpoint
 from supervisor.operations.control_client import NoAnswerError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.inspection.current_status import read_status
+from supervisor.operations.inspection.history import PastEvent
 from supervisor.operations.paths import CONTROL_SOCKET
 from supervisor.process.http_server import HttpServer, Response, listeners
 
-from .page import POLICY, PageEvent, failure_page, status_page
+from .page import POLICY, failure_page, status_page
 
 #: The page is made at most so often, seconds: no number of browsers keeps the daemon busy.
 FRESH_SECONDS: Final = 1.0
@@ -104,7 +105,7 @@ class Changes:
     """The newest changes, oldest first, of one life of the daemon."""
 
     instance: str = ""
-    events: tuple[PageEvent, ...] = ()
+    events: tuple[PastEvent, ...] = ()
 
 
 def _make(directory: Path, known: Changes) -> tuple[Changes, dict[bool, Response]]:
@@ -141,5 +142,5 @@ def _changes(directory: Path, known: Changes) -> Changes:
                 instance = str(head["instance"])
                 found.clear()
         else:
-            found.append(PageEvent.of(answer))
+            found.append(PastEvent.of(answer))
     return Changes(instance, tuple(found))

@@ -145,6 +145,24 @@ def test_an_unusable_snapshot_is_reported(
     assert "without API objects: " in capsys.readouterr().err
 
 
+def test_files_that_wait_for_a_reload_are_planned(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requested = previews(monkeypatch, "+ vrf green", Plan())
+    settings.write_text(f"{settings.read_text()}autoApply: false\n")
+    remember_in_force(settings)
+    (settings.parent / "configs" / "openpe_green.yaml").write_text(GREEN)
+    assert plan(settings) == 2
+    assert [vni.vrf for vni in requested[0].l3vnis] == ["green", "red"]
+    assert "+ vrf green" in capsys.readouterr().out
+
+
+def remember_in_force(settings: Path) -> None:
+    """Write what the daemon remembers of the files that are in force."""
+    texts = {str(path): path.read_text() for path in (settings.parent / "configs").glob("openpe_*.yaml")}
+    (settings.parent / "state" / "in-force.json").write_text(to_json(LastGood().with_texts(texts)))
+
+
 GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
 RESET = Interruption("session", "session 192.168.11.2 in VRF default", "is reset (other password)")
 GONE = Interruption("vni", "L3VNI red (VNI 100)", "is removed")

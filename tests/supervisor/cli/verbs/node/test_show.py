@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
 
+from actors.lib.frr.daemon_socket import DaemonSockets
 from supervisor.cli import main
+from supervisor.cli.terminal import moment
+from supervisor.events import changes
 from supervisor.operations.documents import without_secrets
+from supervisor.runtime.faults import DependencyFault
 from tests.supervisor.cli.examples import READY, SECRETS, answering, api_l3vni, remember_api, status_answer
+
+#: How the daemon begins its answer to ``events``.
+HEAD: Final[dict[str, Any]] = {"events": {"instance": "a", "first": 1, "last": 0}}
 
 
 def show(settings: Path, *words: str) -> int:
@@ -85,11 +94,11 @@ def test_secrets_are_found_by_key_and_in_frr_text(value: object, shown: object) 
     assert without_secrets(value) == shown
 
 
-@pytest.mark.parametrize(("subject", "code"), [("frr", 69), ("kernel", 69)])
+@pytest.mark.parametrize(("words", "code"), [(("frr",), 69), (("kernel",), 69), (("route", "192.0.2.1"), 69)])
 def test_an_unavailable_dependency_is_one_message_and_no_traceback(
-    settings: Path, capsys: pytest.CaptureFixture[str], subject: str, code: int
+    settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int
 ) -> None:
-    assert show(settings, subject) == code
+    assert show(settings, *words) == code
     error = capsys.readouterr().err
     assert error.startswith("openperouter: ")
     assert error.count("\n") == 1
@@ -140,11 +149,57 @@ def test_parts_of_the_status_have_the_addresses_of_the_configuration(
     settings: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
 ) -> None:
     configure_host_session(settings)
-    with answering(settings.parent / "run", [status_answer(READY)]):
+    events = None if words[0] == "topology" else [HEAD]
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
         assert show(settings, *words) == 0
     shown = capsys.readouterr()
     assert line in shown.out.splitlines()
     assert shown.err == ""
+
+
+def test_a_session_and_a_vni_have_their_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = replace(READY.sessions[0], state="Idle", detail="the peer sends no BFD packets")
+    broken = replace(READY.vnis[0], ok=False, detail="down: vni100 is down")
+    worse = replace(READY, sessions=(lost, *READY.sessions[1:]), vnis=(broken, *READY.vnis[1:]))
+    found = enumerate((*changes(READY, worse), *changes(worse, READY)), start=1)
+    events: list[dict[str, Any]] = [HEAD, *(event.to_data(number) for number, event in found)]
+    expected = {
+        ("session", "192.168.11.2"): ["down: the peer sends no BFD packets", "Established"],
+        ("vni", "100"): ["does not work: down: vni100 is down", "works"],
+    }
+    at = moment(READY.updated_at)
+    for words, (fault, good) in expected.items():
+        requests: list[Any] = []
+        with answering(settings.parent / "run", [status_answer(READY)], requests, events=events):
+            assert show(settings, *words) == 0
+        (settings.parent / "run" / "control.sock").unlink()
+        lines = capsys.readouterr().out.splitlines()
+        newest = [f"  last error     {at} {fault}", f"  history        {at} {fault}", f"  history        {at} {good}"]
+        assert lines[-3:] == newest
+        assert [request["verb"] for request in requests] == ["status", "events"]
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
+        assert show(settings, "vni", "100", "--json") == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["last_error"]["message"] == "does not work: down: vni100 is down"
+    assert [event["message"] for event in document["history"]] == ["does not work: down: vni100 is down", "works"]
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        (None, "the daemon is not running"),
+        ([{"error": "busy"}], "the daemon's answer is no event: {'error': 'busy'}"),
+    ],
+)
+def test_without_the_history_the_rest_is_shown(
+    settings: Path, capsys: pytest.CaptureFixture[str], events: list[dict[str, Any]] | None, why: str
+) -> None:
+    with answering(settings.parent / "run", [status_answer(READY)], events=events):
+        assert show(settings, "session", "192.168.11.2") == 0
+    shown = capsys.readouterr()
+    assert "  state          Established for 1h2m\n" in shown.out
+    assert "history" not in shown.out
+    assert shown.err == f"openperouter: without the history: {why}\n"
 
 
 def test_parts_of_the_status_are_json_as_well(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +227,69 @@ def test_an_unusable_configuration_hides_nothing_that_the_daemon_reports(
     assert "without the addresses of host ends" in shown.err
 
 
+class RouteFrr:
+    """What zebra and bgpd say of any prefix: a connected network in the default VRF."""
+
+    async def texts(self, *commands: str, daemon: str) -> list[str]:
+        hop = {"fib": True, "directlyConnected": True, "interfaceName": "toswitch1", "active": True}
+        entry = {
+            "protocol": "connected",
+            "vrfName": "default",
+            "selected": True,
+            "installed": True,
+            "uptime": "01:00:00",
+        }
+        known = {"zebra": {"192.168.11.0/24": [entry | {"nexthops": [hop]}]}, "bgpd": {"vrfs": {"default": {}}}}
+        return [json.dumps(known[daemon]) for _ in commands]
+
+
+def test_a_route_is_shown(settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: RouteFrr())
+    (settings.parent / "run" / "state.json").write_text(READY.to_json())
+    page = [
+        "route 192.168.11.0/24 in VRF default",
+        "  zebra     connected, distance 0, metric 0, for 01:00:00: selected and installed",
+        "  next hop  directly connected on toswitch1",
+    ]
+    for words in ((), ("--vrf", "default")):
+        assert show(settings, "route", "192.168.11.2", *words) == 0
+        assert capsys.readouterr().out.splitlines() == page
+    assert show(settings, "route", "192.168.11.2", "--json") == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["vrf"], document["zebra"][0]["hops"][0]["device"]) == ("default", "toswitch1")
+    # What bgpd does not have is no VRF of the router's, whatever the status says.
+    assert show(settings, "route", "192.168.11.2", "--vrf", "100") == 64
+    assert capsys.readouterr().err == "openperouter: FRR has no BGP in VRF red, and no route to 192.168.11.2 there\n"
+
+
+def test_a_route_is_shown_without_bgpd(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Alone(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            if daemon == "bgpd":
+                raise DependencyFault("bgpd is not running")
+            return await super().texts(*commands, daemon=daemon)
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Alone())
+    assert show(settings, "route", "192.168.11.2") == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("route 192.168.11.0/24 in VRF default\n")
+    assert shown.err == "openperouter: without the paths of BGP: bgpd is not running\n"
+
+
+def test_no_route_is_an_exit_code(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Empty(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            return ["{}\n" for _ in commands]
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Empty())
+    assert show(settings, "route", "192.0.2.0/24") == 1
+    assert capsys.readouterr().err == "openperouter: there is no route to 192.0.2.0/24 in any VRF\n"
+
+
 def test_a_dead_daemons_last_status_is_shown_as_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (settings.parent / "run" / "state.json").write_text(READY.to_json())
     assert show(settings, "session", "192.168.11.2") == 3
@@ -191,6 +309,9 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
     [
         (("session",), "give a NAME to session"),
         (("vni",), "give a NAME to vni"),
+        (("route",), "give a NAME to route"),
+        (("session", "red", "--vrf", "red"), "--vrf is for route"),
+        (("route", "red"), "red is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
         (("topology", "red"), "topology takes no NAME"),
         (("vni", "100", "--dot"), "--dot is for topology, without --json"),
         (("topology", "--json", "--dot"), "--dot is for topology, without --json"),

@@ -14,15 +14,16 @@ import pytest
 from config.outcomes import SessionHealth, VniHealth
 from config.problems import Kind, Origin, Problem, ResourceId
 from config.status import Status
-from supervisor.cli.verbs.node.web.page import MOST_ROWS, POLICY, REFRESH_SECONDS, PageEvent, failure_page, status_page
+from supervisor.cli.verbs.node.web.page import MOST_ROWS, POLICY, REFRESH_SECONDS, failure_page, status_page
 from supervisor.operations.exit_codes import NOT_RUNNING
 from supervisor.operations.inspection.current_status import CurrentStatus
+from supervisor.operations.inspection.history import PastEvent
 from tests.supervisor.cli.examples import DEGRADED, READY
 from tests.supervisor.operations.inspection.example_node import STATUS
 
 EVENTS: Final = (
-    PageEvent(2, 1990.0, "session", "192.168.11.2", "Established", is_warning=False),
-    PageEvent(1, 1980.0, "VNI", "L3VNI red", "L3VNI red does not work", is_warning=True),
+    PastEvent(2, 1990.0, "session", "192.168.11.2", "Established", is_warning=False),
+    PastEvent(1, 1980.0, "VNI", "L3VNI red", "L3VNI red does not work", is_warning=True),
 )
 VOID: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
 HOSTILE: Final = (
@@ -171,8 +172,8 @@ def test_what_comes_from_outside_stays_text(text: str) -> None:
         remarks=("a",),
         daemons={"a": False},
     )
-    events = (PageEvent(1, 0.0, text, text, text, is_warning=True),)
-    tame = (PageEvent(1, 0.0, "a", "a", "a", is_warning=True),)
+    events = (PastEvent(1, 0.0, text, text, text, is_warning=True),)
+    tame = (PastEvent(1, 0.0, "a", "a", "a", is_warning=True),)
     rendered = status_page(CurrentStatus(hostile, text, NOT_RUNNING), events, 2000.0, missing=text)
     found, wanted = (
         Parsed(rendered),
