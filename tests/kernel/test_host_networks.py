@@ -78,7 +78,8 @@ def test_what_tunnel_endpoints_must_not_take_is_the_same_when_the_nic_has_moved(
     ip("addr", "add", "2001:db8:11::3/64", "dev", Node.NIC, "nodad")
     ip("route", "add", "198.51.100.0/25", "dev", Node.NIC, "proto", "static")
     ip("route", "add", "203.0.113.0/24", "dev", Node.NIC, "proto", "bgp")
-    settings = settings_of(node)
+    # Without the second copies of state files, which tests of whole actors leave in the default directory.
+    settings = settings_of(node, run_dir=tmp_path)
     before = preview.host_networks(settings)
     subnets = {one.network for one in before if one.interface == Node.NIC}
     assert {str(one) for one in subnets} == {"192.168.11.0/24", "2001:db8:11::/64"}
