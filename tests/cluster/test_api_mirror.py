@@ -15,11 +15,7 @@ import trio.testing
 
 from actors.api_mirror.planning import difference, mirrors
 from actors.api_mirror.writer import MANAGER
-from actors.lib.kube.client import KubeClient
-from actors.lib.kube.errors import InvalidError
 from config.api import API_VERSION, PROOF_ANNOTATION, SOURCE_LABEL, STATIC_NODE_LABEL, ApiAccess, ApiNode, ApiReach
-from config.crd.definitions import DEFINITIONS
-from config.models.rules import VALIDATIONS
 from config.outcomes import NodeIdentity, StaticSnapshot
 from config.problems import Kind
 from config.resources import Resource
@@ -27,8 +23,7 @@ from config.sources.mirror_objects import manifest, other_name
 from config.sources.router_file import parse_router_file
 from config.sources.static_files import combine
 from supervisor.runtime.actor import ActorContext
-from tests.cluster import harness
-from tests.cluster.harness import ClusterServer, Json, both_versions, eventually, install_crds, kube, make_namespace
+from tests.cluster.harness import ClusterServer, Json, both_versions, eventually, kube, make_namespace
 from tests.cluster.mirroring import VERBS, Bench, collection, mirroring, parsed
 from tests.config.file_contents import FILES
 
@@ -258,58 +253,6 @@ async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_ag
         assert sorted(after) == sorted(before)
         assert after[f"static-{namespace}-red"]["spec"]["hostSession"]["localCIDR"] == {"ipv4": "192.170.2.0/24"}
         assert after[f"static-{namespace}-seg"]["spec"]["gatewayIPs"] == ["198.51.100.1/24"]
-
-
-def newer_l3vnis() -> Json:
-    """Return a definition as upstream's newer ones are: the pools of a session are a list only, which must be there."""
-    [definition] = [one.to_data() for one in DEFINITIONS if one.kind == Kind.L3VNI.value]
-    [version] = definition["spec"]["versions"]
-    session = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["hostSession"]
-    del session["properties"]["localCIDR"]
-    session["required"] = [*session["required"], "localCIDRs"]
-    session[VALIDATIONS] = [one for one in session[VALIDATIONS] if "localCIDR" not in one["rule"]]
-    return definition
-
-
-async def until_pools_are(client: KubeClient, namespace: str, field: str) -> None:
-    """Wait until the server goes by the definition that has this field: there is no other sign of it."""
-    session = {"asn": 1, "hostASN": 2, "localCIDR": {"ipv4": POOL}}
-    spec = {"vrf": "probe", "vni": 999, "hostSession": session}
-    probe = {"apiVersion": API_VERSION, "kind": "L3VNI", "metadata": {"name": "probe"}, "spec": spec}
-    with trio.fail_after(harness.PATIENCE):
-        while True:
-            try:
-                await client.create(collection(namespace, Kind.L3VNI), probe, {"dryRun": "All"})
-                found = "localCIDR"
-            except InvalidError:
-                found = "localCIDRs"
-            if found == field:
-                return
-            await trio.sleep(0.05)
-
-
-@both_versions
-async def test_a_mirrors_pools_have_the_form_that_the_installed_definition_knows(
-    server: ClusterServer, crds: list[str], namespace: str, tmp_path: Path
-) -> None:
-    assert crds
-    newer = newer_l3vnis()
-    async with kube(server.admin) as admin:
-        try:
-            await admin.apply(f"{harness.CRD_PATH}/{newer['metadata']['name']}", newer, manager=harness.MANAGER)
-            await until_pools_are(admin, namespace, "localCIDRs")
-            async with mirroring(admin, namespace, tmp_path) as bench:
-                name, made = await mirrored(bench)
-                session = made["spec"]["hostSession"]
-                assert (session.get("localCIDR"), session["localCIDRs"]) == (None, [POOL])
-                # A change of something else is written to it as well.
-                bench.write("openpe_a.yaml", RED.replace("100", "101") % POOL)
-                after = (await bench.until(lambda stored: stored[name]["spec"]["vni"] == 101))[name]
-                assert after["spec"]["hostSession"] == session
-                assert after["metadata"]["uid"] == made["metadata"]["uid"]
-        finally:
-            await install_crds(admin)
-        await until_pools_are(admin, namespace, "localCIDR")
 
 
 def shared(one: dict[str, Json], other: dict[str, Json]) -> set[str]:
