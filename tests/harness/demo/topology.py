@@ -26,10 +26,13 @@ START_SECONDS = 360
 _FABRIC = _HERE / "rootfs"
 _FABRIC_UNITS = "fabric.service frr@leaf.service frr@hostbgp.service"
 _SETTLE_IN = f"""
-chown -R frr:frr /etc/frr
+chown frr:frr /etc/frr
+chown -R frr:frr /etc/frr/leaf /etc/frr/hostbgp
 systemctl daemon-reload
 systemctl enable --quiet {_FABRIC_UNITS}
 """
+#: As packaging/install.sh does it on a running machine: the daemon may not write what is not root's.
+_OWN = "chown -R root:frr /etc/frr/perouter; chmod 2750 /etc/frr/perouter\n"
 _ENABLE = "systemctl enable --quiet openperouter-netns.service openperouter.service"
 
 
@@ -45,7 +48,7 @@ def install(machine: Machine, *, configure: bool = True) -> None:
         if configure:
             _stage_configuration(stage / "etc/openperouter")
         machine.remote.copy_in(stage, "/")
-    machine.remote.run(_SETTLE_IN + _ENABLE)
+    machine.remote.run(_SETTLE_IN + _OWN + _ENABLE)
 
 
 def lay_fabric(machine: Machine) -> None:
