@@ -67,9 +67,15 @@ class HealthInputs:
     @property
     def omitted(self) -> frozenset[ResourceId]:
         """VNIs that are not to work: refused ones, and those that FRR does not have while their devices are moved."""
-        withdrawn = self.frr.withdrawn if self.frr else frozenset()
-        moved = (vni.resource for vni in vnis_of(self.state) if vni.vni in withdrawn) if self.state else ()
-        return self.refused | frozenset(moved)
+        return self.refused | self.moving
+
+    @property
+    def moving(self) -> frozenset[ResourceId]:
+        """L3VNIs that FRR does not have while their devices are moved, and has again afterwards."""
+        if self.frr is None or self.state is None:
+            return frozenset()
+        withdrawn = self.frr.withdrawn
+        return frozenset(vni.resource for vni in self.state.l3vnis if vni.vni in withdrawn) - self.refused
 
 
 def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, VniFault]) -> HealthReport:
@@ -135,6 +141,7 @@ def _unapplied(inputs: HealthInputs, state: DesiredState) -> Iterator[str]:
             yield f"{name} has not yet applied generation {state.generation}"
         elif not outcome.applied:
             yield f"{name}: {outcome.error or 'not applied'}"
+    yield from (f"{moving}: FRR has it again once its devices are moved" for moving in sorted(inputs.moving, key=str))
 
 
 def _summary(

@@ -290,12 +290,25 @@ class Node:
 
     def apply(self, network: Network) -> None:
         """Change the fabric, the host and the node to another network; return when all of it forwards."""
+        self.reload(network)
+        self.follow(network)
+        self.forwards()
+
+    def reload(self, network: Network) -> None:
+        """Change the node; return when that is verified."""
         self.write(network)
         done = self.command("reload", "--timeout", str(RELOAD_SECONDS))
         assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.log()[-4000:]}"
+
+    def follow(self, network: Network) -> None:
+        """Change the fabric and the host."""
         self.leaf.follow(network)
         self.bird.follow(network)
-        self.forwards()
+
+    def l3vnis(self) -> dict[str, int]:
+        """Return the VNI of each VRF that the router's zebra has as an L3VNI."""
+        found = json.loads(self.frr.vtysh("show evpn vni json") or "{}")
+        return {vni["tenantVrf"]: vni["vni"] for vni in found.values() if vni["type"] == "L3"}
 
     def forwards(self) -> None:
         """Wait until every tenant's routes are on both sides and its pings return."""

@@ -62,7 +62,11 @@ def changed(node: Node, network: Network, concerned: set[int]) -> int:
     daemons = node.pids()
     with ExitStack() as stack:
         running = {tenant: stack.enter_context(pings(tenant)) for tenant in node.network.tenants}
-        node.apply(network)
+        node.reload(network)
+        # What was reported as verified is in FRR, also what had to leave it while its devices were moved.
+        assert node.l3vnis() == {tenant.vrf: tenant.vni for tenant in network.tenants}
+        node.follow(network)
+        node.forwards()
     assert node.pids() == daemons
     assert {tenant: node.fingerprint(tenant) for tenant in others} == before
     assert {tenant.vrf: running[tenant].lost for tenant in others} == dict.fromkeys((t.vrf for t in others), 0)

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from actors.health import actor
 from actors.health.repair import LASTING_SECONDS
-from config.desired import DesiredState
+from config.desired import DesiredState, ResourceFailure
 from config.outcomes import (
     PROBE_DOWN,
     PROBE_UP,
@@ -269,13 +269,34 @@ async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autoju
     assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
 
 
-async def test_an_l3vni_that_frr_has_let_go_of_for_the_kernel_is_no_fault(
+async def test_an_l3vni_that_frr_has_let_go_of_for_the_kernel_is_no_fault_and_not_in_force(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
     bench.frr.situation = "fabric_not_announced"
     state = replace(fabric(), l2vnis=())
     bench.apply(state)
     bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, withdrawn=frozenset({100})))
+    reports = bench.out.reader()
+    await trio.sleep(2 * actor.SETTLE_SECONDS)
+    report = await reports.receive()
+    assert (report.verified, report.failures, report.vnis) == (False, (), ())
+    assert "L3VNI red: FRR has it again once its devices are moved" in report.summary
+    bench.frr.situation = "fabric_up"
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True))
+    report = await until_verified(reports)
+    assert [vni.vni for vni in report.vnis] == [100]
+
+
+async def test_an_l3vni_whose_devices_the_kernel_refuses_to_move_is_not_waited_for(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "fabric_not_announced"
+    state = replace(fabric(), l2vnis=())
+    [red] = state.l3vnis
+    bench.apply(state)
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, withdrawn=frozenset({100})))
+    refused = ResourceFailure(red.resource, Reason.OVERLAY_ATTACHMENT_FAILED, "refused", red.origin)
+    bench.kernel.set(KernelOutcome(state, applied=True, failures=(refused,), withdraw=frozenset({100})))
     report = await until_verified(bench.out.reader())
     assert (report.failures, report.vnis) == ((), ())
 
