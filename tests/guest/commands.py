@@ -15,7 +15,7 @@ from guestvm.remote import Completed
 CONFIGS = "/etc/openperouter/configs"
 _PAUSE_SECONDS = 0.5
 #: Twenty a second; each has two seconds to come back.
-_PING = "ping -n -i 0.05 -W 2"
+PING = "ping -n -i 0.05 -W 2"
 
 
 def eventually(look: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
@@ -69,7 +69,7 @@ def has_link(node: Machine, link: str) -> bool:
 def no_ping_lost(node: Machine, target: str, *, netns: str = "") -> Iterator[None]:
     """Ping from the node, or from its namespace, all the while; fail when one is not answered, but for the last."""
     where = f"ip netns exec {netns} " if netns else ""
-    node.remote.run(f"{where}{_PING} {target} </dev/null >/run/pings 2>&1 & echo $! >/run/pings.pid")
+    node.remote.run(f"{where}{PING} {target} </dev/null >/run/pings 2>&1 & echo $! >/run/pings.pid")
     yield
     node.remote.run("read pid </run/pings.pid; kill -INT $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done")
     said = node.remote.run("cat /run/pings").stdout

@@ -26,6 +26,17 @@ def built_package() -> Path:
     return package
 
 
+def next_version(package: Path, directory: Path) -> Path:
+    """Make a package with a version that is one higher out of another; return its path. Not compressed."""
+    staged, made = directory / "staged", directory / "openperouter.deb"
+    subprocess.run(["dpkg-deb", "-R", str(package), str(staged)], check=True)
+    control = staged / "DEBIAN" / "control"
+    control.write_text(re.sub(r"^(Version: .*)$", r"\1+1", control.read_text(), flags=re.MULTILINE))
+    subprocess.run(["dpkg-deb", "-Znone", "-b", str(staged), str(made)], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(staged)
+    return made
+
+
 def higher_version(name: str, directory: Path) -> Path:
     """Make a package out of what the guest has installed of one, with a version that is one higher; return its path.
 
