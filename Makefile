@@ -28,7 +28,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release test-browser screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks bench-changes deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -50,6 +50,7 @@ help:
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
+	@echo 'make bench-changes   pings lost by changes, against the procedure that upstream documents  (ARGS=port: those named so)'
 	@echo 'make format          let ruff fix what it can'
 	@echo 'make site            build the documentation as a site, without the network, into build/site'
 	@echo 'make release         build all files of a release into build/release; tags and pushes nothing (DRAFT=1: whatever the changelogs say)'
@@ -189,6 +190,10 @@ bench-nodes: .venv/.ready host-guest
 
 bench-networks: .venv/.ready host-guest
 	$(BENCH) tests.bench.hundred_networks --networks $(or $(NETWORKS),100)
+
+bench-changes: host-uml
+	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --timeout 3600 -- \
+	    python3 -m tests.bench.changes $(ARGS)
 
 install:
 	packaging/install.sh "$(DESTDIR)"
