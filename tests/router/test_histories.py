@@ -6,12 +6,17 @@ directions. No FRR daemon ends.
 
 from __future__ import annotations
 
+import fcntl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
+from actors.lib.frr.frr_lock import PATIENCE_SECONDS
+from actors.lib.frr.vtysh import lock_file
+from config.settings import Settings
 from tests.frr.harness import eventually, sh
 
 from .node import Network, Node, Tenant, pings, running_node
@@ -107,3 +112,20 @@ def test_tunnel_endpoints_that_take_a_network_of_the_host_change_nothing(node: N
     finally:
         sh("ip route del blackhole 100.66.0.128/25; ip route del blackhole 100.65.0.128/25")
         node.apply(BASE)
+
+
+def test_neither_validate_nor_plan_waits_while_frr_is_being_changed(node: Node) -> None:
+    """A change of FRR holds this lock as long as it takes, and the daemon's own one waits for it here."""
+    changing = lock_file(Settings(run_dir=node.directory / "run"))
+    with ExitStack() as held:
+        for path in (changing.with_suffix(".turn"), changing):
+            fcntl.flock(held.enter_context(path.open("rb")), fcntl.LOCK_EX)
+        node.write(replace(BASE, tenants=(*BASE.tenants, Tenant(4, "violet", 400))))
+        begin = time.monotonic()
+        validated, planned = node.command("validate"), node.command("plan")
+        seconds = time.monotonic() - begin
+    assert validated.returncode == 0, validated.stdout
+    assert "FRR is being changed at this moment" in planned.stdout, f"{planned.stdout}{planned.stderr}"
+    assert "+ vrf violet / vni 400" in planned.stdout
+    assert seconds < PATIENCE_SECONDS
+    node.apply(BASE)
