@@ -14,7 +14,9 @@ UNIT_TESTS := $(wildcard tests/config tests/actors tests/supervisor tests/packag
 FABRIC_TESTS := $(patsubst %,tests/frr/test_%.py,fabric health host_sessions moves segments vrfs)
 # User-Mode Linux has no nftables for IP, and the host's kernel has.
 FILTER_TESTS := tests/kernel/test_packet_filter.py
-UML_TESTS := tests/kernel $(FILTER_TESTS:%=--ignore=%) tests/router $(FABRIC_TESTS)
+KERNEL_TESTS := tests/kernel $(FILTER_TESTS:%=--ignore=%)
+ROUTER_TESTS := tests/router $(FABRIC_TESTS)
+UML_TESTS := $(KERNEL_TESTS) $(ROUTER_TESTS)
 # What Debian 13's FRR cannot do yet.
 NEXT_TESTS := tests/frr/test_ipv6_fabric.py
 FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(NEXT_TESTS:%=--ignore=%) $(FILTER_TESTS)
@@ -27,7 +29,7 @@ LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted
 CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-guest test-guest-long test-cluster install clean clean-cache
+.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
 .PHONY: site release test-browser screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks bench-changes deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
@@ -39,7 +41,7 @@ help:
 	@echo 'make test-simulation only the simulated episodes with injected faults     (make simulate SEED=n: one; make soak: endless)'
 	@echo 'make test-browser    only the page of "openperouter web" in a real browser  (make screenshot: its picture in the docs)'
 	@echo 'make test-frr        only the tests with real FRR daemons             (ARGS="-k name" picks tests; so do all)'
-	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux'
+	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux       (its halves: test-kernel, test-router)'
 	@echo 'make test-frr-next   only what Debian 13 has no FRR for: with that of Debian 14 (testing), on User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
 	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, a hundred deaths of the daemon'
@@ -101,11 +103,20 @@ test-frr: host-guest host-gobgp
 	tree=$$($(GUEST) -m guestvm tree) && tests/harness/container/run.sh $$tree $(RESULTS) \
 	    python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/frr.xml $(FRR_TESTS) $(ARGS)
 
-UML_SECONDS ?= 3600
+# Beside other work of the machine it may take twice as long as alone, and more.
+UML_SECONDS ?= 7200
+UML_RUN ?= uml
 test-uml: host-uml
 	@mkdir -p $(RESULTS)
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --results $(RESULTS) \
-	    --timeout $(UML_SECONDS) $(if $(REMOVALS),--env OPENPEROUTER_VRF_REMOVALS=$(REMOVALS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/uml.xml $(UML_TESTS) $(ARGS)
+	    --timeout $(UML_SECONDS) $(if $(REMOVALS),--env OPENPEROUTER_VRF_REMOVALS=$(REMOVALS)) -- python3 -m pytest -q --color=no -p no:cacheprovider --junitxml=/results/$(UML_RUN).xml $(UML_TESTS) $(ARGS)
+
+# Its halves, each in a machine of its own: one has one core, and much of the time waits for FRR.
+test-kernel:
+	@$(MAKE) --no-print-directory test-uml UML_TESTS='$(KERNEL_TESTS)' UML_RUN=kernel
+
+test-router:
+	@$(MAKE) --no-print-directory test-uml UML_TESTS='$(ROUTER_TESTS)' UML_RUN=router
 
 # With Debian 14's FRR and libraries, on the same kernel; by hand, since its tree is one more to build.
 test-frr-next:
@@ -133,31 +144,35 @@ test-cluster: .venv/.ready api-servers
 api-servers: host-cluster
 	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
 
-# Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. User-Mode Linux
-# uses one core; tests of FRR and of API servers wait for daemons most of the time. So they run beside the others, and their
-# output comes when those are done. API servers that have to be built first take what the others leave of the machine. Emulated
-# machines run last and alone, since they are slow, and what they wait for has deadlines.
+# Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. The simulation
+# computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
+# and of API servers wait for daemons most of the time. So they run beside the others, which take what they leave, and their
+# output comes when those are done. API servers that have to be built first take what all leave of the machine. Emulated machines
+# run last and alone, since they are slow, and what they wait for has deadlines.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
-	@run() { $(MAKE) --no-print-directory $$2; echo $$? >$(RESULTS)/$$1.status; }; \
+	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
 	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
 	trap 'trap - INT TERM; kill 0' INT TERM; \
-	aside uml & \
+	echo "== make test-simulation"; \
+	run simulation test-simulation; \
+	aside kernel & \
+	aside router & \
 	{ \
-	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
+	    nice -n 10 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
 	} & \
-	for name in check newest simulation browser; do \
+	for name in check newest browser; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
-	    run $$name $$target; \
+	    run $$name $$target nice -n 5; \
 	done; \
-	echo "== waiting for frr, cluster and uml (their output so far: $(RESULTS)/*.log)"; \
+	echo "== waiting for frr, cluster, kernel and router (their output so far: $(RESULTS)/*.log)"; \
 	wait; \
-	for name in api-servers frr cluster uml; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
+	for name in api-servers frr cluster kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
 	echo "== make test-guest"; \
 	run guest test-guest
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster uml guest
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
 image: host-guest

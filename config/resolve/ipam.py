@@ -75,12 +75,14 @@ def route_distinguisher(router_id: IPv4Address, vni: int) -> str:
     return f"{octets >> 8 & 0xFFFF}:{(octets & 0xFF) << 24 | vni}"
 
 
+@lru_cache(maxsize=1024)
 def vtep(pool: str, index: int) -> IPInterface:
     """Return the node's tunnel endpoint as a host route: host number ``index``, so node 0 has the network address."""
     address = host_number(pool, index)
     return ip_interface(f"{address}/{address.max_prefixlen}")
 
 
+@lru_cache(maxsize=1024)
 def session_addresses(pool: str, index: int) -> SessionAddresses:
     """Return both ends of a host session's veth, with the pool's own prefix length.
 

@@ -27,7 +27,7 @@ from tests.actors.lib.kube.kubeconfigs import kubeconfig as written
 from tests.cluster.harness import ClusterServer, both_versions, kube, make_namespace, service_account
 
 #: For anything that has to show, on a busy machine.
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 class Node:
@@ -201,14 +201,26 @@ async def test_a_token_that_expires_is_reported_with_its_expiry(
         await make_namespace(client, "ends")
         account = await service_account(client, "ends", "node")
     assert account.token is not None
-    # The server allows for a minute of difference between clocks.
-    node.bridge(ending(server, account.token.reveal(), time.time() - 60 + 12))
-    async with node.alive() as seen:
-        await seen.reach(ApiReach.REACHABLE)
+    async with let_in(node, server, account.token.reveal()) as seen:
         ended = await seen.reach(ApiReach.REFUSED)
         assert ", which expired 20" in ended.detail
         node.rotate(account.token.reveal())
         await seen.reach(ApiReach.REACHABLE)
+
+
+@asynccontextmanager
+async def let_in(node: Node, server: ClusterServer, token: str) -> AsyncIterator[Watcher]:
+    """The actor with a token that ends soon, but not before it was used: on a busy machine that takes a while."""
+    for lasts in (12, 40, 120):
+        # The server allows for a minute of difference between clocks.
+        node.bridge(ending(server, token, time.time() - 60 + lasts))
+        node.out = Latest("access")
+        async with node.alive() as seen:
+            first = await seen.until(lambda access: access.reach in (ApiReach.REACHABLE, ApiReach.REFUSED))
+            if first.reach is ApiReach.REACHABLE:
+                yield seen
+                return
+    raise AssertionError("each token ended before it was used")
 
 
 async def test_another_server_is_followed_and_the_old_one_kept_until_it_answers(

@@ -14,7 +14,7 @@ import pytest
 import trio
 import yaml
 
-from actors.crd_watch.debounce import FIRST_CEILING_SECONDS
+from actors.crd_watch.debounce import FIRST_CEILING_SECONDS, QUIET_SECONDS
 from actors.desired.reconcile import Known, decide
 from actors.lib.kube import client as kube_client
 from actors.lib.kube.client import KubeClient
@@ -370,10 +370,12 @@ async def test_what_one_kubectl_does_to_a_hundred_objects_is_few_snapshots(watch
         command += [f"--certificate-authority={tmp_path / 'ca.pem'}", verb, "-f", str(file)]
         await trio.run_process(command, stdout=subprocess.DEVNULL)
         took = time.monotonic() - begin
-        await watcher.names(*expected, seconds=10)
+        await watcher.names(*expected)
         later = time.monotonic() - begin - took
         snapshots = len(watcher.out.values) - published
-        assert snapshots <= 3, f"kubectl {verb}: {took:.1f} s, {snapshots} snapshots, the last {later:.2f} s after"
+        # Where kubectl is slower than the first ceiling the machine is busy, and its gaps end bursts: one each.
+        most = 3 if took < FIRST_CEILING_SECONDS else 3 + took / QUIET_SECONDS
+        assert snapshots <= most, f"kubectl {verb}: {took:.1f} s, {snapshots} snapshots, the last {later:.2f} s after"
 
 
 async def test_thousands_of_objects_cost_memory_for_those_of_this_node(watcher: Watcher) -> None:

@@ -21,7 +21,16 @@ from supervisor.operations.cluster.hostbridge import Hostbridge
 from supervisor.operations.cluster.join import examine, from_kubeconfig, from_token
 from supervisor.operations.cluster.kubeconfig_file import kubeconfig_text, write_kubeconfig
 from supervisor.operations.cluster.pod import ServerAddress
-from tests.cluster.harness import MANAGER, ROOT, ClusterServer, both_versions, kube, of_node, service_account
+from tests.cluster.harness import (
+    MANAGER,
+    PATIENCE,
+    ROOT,
+    ClusterServer,
+    both_versions,
+    kube,
+    of_node,
+    service_account,
+)
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, documents, path_of
 from tests.cluster.test_node_isolation import Pair, all_writes, pair, refusal
 
@@ -104,7 +113,7 @@ async def test_the_credentials_go_with_the_daemonset(server: ClusterServer, pair
     for one in manifests():
         await admin.apply(path_of(one), one, manager=MANAGER)
     bridge = await bridged(server, tmp_path, await token_of_pod(pair, pair.a.node.name))
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         # The server takes a moment from a role to its effect.
         while await bridge.is_uninstalled():  # noqa: ASYNC110
             await trio.sleep(0.1)

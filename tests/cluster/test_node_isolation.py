@@ -452,7 +452,7 @@ async def test_the_doctor_names_what_a_token_may_do_beyond_a_nodes_work(pair: Pa
         await pair.a.admin.create(f"{rbac}/clusterroles", {**body, "kind": "ClusterRole", "rules": rules})
         await pair.a.admin.create(f"{rbac}/clusterrolebindings", binding)
         try:
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 while (await doctor_of(pair.a)).wide != expected:  # noqa: ASYNC110
                     await trio.sleep(0.1)
         finally:

@@ -284,7 +284,8 @@ class FakeFrr:
     def _defined(self, command: Command) -> bool:
         name = command.text.split()[1]
         forms = tuple(f"neighbor {name} {form}" for form in ("remote-as ", "interface ", "peer-group"))
-        return any(line[:-1] == command.contexts[:1] and line[-1].startswith(forms) for line in self._bgp())
+        instance = command.contexts[:1]
+        return any(line[:-1] == instance and line[-1].startswith(forms) for line in self._lines)
 
     def _numbered(self, text: str) -> str:
         """Give an entry of a prefix list the next sequence number, if it has none."""

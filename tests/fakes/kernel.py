@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Self
 
@@ -166,7 +167,7 @@ class FakeKernel:
         return one_by_one(self, batch)
 
     def apply(self, step: Step) -> None:
-        if str(step) in self.fail:
+        if self.fail and str(step) in self.fail:
             raise KernelRefusal(errno.EIO)
         match step:
             case CreateLink():
@@ -372,6 +373,7 @@ class FakeKernel:
         )
 
 
+@cache
 def _key(device: str, name: str) -> str:
     family, _, rest = name.partition(".")
     return f"net.{family}.conf.{device}.{rest}"

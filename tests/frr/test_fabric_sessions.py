@@ -32,7 +32,7 @@ from .test_apply import Bench
 ROUTER, LEAF = "frrtest", "frrleaf"
 V4, V6 = BGPFamily.IPV4_UNICAST, BGPFamily.IPV6_UNICAST
 #: What a busy machine adds to BFD's 0.3 s: far below the hold time of 180 s.
-BFD_SECONDS = 10
+BFD_SECONDS = 60
 TARGETS: Final = {V4: ("100.65.0.0", "10.77.0.1"), V6: ("fd00:65::", "fd00:77::1")}
 
 

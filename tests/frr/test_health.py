@@ -50,7 +50,8 @@ LEAF = (
     )
     .replace("  advertise ipv4 unicast\n", "  advertise ipv4 unicast\n  advertise ipv6 unicast\n")
 )
-SECONDS = 60.0
+#: A busy machine may take long.
+SECONDS = 180.0
 
 
 def segment(netns: str, vtep: str, vni: int, vrf: str = "") -> None:

@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 0.5
 PING = "ping -n -i 0.05 -W 2"
 
 
-def eventually(look: Callable[[], bool], what: str, *, seconds: float = 120) -> None:
+def eventually(look: Callable[[], bool], what: str, *, seconds: float = 300) -> None:
     """Wait until ``look`` is true; fail the test with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not look():

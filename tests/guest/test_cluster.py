@@ -109,7 +109,7 @@ def test_a_start_without_memory_of_a_server_that_is_unreachable_takes_nothing_aw
 ) -> None:
     with no_ping_lost(member, FAR, netns="near-220"):
         cluster.server.stop()
-        member.remote.run("systemctl stop openperouter", seconds=60)
+        member.remote.run("systemctl stop openperouter", seconds=300)
         member.remote.run("rm /var/lib/openperouter/api-snapshot.json; rm -f /run/openperouter/api-snapshot.json")
         member.remote.run("systemctl start --no-block openperouter")
         eventually(lambda: "until the API answers" in str(status(member).get("summary")), "it says so", seconds=SECONDS)

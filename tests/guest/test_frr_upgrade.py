@@ -32,7 +32,7 @@ def test_frr_is_upgraded_and_restarted_underneath(node: Machine, tmp_path: Path)
     assert property_of(node, "MainPID", "frr@perouter") == before
     assert outdated(node)
 
-    node.remote.run("systemctl restart frr@perouter", seconds=120)
+    node.remote.run("systemctl restart frr@perouter", seconds=300)
     for check in CHECKS:
         verdict = check.wait(node)
         assert verdict.ok, f"{check.title}: {verdict.evidence}"

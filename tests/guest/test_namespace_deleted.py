@@ -40,7 +40,7 @@ def test_a_deleted_namespace_is_missed_and_the_named_fix_brings_it_back(node: Ma
         eventually(lambda: reports(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
     finally:
         if node.remote.run("ip netns exec perouter true", check=False).returncode != 0:
-            node.remote.run("systemctl restart frr@perouter", seconds=120)
+            node.remote.run("systemctl restart frr@perouter", seconds=300)
         if not wired(node):
             node.remote.run(WIRE)
     for check in CHECKS:

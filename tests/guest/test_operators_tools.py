@@ -190,7 +190,7 @@ def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine
     refused = node.remote.run("openperouter teardown --yes", seconds=_SECONDS, check=False)
     assert refused.returncode == 75
     assert "systemctl stop openperouter" in refused.stderr
-    node.remote.run("systemctl stop openperouter", seconds=60)
+    node.remote.run("systemctl stop openperouter", seconds=300)
     try:
         node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
         node.remote.run(f"ip route add 203.0.113.0/24 via 192.168.11.2 dev {NIC} metric 77")
@@ -198,7 +198,7 @@ def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine
         before = nic(node)
         node.remote.run("systemctl start openperouter", seconds=300)
         assert nic(node) == {}
-        node.remote.run("systemctl stop openperouter", seconds=60)
+        node.remote.run("systemctl stop openperouter", seconds=300)
         done = node.remote.run("openperouter teardown --yes", seconds=_SECONDS)
         assert NIC in done.stdout
         assert nic(node) == before

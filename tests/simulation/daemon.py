@@ -28,6 +28,7 @@ import trio._core._run as trio_run
 from pydantic import TypeAdapter
 
 from actors.frr import actor as frr_actor
+from actors.frr.diff import difference
 from actors.health.query import PolledFrr
 from actors.lib.kube.credentials import Loaded, digest
 from actors.netlink import actor as netlink_actor
@@ -54,6 +55,8 @@ LONGEST_HANG: Final = 120.0
 ADAPTERS: Final = functools.cache(TypeAdapter)
 #: Episodes of a family have the same files, in directories of the same name. None of them has a password.
 PARSED: Final = functools.lru_cache(maxsize=256)(parse_router_file)
+#: The same for the blocks of FRR's text: a process forgets those that it does not need any more.
+BLOCKS: Final = functools.lru_cache(maxsize=4096)(difference._parse_block)
 PARAMETERS: Final = functools.cache(lambda actor: frozenset(inspect.signature(actor).parameters))
 
 
@@ -185,6 +188,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (netlink_actor, "open_monitor", world.open_monitor),
         (frr_actor, "VtyshDriver", driver),
         (PolledFrr, "of", lambda settings, seconds: SimulatedReader(world)),
+        (difference, "_parse_block", BLOCKS),
         (atomic_file, "os", SimulatedDisk(world)),
         (static_files, "parse_router_file", parsed),
         (json_store, "TypeAdapter", ADAPTERS),

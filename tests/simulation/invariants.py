@@ -75,6 +75,8 @@ def differences(found: Router, wanted: Router) -> Iterator[str]:
 
 
 def _differing(what: str, found: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> Iterator[str]:
+    if found == wanted:
+        return
     for key in sorted(found.keys() | wanted.keys(), key=str):
         if found.get(key) != wanted.get(key):
             yield f"{what}: {key} is {found.get(key)}, in a new router {wanted.get(key)}"

@@ -414,7 +414,8 @@ class Simulation:
         self._writes += 1
         if isinstance(what, CreateLink | DeleteLinks) and not self._frr_is_disturbed:
             self.violations += invariants.before_frr(what, frr_lines(self.world.frr.text), self._vrfs)
-        self._vrfs = {key[1] for key, link in self.world.kernel.links.items() if link.kind == LinkKind.VRF}
+        if where == "kernel":
+            self._vrfs = {key[1] for key, link in self.world.kernel.links.items() if link.kind == LinkKind.VRF}
         if isinstance(what, MoveLink) and what.target is Namespace.ROUTER:
             self._judge_move(what.name)
         if where == "kernel":
@@ -469,7 +470,7 @@ class Simulation:
             found = self._differences()
         self.violations += invariants.hurried(self.world.failed, endless=self.world.endless)
         if found:
-            self.violations += found
+            self.violations += (*found, *(f"a bug: {bug}" for bug in self.log.bugs))
             return
         self.router = self.observe()
         self.violations += invariants.broken(self.router.status)

@@ -30,7 +30,8 @@ OBJECTS = 1000
 #: How many nodes report in a second (docs/cluster.md).
 RATE = 100
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
+#: A busy machine takes minutes for it.
+pytestmark = [pytest.mark.usefixtures("autojump_clock"), pytest.mark.timeout(900)]
 
 
 class Cluster:

@@ -17,7 +17,7 @@ from .errors import ClusterError
 #: What a server on the loopback is called; the last two are how QEMU guests with user networking reach it.
 SERVER_NAMES: Final = ("IP:127.0.0.1", "DNS:localhost", "IP:10.0.2.2", "IP:10.0.3.2")
 _DAYS: Final = "7"
-_SECONDS: Final = 30
+_SECONDS: Final = 120
 #: Nothing of the machine's own OpenSSL configuration: it adds extensions of its own.
 _CONFIGURATION: Final = "[req]\ndistinguished_name = subject\n[subject]\n"
 _AUTHORITY: Final = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")

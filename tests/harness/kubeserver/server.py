@@ -31,7 +31,7 @@ from .errors import ClusterError
 from .pki import Authority, Pair
 
 #: Ready 1.3 s after its start on an idle machine; the rest is for a busy one.
-READY_SECONDS: Final = 120
+READY_SECONDS: Final = 300
 _POLL_SECONDS: Final = 0.1
 _PREFIX: Final = "kubeserver-"
 #: Below Linux' range of ports for outgoing connections, so none of these takes a stopped server's port by chance.

@@ -113,7 +113,7 @@ def test_without_a_usable_socket_nothing_is_sent(monkeypatch: pytest.MonkeyPatch
     assert notifier.enabled is bool(value)
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_full_socket_does_not_block_and_what_systemd_waits_for_is_sent_later(systemd: Systemd) -> None:
     notifier = Notifier()
     for _ in range(10_000):

@@ -26,7 +26,7 @@ def test_a_valid_configuration_is_counted(settings: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == "valid: 3 resources\n"
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_it_does_not_wait_for_a_daemon_that_is_changing_frr(settings: Path) -> None:
     run_dir = settings.parent / "run"
     with single_instance(run_dir), (run_dir / "frr.lock").open("w") as lock, (run_dir / "frr.turn").open("w") as turn:
