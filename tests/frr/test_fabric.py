@@ -50,6 +50,29 @@ router bgp 64512 vrf red
 exit
 """
 
+#: A VRF of the leaf's whose routes the router receives and imports nowhere.
+FOREIGN = """\
+vrf blue
+ vni 200
+exit-vrf
+router bgp 64512 vrf blue
+ bgp router-id 10.0.0.200
+ no bgp network import-check
+ address-family ipv4 unicast
+  network 10.50.0.0/23
+  network 10.60.0.0/24
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:60::/48
+ exit-address-family
+ address-family l2vpn evpn
+  route-target export 64512:200
+  advertise ipv4 unicast
+  advertise ipv6 unicast
+ exit-address-family
+exit
+"""
+
 #: Route targets that both sides agree on: the automatic ones contain each side's own AS number.
 ROUTER = state(
     underlay=underlay(vteps=("100.65.0.1/32",)),
@@ -115,7 +138,17 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     load_leaf(fabric)
+    fabric.leaf.conf.write_text(FOREIGN)
+    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    vrf_with_vni("frrleaf", "100.64.0.1", 200, "blue", 1200)
     eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
+    eventually(
+        "the router has the leaf's other VRF in EVPN",
+        lambda: all(
+            fabric.shown(fabric.router, f"show bgp l2vpn evpn {prefix}")
+            for prefix in ("10.50.0.0/23", "10.60.0.0/24", "2001:db8:60::/48")
+        ),
+    )
     eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
     summary, vnis = await fabric.vtysh.json("show bgp l2vpn evpn summary json", "show evpn vni json")
     assert isinstance(summary, dict)
@@ -146,6 +179,18 @@ async def routes_are_found(frr: DaemonSockets) -> None:
     [connected] = (await find_routes(frr, "192.168.11.2", "default")).routes
     assert "connected" in [route.protocol for route in connected.zebra]
     assert await find_routes(frr, "203.0.113.0/24") == await find_routes(frr, "2001:db8:7::/48") == FoundRoutes()
+    for target, prefix in (("10.60.0.7", "10.60.0.0/24"), ("2001:db8:60::/48", "2001:db8:60::/48")):
+        found = await find_routes(frr, target)
+        [foreign] = found.evpn
+        assert (found.routes, foreign.prefix) == ((), prefix)
+        assert foreign.not_imported == "no VRF imports its route target 64512:200"
+        assert [(path.peer, path.next_hop, path.vni) for path in foreign.paths] == [
+            ("192.168.11.2", "100.64.0.1", "200")
+        ]
+    # In no VRF, and no VRF that has a route lacks it.
+    [foreign] = (await find_routes(frr, "10.50.0.7")).evpn
+    assert foreign.prefix == "10.50.0.0/23"
+    assert (await find_routes(frr, "10.50.0.7", "red")).evpn == (await find_routes(frr, "10.50.0.0/24")).evpn == ()
 
 
 #: The first is what FRR derives for VNI 100 in AS 64514.
