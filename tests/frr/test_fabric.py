@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -162,6 +163,22 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     await applied(fabric, state(underlay=ROUTER.underlay))
     eventually("the leaf has it no more", lambda: "192.170.10.2/32" not in fabric.routes(fabric.leaf))
     eventually("nor the router the leaf's", lambda: "10.50.0.0/24" not in fabric.routes(fabric.router))
+
+
+async def test_the_page_about_the_leaf(fabric: Fabric) -> None:
+    """Word for word, with route targets that both sides derive."""
+    page = (Path(__file__).parents[2] / "docs" / "leaf.md").read_text()
+    [configuration] = re.findall(r"^```frr\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [commands] = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    derived = replace(ROUTER.l3vnis[0], export_rts=(), import_rts=())
+    await applied(fabric, replace(ROUTER, l3vnis=(derived,)))
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    fabric.leaf.conf.write_text(configuration)
+    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    for line in commands.splitlines():
+        sh(line.removeprefix("leaf$ ").replace("ip link", f"ip -n {fabric.leaf.name} link"))
+    eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
+    eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
 
 
 async def routes_are_found(frr: DaemonSockets) -> None:
