@@ -191,8 +191,9 @@ test-deb: deb
 site: .venv/.ready
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
-# The commit that is checked out. Without buildah there is no image.
+# The commit that is checked out. Only a draft does without buildah and the image.
 release: .venv/.ready host-guest
+	$(if $(PARTS),,@tests/harness/ensure-packages.sh buildah $(if $(DRAFT),|| true))
 	.venv/bin/python packaging/release/make_release.py $(if $(DRAFT),--draft) $(if $(PARTS),--parts $(PARTS))
 
 # On demand: ratios against a baseline of the same run.
@@ -232,22 +233,24 @@ host-uml: host-guest
 	@tests/harness/ensure-packages.sh gcc libc6-dev
 	@$(GUEST) -m guestvm kernel >/dev/null
 
-# Without it the tests of alert rules are there, skipped, and say so.
+# What some tests need and the others do without: where it is unavailable they are skipped, and say so. CI has to have it.
+without = { echo 'no $(1): $(2) skipped' >&2; [ -z "$$CI" ]; }
+
 host-prometheus:
-	@tests/harness/fetch-package.sh prometheus prometheus >/dev/null || echo 'no promtool: the tests of alert rules are skipped' >&2
+	@tests/harness/fetch-package.sh prometheus prometheus >/dev/null || $(call without,promtool,the tests of alert rules are)
 
 # A host's BGP speaker. Beside the tree, which its 10 MB would make longer to build.
 host-gobgp:
-	@tests/harness/fetch-package.sh gobgpd gobgp >/dev/null || echo 'no gobgpd: its test is skipped' >&2
+	@tests/harness/fetch-package.sh gobgpd gobgp >/dev/null || $(call without,gobgpd,its test is)
 
 # They judge the completion that is generated for them.
 host-shells:
-	@tests/harness/ensure-packages.sh zsh fish || echo 'no zsh or fish: the tests of their completion are skipped' >&2
+	@tests/harness/ensure-packages.sh zsh fish || $(call without,zsh or fish,the tests of their completion are)
 
-# The smallest of Debian's Chromiums, and a font for the picture. CI has to have it.
+# The smallest of Debian's Chromiums, and a font for the picture.
 host-browser:
 	@tests/harness/ensure-packages.sh chromium-headless-shell fonts-dejavu-core iproute2 || \
-	    { [ -z "$$CI" ] && echo 'no browser: the tests of the web page are skipped' >&2; }
+	    $(call without,browser,the tests of the web page are)
 
 host-cluster: host-python
 	@tests/harness/ensure-packages.sh $$($(CLUSTER) -m kubeserver packages)

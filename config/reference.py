@@ -17,6 +17,46 @@ Schema = dict[str, Any]
 #: What says the same to the API server, and what repeats a key.
 _NOT_FOR_EDITORS: Final = frozenset({"x-kubernetes-validations", "x-kubernetes-preserve-unknown-fields", "title"})
 
+#: The version that brought keys, by the end of their paths; with them come the keys inside. The others are the first's.
+SINCE: Final[Mapping[str, tuple[str, ...]]] = {
+    "0.2.0": (
+        "routerIDScheme",
+        "hostSession.allowedPrefixes[]",
+        "hostSession.hostVRF",
+        "hostSession.localCIDRs[]",
+        "hostSession.maximumPrefixes",
+        "hostSession.password",
+        "hostSession.passwordSecret",
+        "hostSession.probe",
+        "hostSession.ttlSecurityHops",
+        "l2vnis[].exportRTs[]",
+        "l2vnis[].importRTs[]",
+        "l2vnis[].rd",
+        "routingDomain.l3vni.namespace",
+        "l3vnis[].allowedNamespaces[]",
+        "interfaces[].cniDevice",
+        "addressFamilies[].properties[]",
+        "neighbors[].maximumPrefixes",
+        "neighbors[].passwordSecret.key",
+        "neighbors[].passwordSecret.name",
+        "neighbors[].ttlSecurityHops",
+        "underlays[].routeReflector",
+        "allowDuplicateIndex",
+        "autoApply",
+        "cniPluginDir",
+        "externalBridges[]",
+        "kubeconfigPrograms",
+        "kubeconfigWithoutAuthority",
+        "maxResources",
+        "metrics",
+        "rawSnippetsFromAPI",
+        "silentHostProbes",
+        "silentHostSeconds",
+        "underlayNamespaces[]",
+    ),
+}
+FIRST_VERSION: Final = "0.1.0"
+
 #: A value for keys that have neither a default nor a fixed set of values, by the end of their path.
 EXAMPLES: Final[Mapping[str, Any]] = {
     "index": 3,
@@ -178,6 +218,14 @@ def example_of(path: str, schema: Schema) -> Any:
     if "properties" in schema:
         return None
     return schema.get("default", schema.get("const", schema.get("enum", [None])[0]))
+
+
+def since(path: str) -> str:
+    """Return the version that brought a key."""
+    for version, ends in SINCE.items():
+        if any(f".{end}." in f".{path}." for end in ends):
+            return version
+    return FIRST_VERSION
 
 
 def nested(path: str, value: Any) -> Any:

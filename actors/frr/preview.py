@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,12 +13,12 @@ from typing import Final
 import trio
 
 from actors.lib.frr.frr_lock import holders, session_lock
-from actors.lib.frr.vtysh import Vtysh, lock_file
+from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from config.desired import DesiredState
 from config.outcomes import Interruption
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
-from supervisor.runtime.faults import DependencyFault
+from supervisor.runtime.faults import DependencyFault, PermissionFault
 
 from .diff.difference import Intent, difference, intended, parse
 from .interruptions import interrupted_segments, interrupted_sessions
@@ -49,8 +50,7 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
     with trio.move_on_after(PATIENCE_SECONDS) as waiting:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
-            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
-            shown, live = await vtysh.text(_SHOW), _vnis(await vtysh.text("show evpn vni"))
+            shown, live = await _shown(_SHOW, settings), _vnis(await _shown("show evpn vni", settings))
             staying = live & {segment.vni for segment in desired.l2vnis}
             return _compared(wanted, shown, staying)
     try:
@@ -60,6 +60,27 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
     return _compared(
         wanted, verified, set(), "FRR is being changed at this moment: this is the difference to what was verified last"
     )
+
+
+async def _shown(command: str, settings: Settings) -> str:
+    """Return what a command prints; ``PermissionFault`` where vtysh takes FRR for absent for lack of rights."""
+    try:
+        return await Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace).text(command)
+    except FrrUnavailable:
+        closed = _closed_socket(settings.frr_run_dir / settings.frr_pathspace / "zebra.vty")
+        if closed is None:
+            raise
+        raise PermissionFault(f"permission denied: {closed}; only root and FRR's group can use it") from None
+
+
+def _closed_socket(path: Path) -> Path | None:
+    try:
+        path.stat()
+    except PermissionError:
+        return path
+    except OSError:
+        return None
+    return None if os.access(path, os.W_OK) else path
 
 
 def _vnis(shown: str) -> set[int]:
@@ -82,13 +103,13 @@ def rendered_redacted(desired: DesiredState, settings: Settings) -> str:
 async def running_redacted(settings: Settings) -> str:
     """Return FRR's running configuration without secrets.
 
-    Raises ``DependencyFault`` if FRR does not answer, and after :data:`SHOW_PATIENCE_SECONDS` if it is being changed.
+    Raises ``DependencyFault`` if FRR does not answer (``PermissionFault`` if this user may not ask it), and after
+    :data:`SHOW_PATIENCE_SECONDS` if it is being changed.
     """
     with trio.move_on_after(SHOW_PATIENCE_SECONDS) as waiting:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
-            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
-            return redact(await vtysh.text(_SHOW))
+            return redact(await _shown(_SHOW, settings))
     raise DependencyFault(_busy(settings))
 
 

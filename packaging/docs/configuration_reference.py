@@ -14,6 +14,8 @@ from pydantic import BaseModel
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from print_or_write import print_or_write  # noqa: E402
+
 from config.models import L2Vni, L3Passthrough, L3Vni, RawFrrConfig, Underlay  # noqa: E402
 from config.node import NodeConfig  # noqa: E402
 from config.reference import ReferenceEntry, entries  # noqa: E402
@@ -76,14 +78,5 @@ def row(entry: ReferenceEntry) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def main() -> int:
-    """Print the reference, or write it."""
-    if sys.argv[1:] == ["--write"]:
-        TARGET.write_text(reference())
-    else:
-        sys.stdout.write(reference())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_or_write(TARGET, reference()))

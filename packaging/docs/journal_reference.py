@@ -16,6 +16,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from print_or_write import print_or_write  # noqa: E402
+
 from supervisor.logs import message_ids  # noqa: E402
 from supervisor.logs.logger import journal_name  # noqa: E402
 
@@ -101,14 +103,5 @@ def reference() -> str:
     return "\n".join([INTRODUCTION, "## Events", "", *rows, "", *sections])
 
 
-def main() -> int:
-    """Print the reference, or write it."""
-    if sys.argv[1:] == ["--write"]:
-        TARGET.write_text(reference())
-    else:
-        sys.stdout.write(reference())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_or_write(TARGET, reference()))

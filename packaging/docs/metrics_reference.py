@@ -14,6 +14,8 @@ import yaml
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from print_or_write import print_or_write  # noqa: E402
+
 from actors.lib.metrics.counters import BUCKETS  # noqa: E402
 from actors.lib.metrics.descriptions import (  # noqa: E402
     DESCRIPTIONS,
@@ -119,14 +121,5 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def main() -> int:
-    """Print the reference, or write it."""
-    if sys.argv[1:] == ["--write"]:
-        TARGET.write_text(reference())
-    else:
-        sys.stdout.write(reference())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_or_write(TARGET, reference()))

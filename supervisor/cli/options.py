@@ -78,8 +78,12 @@ def complain_of_last(seen: CurrentStatus) -> None:
 
 def require_settings(settings_file: Path) -> None:
     """Raise :class:`CommandError` for a settings file that was named and does not exist; the default may be missing."""
-    if settings_file != DEFAULT_SETTINGS and not settings_file.exists():
-        raise CommandError(f"{settings_file}: no such file", NO_INPUT)
+    if settings_file == DEFAULT_SETTINGS:
+        return
+    try:
+        settings_file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CommandError(f"{settings_file}: no such file", NO_INPUT) from None
 
 
 def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredState:

@@ -138,6 +138,8 @@ def _is_router_file(name: str) -> bool:
 def _router_file(path: Path) -> Path:
     if path.is_dir():
         raise CommandError(f"{path} is a directory: give either one directory or files", USAGE)
+    if not path.exists():
+        raise CommandError(f"{path}: no such file", NO_INPUT)
     if not _is_router_file(path.name):
         raise CommandError(f"{path} is not a router configuration: its name must be {PREFIX}*{SUFFIX}", USAGE)
     return path

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from config.node import NodeConfig
-from config.reference import EXAMPLES, ReferenceEntry, editor_schema, entries, example_of, nested
+from config.reference import (
+    EXAMPLES,
+    FIRST_VERSION,
+    SINCE,
+    ReferenceEntry,
+    editor_schema,
+    entries,
+    example_of,
+    nested,
+    since,
+)
 from config.settings import Settings
 from config.sources.naming import RouterFile
 
@@ -33,6 +44,19 @@ def test_each_key_has_an_example_that_is_accepted_there(model: type[BaseModel], 
 def test_each_example_belongs_to_a_key() -> None:
     paths = [entry.path for model in MODELS for entry in entries(model)]
     assert [end for end in EXAMPLES if not any(f".{path}".endswith(f".{end}") for path in paths)] == []
+
+
+#: The keys of the first version that are still there, from its own models.
+KEYS_OF_THE_FIRST = (Path(__file__).parent / "golden" / f"keys-{FIRST_VERSION}.txt").read_text().split()
+
+
+def test_each_key_that_the_first_version_did_not_have_has_its_version() -> None:
+    """For a new key: add it to ``SINCE``."""
+    paths = {entry.path: since(entry.path) for model in MODELS for entry in entries(model)}
+    assert sorted(path for path, version in paths.items() if version == FIRST_VERSION) == sorted(KEYS_OF_THE_FIRST)
+    ends = [end for ends in SINCE.values() for end in ends]
+    assert [end for end in ends if not any(f".{path}".endswith(f".{end}") for path in paths)] == []
+    assert paths["l3vnis[].hostSession.probe.count"] == "0.2.0"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -46,6 +47,29 @@ router bgp 64512 vrf red
   route-target import 64512:100
   route-target export 64512:100
   advertise ipv4 unicast
+ exit-address-family
+exit
+"""
+
+#: A VRF of the leaf's whose routes the router receives and imports nowhere.
+FOREIGN = """\
+vrf blue
+ vni 200
+exit-vrf
+router bgp 64512 vrf blue
+ bgp router-id 10.0.0.200
+ no bgp network import-check
+ address-family ipv4 unicast
+  network 10.50.0.0/23
+  network 10.60.0.0/24
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:60::/48
+ exit-address-family
+ address-family l2vpn evpn
+  route-target export 64512:200
+  advertise ipv4 unicast
+  advertise ipv6 unicast
  exit-address-family
 exit
 """
@@ -115,7 +139,17 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     await applied(fabric, ROUTER)
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     load_leaf(fabric)
+    fabric.leaf.conf.write_text(FOREIGN)
+    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    vrf_with_vni("frrleaf", "100.64.0.1", 200, "blue", 1200)
     eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
+    eventually(
+        "the router has the leaf's other VRF in EVPN",
+        lambda: all(
+            fabric.shown(fabric.router, f"show bgp l2vpn evpn {prefix}")
+            for prefix in ("10.50.0.0/23", "10.60.0.0/24", "2001:db8:60::/48")
+        ),
+    )
     eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
     summary, vnis = await fabric.vtysh.json("show bgp l2vpn evpn summary json", "show evpn vni json")
     assert isinstance(summary, dict)
@@ -129,6 +163,22 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     await applied(fabric, state(underlay=ROUTER.underlay))
     eventually("the leaf has it no more", lambda: "192.170.10.2/32" not in fabric.routes(fabric.leaf))
     eventually("nor the router the leaf's", lambda: "10.50.0.0/24" not in fabric.routes(fabric.router))
+
+
+async def test_the_page_about_the_leaf(fabric: Fabric) -> None:
+    """Word for word, with route targets that both sides derive."""
+    page = (Path(__file__).parents[2] / "docs" / "leaf.md").read_text()
+    [configuration] = re.findall(r"^```frr\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    [commands] = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    derived = replace(ROUTER.l3vnis[0], export_rts=(), import_rts=())
+    await applied(fabric, replace(ROUTER, l3vnis=(derived,)))
+    vrf_with_vni("frrtest", "100.65.0.1", 100)
+    fabric.leaf.conf.write_text(configuration)
+    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    for line in commands.splitlines():
+        sh(line.removeprefix("leaf$ ").replace("ip link", f"ip -n {fabric.leaf.name} link"))
+    eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
+    eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
 
 
 async def routes_are_found(frr: DaemonSockets) -> None:
@@ -146,6 +196,18 @@ async def routes_are_found(frr: DaemonSockets) -> None:
     [connected] = (await find_routes(frr, "192.168.11.2", "default")).routes
     assert "connected" in [route.protocol for route in connected.zebra]
     assert await find_routes(frr, "203.0.113.0/24") == await find_routes(frr, "2001:db8:7::/48") == FoundRoutes()
+    for target, prefix in (("10.60.0.7", "10.60.0.0/24"), ("2001:db8:60::/48", "2001:db8:60::/48")):
+        found = await find_routes(frr, target)
+        [foreign] = found.evpn
+        assert (found.routes, foreign.prefix) == ((), prefix)
+        assert foreign.not_imported == "no VRF imports its route target 64512:200"
+        assert [(path.peer, path.next_hop, path.vni) for path in foreign.paths] == [
+            ("192.168.11.2", "100.64.0.1", "200")
+        ]
+    # In no VRF, and no VRF that has a route lacks it.
+    [foreign] = (await find_routes(frr, "10.50.0.7")).evpn
+    assert foreign.prefix == "10.50.0.0/23"
+    assert (await find_routes(frr, "10.50.0.7", "red")).evpn == (await find_routes(frr, "10.50.0.0/24")).evpn == ()
 
 
 #: The first is what FRR derives for VNI 100 in AS 64514.

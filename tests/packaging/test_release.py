@@ -154,11 +154,14 @@ def test_a_dependency_without_a_version_stops_it(
     assert "has no version of trio" in capsys.readouterr().err
 
 
-def test_without_buildah_there_is_no_image_and_it_says_so(
+def test_without_buildah_only_a_draft_goes_without_an_image_and_says_so(
     release: ModuleType, checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(release.shutil, "which", lambda _name: None)
-    assert make(release, checkout, "--parts", "bill,image") == 0
+    assert make(release, checkout, "--parts", "bill,image") == 1
+    assert "buildah is not installed, and the image needs it" in capsys.readouterr().err
+    assert not (checkout / "build/release").exists()
+    assert make(release, checkout, "--draft", "--parts", "bill,image") == 0
     assert "no image: buildah is not installed" in capsys.readouterr().out
 
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 import trio
 
 from config.settings import Settings
-from supervisor.runtime.faults import DependencyFault
+from supervisor.runtime.faults import DependencyFault, PermissionFault
 
 from .vtysh import SECONDS, FrrUnavailable, VtyshRefused, decoded, first_complaint, last_line
 
@@ -53,7 +53,8 @@ class DaemonSockets:
         """Return what a command prints.
 
         Raises :class:`.FrrUnavailable` for a daemon that does not run or ends meanwhile, :class:`.VtyshRefused` for a
-        refused command and :class:`DaemonTooSlow`; all are :class:`DependencyFault`.
+        refused command, :class:`DaemonTooSlow`, and :class:`PermissionFault` for a user who may not use the socket; all
+        are :class:`DependencyFault`.
         """
         [answer] = await self.texts(command, daemon=daemon)
         return answer
@@ -79,6 +80,9 @@ class DaemonSockets:
                     return [await _answer(stream, command, daemon) for command in commands]
         except trio.TooSlowError:
             raise DaemonTooSlow(f"{daemon} did not answer within {self.seconds:g} s") from None
+        except PermissionError:
+            path = self.run_dir / f"{daemon}.vty"
+            raise PermissionFault(f"permission denied: {path}; only root and FRR's group can use it") from None
         except (trio.BrokenResourceError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise FrrUnavailable(f"FRR does not answer: {daemon} is not running ({reason})") from error

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from supervisor.runtime.faults import DependencyFault
+from supervisor.runtime.faults import DependencyFault, PermissionFault
 
 from ..planning.observed import NamespaceView
 from .addresses import AddressDump
@@ -39,7 +39,7 @@ class NamespaceMissing(DependencyFault):
     """The router's network namespace does not exist: its unit creates it, we never do."""
 
 
-class NamespaceClosed(NamespaceMissing):
+class NamespaceClosed(NamespaceMissing, PermissionFault):
     """It exists as far as is known, and this user may not enter it."""
 
 

@@ -26,7 +26,7 @@ DEFAULT_VRF: Final = "default"
 PASSTHROUGH: Final = "passthrough"
 #: Number of names that an error lists when none resembles the given one.
 _MOST_NAMES: Final = 8
-_VNI_KINDS: Final = frozenset({Kind.L3VNI, Kind.L2VNI})
+VNI_KINDS: Final = frozenset({Kind.L3VNI, Kind.L2VNI})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +87,31 @@ def sessions_named(status: Status, desired: DesiredState | None, name: str) -> l
     return found
 
 
-def vnis_named(status: Status, desired: DesiredState | None, name: str) -> list[VniDetails]:
-    """Return the VNIs with a number or name; those of several kinds or namespaces may share a name.
+def vnis_named(
+    status: Status, desired: DesiredState | None, name: str, kinds: frozenset[Kind] = VNI_KINDS
+) -> list[VniDetails]:
+    """Return the VNIs of some kinds with a number or name; those of several kinds or namespaces may share a name.
 
     Raises :class:`CommandError` if there is none.
     """
     known: dict[str, None] = {}
     found = []
     for vni in status.vnis:
+        if vni.resource.kind not in kinds:
+            continue
         names = _names(vni.resource)
         known |= dict.fromkeys(names)
         if name in (str(vni.vni), *names):
             found.append(_vni_details(vni, status, desired))
     for resource, problem in left_out(status):
+        if resource.kind not in kinds:
+            continue
         names = _names(resource)
         known |= dict.fromkeys(names)
         if name in names and _key(resource) not in {_key(one.resource) for one in found}:
             found.append(VniDetails(resource, None, str(problem.origin), problems=_problems(resource, status)))
     if not found:
-        raise _unknown("VNI", name, known)
+        raise _unknown("VNI" if kinds == VNI_KINDS else " or ".join(sorted(map(str, kinds))), name, known)
     return found
 
 
@@ -116,7 +122,7 @@ def left_out(status: Status) -> Iterator[tuple[ResourceId, Problem]]:
         if (
             problem.severity is Severity.ERROR
             and problem.resource is not None
-            and problem.resource.kind in _VNI_KINDS
+            and problem.resource.kind in VNI_KINDS
             and _key(problem.resource) not in in_force
         ):
             yield problem.resource, problem

@@ -1,6 +1,7 @@
 """Which routes the router has to a prefix or an address: zebra's and the kernel's, and the paths that bgpd has.
 
-    PREFIX or ADDRESS -> one lookup in zebra for all VRFs, one in bgpd for each instance -> routes by VRF
+    PREFIX or ADDRESS -> one lookup in zebra for all VRFs, in bgpd one for each instance and one in the table of EVPN
+                      -> routes by VRF, and the EVPN routes that no VRF has, with why
 
 Each is a lookup of one prefix, so that the size of no table matters: an address finds its longest match, a prefix only
 itself. mgmtd is not asked, so that nothing waits for a commit. The shapes are those of FRR 10.3 (``zebra_vty.c``,
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from ..exit_codes import UNAVAILABLE, USAGE, CommandError
 
 DEFAULT_VRF: Final = "default"
 INSTANCES: Final = "show bgp vrfs json"
+IMPORTS: Final = "show bgp l2vpn evpn vrf-import-rt json"
 #: Routes that are kept, the paths of each, and the next hops of each: more are no answer to read.
 MOST_ROUTES: Final = 50
 MOST_PATHS: Final = 16
@@ -80,13 +82,17 @@ class BgpPath:
 
 @dataclass(frozen=True, slots=True)
 class FoundRoute:
-    """All that there is for one prefix in one VRF; ``vni`` is the VRF's L3VNI, 0 for none."""
+    """All that there is for one prefix in one VRF; ``vni`` is the VRF's L3VNI, 0 for none.
+
+    Of an EVPN route that is in no VRF ``vrf`` is empty, and ``not_imported`` is why.
+    """
 
     vrf: str
     prefix: str
     vni: int = 0
     zebra: tuple[ZebraRoute, ...] = ()
     paths: tuple[BgpPath, ...] = ()
+    not_imported: str = ""
 
     @property
     def is_none(self) -> bool:
@@ -99,10 +105,11 @@ class FoundRoute:
 class FoundRoutes:
     """The routes to what was asked for, the underlay's first; ``more`` is how many others there are.
 
-    ``missing`` is why there are no paths of bgpd.
+    ``evpn`` are EVPN routes of others that are in none of the VRFs; ``missing`` is why there are no paths of bgpd.
     """
 
     routes: tuple[FoundRoute, ...] = field(default=())
+    evpn: tuple[FoundRoute, ...] = ()
     more: int = 0
     missing: str = ""
 
@@ -132,8 +139,9 @@ async def find_routes(frr: LookupFrr, target: str, vrf: str = "") -> FoundRoutes
     entries, missing = _zebra_entries(in_zebra), ""
     try:
         vnis, paths = await _in_bgpd(frr, f"{family} unicast {asked} json", vrf)
+        in_evpn, imports = await frr.texts(f"show bgp l2vpn evpn {asked} json", IMPORTS, daemon="bgpd")
     except DependencyFault as fault:
-        vnis, paths, missing = {}, {}, str(fault)
+        vnis, paths, missing, in_evpn, imports = {}, {}, str(fault), "", ""
     if vrf and not missing and vrf not in vnis and not any(name == vrf for name, _ in entries):
         raise CommandError(f"FRR has no BGP in VRF {vrf}, and no route to {target} there", USAGE)
     longest: dict[str, int] = {}
@@ -147,7 +155,61 @@ async def find_routes(frr: LookupFrr, target: str, vrf: str = "") -> FoundRoutes
         for name, prefix in keys
     ]
     known = [route for route in routes if not route.is_none]
-    return FoundRoutes(tuple(known[:MOST_ROUTES]), max(0, len(known) - MOST_ROUTES), missing)
+    unused = _not_imported(known, list(_evpn_paths(in_evpn)), _importers(imports), vrf)
+    more = max(0, len(known) - MOST_ROUTES) + max(0, len(unused) - MOST_ROUTES)
+    return FoundRoutes(tuple(known[:MOST_ROUTES]), tuple(unused[:MOST_ROUTES]), more, missing)
+
+
+def _not_imported(
+    known: Sequence[FoundRoute],
+    in_evpn: Sequence[tuple[str, BgpPath, tuple[str, ...]]],
+    importers: Mapping[str, Sequence[str]],
+    vrf: str,
+) -> list[FoundRoute]:
+    """Return the EVPN routes, as prefix, path and route targets, that are in no VRF, or not in the one that is meant.
+
+    ``importers`` are the VRFs that import a route target. A VRF that is meant and has a route misses no other tenant's;
+    one with a longer match may have this one too, which bgpd has not named.
+    """
+    if vrf and (vrf == DEFAULT_VRF or known):
+        return []
+    imported = {(route.prefix, path.rd) for route in known for path in route.paths}
+    longest = {route.vrf: _length(route.prefix) for route in known}
+    found = []
+    for prefix, path, targets in in_evpn:
+        vrfs = sorted({name for target in targets for name in _importing(target, importers)})
+        hidden = any(longest.get(name, -1) > _length(prefix) for name in vrfs)
+        if path.peer and (prefix, path.rd) not in imported and not hidden:
+            found.append(FoundRoute("", prefix, paths=(path,), not_imported=_why_not(targets, vrfs, vrf)))
+    return found
+
+
+def _importing(target: str, importers: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the VRFs that import a route target; bgpd shows one that is for any AS with AS 0."""
+    number = target.rpartition(":")[2]
+    return (*importers.get(target, ()), *importers.get(f"0:{number}", ()))
+
+
+def _why_not(targets: Sequence[str], vrfs: Sequence[str], vrf: str) -> str:
+    """Return why an EVPN route with some route targets, which ``vrfs`` import, is in no VRF, or not in ``vrf``."""
+    if not targets:
+        return "it has no route target"
+    which = f"its route target{'' if len(targets) == 1 else 's'} {', '.join(targets)}"
+    if not vrfs:
+        return f"no VRF imports {which}"
+    if vrf and vrf not in vrfs:
+        return f"VRF {vrf} does not import {which}, but {', '.join(vrfs)}"
+    return f"VRF {', '.join(vrfs)} imports {which}, but bgpd has not taken the route: does its VNI work?"
+
+
+def _importers(answer: str) -> dict[str, list[str]]:
+    """Return the VRFs that import each route target."""
+    document = next(_documents(answer), {})
+    found = {}
+    for target, facts in document.items():
+        vrfs = _mapping(facts).get("vrfs")
+        found[target] = [_text(name) for name in vrfs] if isinstance(vrfs, list) else []
+    return found
 
 
 async def _in_bgpd(
@@ -216,6 +278,19 @@ def _bgp_paths(answer: str) -> Iterator[tuple[str, tuple[BgpPath, ...]]]:
         paths = sorted(map(_bgp_path, _records(document.get("paths"))), key=lambda path: not path.best)
         if paths:
             yield _text(document.get("prefix")), tuple(paths[:MOST_PATHS])
+
+
+def _evpn_paths(answer: str) -> Iterator[tuple[str, BgpPath, tuple[str, ...]]]:
+    """Yield the best path of each EVPN route with its prefix and its route targets: bgpd has one for each RD."""
+    for document in _documents(answer):
+        for rd, entry in document.items():
+            route = _mapping(entry)
+            paths = sorted(_records(route.get("paths")), key=lambda path: not _bgp_path(path).best)
+            for path in paths[:1]:
+                communities = _text(_mapping(path.get("extendedCommunity")).get("string")).split()
+                targets = tuple(word.removeprefix("RT:") for word in communities if word.startswith("RT:"))
+                prefix = f"{_text(route.get('ip'))}/{_number(route.get('ipLen'))}"
+                yield prefix, replace(_bgp_path(path), rd=rd), targets
 
 
 def _bgp_path(path: Mapping[str, Any]) -> BgpPath:

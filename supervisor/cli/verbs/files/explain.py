@@ -88,7 +88,7 @@ def _find(key: str, known: Sequence[tuple[str, ReferenceEntry]]) -> list[tuple[s
 
 
 def _lines(file: str, entry: ReferenceEntry, known: Sequence[ReferenceEntry], painter: Painter) -> Iterator[str]:
-    from config.reference import example_of, nested
+    from config.reference import example_of, nested, since
     from supervisor.operations.documents import to_yaml
 
     required = "required" in entry.default
@@ -99,6 +99,7 @@ def _lines(file: str, entry: ReferenceEntry, known: Sequence[ReferenceEntry], pa
         yield f"  default: {entry.default.strip('`')}"
     if entry.constraints:
         yield f"  limits:  {entry.constraints.replace('`', '')}"
+    yield f"  since:   {since(entry.path)}"
     inside = [one for one in known if one.path.rpartition(".")[0] == entry.path]
     if inside:
         yield "  keys:"

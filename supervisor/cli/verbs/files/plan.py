@@ -59,11 +59,13 @@ class _Document:
     interrupts: list[Interruption] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unavailable: dict[str, str] = field(default_factory=dict)
+    #: The parts of ``unavailable`` that only root can see.
+    denied: set[str] = field(default_factory=set)
 
     @property
     def code(self) -> int:
         if self.unavailable:
-            return exit_codes.UNAVAILABLE
+            return exit_codes.NO_PERMISSION if self.denied == self.unavailable.keys() else exit_codes.UNAVAILABLE
         return exit_codes.PENDING if self.frr or self.kernel else exit_codes.OK
 
 
@@ -142,12 +144,13 @@ def _router_ids(underlay: DesiredUnderlay, index: int) -> str:
 def _asked(title: str, difference: Callable[[], Awaitable[T]], document: _Document) -> T | None:
     import trio
 
-    from supervisor.runtime.faults import DependencyFault
+    from supervisor.runtime.faults import DependencyFault, PermissionFault
 
     try:
         return trio.run(difference)
     except DependencyFault as fault:
         document.unavailable[title] = str(fault)
+        document.denied |= {title} if isinstance(fault, PermissionFault) else set()
         return None
 
 

@@ -33,7 +33,9 @@ def vni_page(details: VniDetails, painter: Painter, history: History | None = No
 
 
 def route_page(route: FoundRoute, painter: Painter) -> str:
-    """Return the page of one prefix in one VRF."""
+    """Return the page of one prefix in one VRF, or of an EVPN route that is in none."""
+    if route.not_imported:
+        return _page(f"EVPN route {route.prefix}, not imported", _evpn_route(route), painter)
     vni = f", VNI {route.vni}" if route.vni else ""
     return _page(f"route {route.prefix} in VRF {route.vrf}{vni}", _route(route), painter)
 
@@ -118,6 +120,12 @@ def _route(route: FoundRoute) -> Iterator[Row]:
         yield "zebra", ("has no route to it", "bad")
     for path in route.paths:
         yield "BGP path", _path(path)
+
+
+def _evpn_route(route: FoundRoute) -> Iterator[Row]:
+    yield "why", (route.not_imported, "bad")
+    for path in route.paths:
+        yield "BGP path", (_path(path)[0], "plain")
 
 
 def _zebra_state(route: ZebraRoute) -> Cell:

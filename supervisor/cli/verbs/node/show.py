@@ -6,6 +6,7 @@ Never a secret.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,14 @@ SUBJECTS = {
     "config": "the merged settings and the configuration files",
     "session": "NAME: BGP sessions by peer, or an L3VNI's or the passthrough's with the host: problems and history",
     "vni": "NAME: an L3VNI or L2VNI by number or name, with its sessions, the host's end, problems and history",
+    "l2vni": "NAME: the same of L2VNIs only, whose names an L3VNI may have too",
     "route": "PREFIX|ADDRESS: the routes to it, in all VRFs or with --vrf in one, who announced them, and why not",
     "topology": "NICs, fabric sessions, VRFs, VNIs, host ends and remote VTEPs as a tree; what is down is marked",
     "peer-config": "NAME: what FRR, BIRD or MetalLB on the host needs to peer with an L3VNI or 'passthrough'",
 }
 #: The subjects that need a NAME, and those that show the daemon's status.
-NAMED = ("session", "vni", "route", "peer-config")
-FROM_STATUS = ("session", "vni", "topology")
+NAMED = ("session", "vni", "l2vni", "route", "peer-config")
+FROM_STATUS = ("session", "vni", "l2vni", "topology")
 
 
 def add_parser(verbs: Any) -> None:
@@ -58,8 +60,8 @@ def add_parser(verbs: Any) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="session: a peer, an L3VNI or passthrough; vni: a VNI's number or name; route: a prefix or an address; "
-        "peer-config: an L3VNI's VNI, VRF or name, or passthrough",
+        help="session: a peer, an L3VNI or passthrough; vni, l2vni: a VNI's number or name; route: a prefix or an "
+        "address; peer-config: an L3VNI's VNI, VRF or name, or passthrough",
     )
     parser.add_argument(
         "--vrf", metavar="VRF", help="route: in one VRF, by its name or a VNI's number or name; default"
@@ -172,6 +174,7 @@ def _topology(status: Status, desired: DesiredState | None, arguments: argparse.
 
 
 def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argparse.Namespace, directory: Path) -> None:
+    from config.problems import Kind
     from supervisor.operations.inspection import details
     from supervisor.operations.inspection.history import session_history, vni_history
 
@@ -187,7 +190,8 @@ def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argpa
             pages.append(session_page(session, painter, history))
             documents.append(details.session_document(session, status) | (history.to_data() if history else {}))
     else:
-        vnis = details.vnis_named(status, desired, name)
+        kinds = frozenset({Kind.L2VNI}) if arguments.subject == "l2vni" else details.VNI_KINDS
+        vnis = details.vnis_named(status, desired, name, kinds)
         events = _past_events(seen, directory)
         for vni in vnis:
             history = None if events is None else vni_history(vni, events)
@@ -214,10 +218,11 @@ def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
     if found.missing:
         complain(f"without the paths of BGP: {found.missing}")
     if arguments.json:
-        _print([asdict(route) for route in found.routes], as_json=True)
-    elif found.routes:
+        _print([asdict(route) for route in (*found.routes, *found.evpn)], as_json=True)
+    elif found.routes or found.evpn:
         painter = Painter(colour=wants_colour())
-        print("\n\n".join(route_page(route, painter) for route in found.routes))
+        print("\n\n".join(route_page(route, painter) for route in (*found.routes, *found.evpn)))
+        sys.stdout.flush()
     if found.more:
         complain(f"{found.more} more are not shown: name a VRF with --vrf")
     if not found.routes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from trio.testing import MockClock
@@ -10,6 +12,7 @@ from trio.testing import MockClock
 from actors.lib.frr import daemon_socket
 from actors.lib.frr.daemon_socket import DaemonSockets, DaemonTooSlow
 from actors.lib.frr.vtysh import FrrUnavailable, VtyshRefused
+from supervisor.runtime.faults import PermissionFault
 
 from .daemon import DIES, HANGS, daemon
 
@@ -66,6 +69,17 @@ async def test_the_socket_of_a_dead_daemon_is_unavailable(tmp_path: Path) -> Non
     async with daemon(tmp_path / "zebra.vty", {}):
         pass
     with pytest.raises(FrrUnavailable, match=r"zebra is not running .*refused"):
+        await DaemonSockets(tmp_path).text("show a", daemon="zebra")
+
+
+async def test_a_socket_that_a_user_may_not_use_is_named_and_not_called_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def denied(_self: DaemonSockets, _daemon: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(DaemonSockets, "_connect", denied)
+    with pytest.raises(PermissionFault, match=f"permission denied: {tmp_path}/zebra.vty; only root and FRR's group"):
         await DaemonSockets(tmp_path).text("show a", daemon="zebra")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from config.desired import DesiredState
 from config.outcomes import SessionHealth
+from config.problems import Kind
 from config.status import Status
 from supervisor.operations.exit_codes import USAGE, CommandError
 from supervisor.operations.inspection.details import (
@@ -49,6 +50,22 @@ def test_sessions_are_found_by_peer_and_by_whose_they_are(name: str, peers: list
 )
 def test_vnis_are_found_by_number_and_name(name: str, resources: list[str]) -> None:
     assert [str(one.resource) for one in vnis_named(STATUS, DESIRED, name)] == resources
+
+
+@pytest.mark.parametrize(
+    ("name", "resources"),
+    [("110", ["L2VNI red"]), ("red", ["L2VNI red"]), ("lone", ["L2VNI tenant/lone"])],
+)
+def test_of_one_kind_are_those_of_that_kind(name: str, resources: list[str]) -> None:
+    found = vnis_named(STATUS, DESIRED, name, frozenset({Kind.L2VNI}))
+    assert [str(one.resource) for one in found] == resources
+
+
+@pytest.mark.parametrize("name", ["100", "green"])
+def test_an_l3vni_is_no_l2vni_whether_or_not_it_is_in_force(name: str) -> None:
+    with pytest.raises(CommandError, match=f"there is no L2VNI {name}") as error:
+        vnis_named(STATUS, DESIRED, name, frozenset({Kind.L2VNI}))
+    assert error.value.exit_code == USAGE
 
 
 def test_the_ends_of_a_session_with_the_host_are_those_of_its_own_address() -> None:

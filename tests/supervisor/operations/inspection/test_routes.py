@@ -15,7 +15,14 @@ import pytest
 from supervisor.cli.terminal import Painter
 from supervisor.cli.verbs.node.details_page import route_page
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.inspection.routes import INSTANCES, MOST_ROUTES, FoundRoutes, find_routes, parse_target
+from supervisor.operations.inspection.routes import (
+    IMPORTS,
+    INSTANCES,
+    MOST_ROUTES,
+    FoundRoutes,
+    find_routes,
+    parse_target,
+)
 from supervisor.runtime.faults import DependencyFault
 
 INSTANCES_ANSWER: Final = {
@@ -102,8 +109,17 @@ def in_bgp(prefix: str, *paths: dict[str, Any]) -> dict[str, Any]:
 class Frr:
     """Answers with texts; keeps what it was asked."""
 
-    def __init__(self, zebra: list[object], bgp: dict[str, object], instances: object = INSTANCES_ANSWER) -> None:
+    def __init__(
+        self,
+        zebra: list[object],
+        bgp: dict[str, object],
+        instances: object = INSTANCES_ANSWER,
+        *,
+        evpn: object = None,
+        imports: dict[str, list[str]] | None = None,
+    ) -> None:
         self._zebra, self._bgp, self._instances = zebra, bgp, instances
+        self._evpn, self._imports = evpn or {}, imports or {}
         self.asked: list[str] = []
 
     async def texts(self, *commands: str, daemon: str) -> list[str]:
@@ -115,12 +131,16 @@ class Frr:
             return "".join(json.dumps(one, indent=2) + "\n" for one in self._zebra)
         if command == INSTANCES:
             return json.dumps(self._instances)
+        if command == IMPORTS:
+            return json.dumps({target: {"rt": target, "vrfs": vrfs} for target, vrfs in self._imports.items()})
+        if command.startswith("show bgp l2vpn evpn "):
+            return json.dumps(self._evpn)
         words = command.split()
         return json.dumps(self._bgp.get(words[words.index("vrf") + 1] if "vrf" in words else "default", {}))
 
 
 def shown(found: FoundRoutes) -> str:
-    return "\n\n".join(route_page(route, Painter(colour=False)) for route in found.routes)
+    return "\n\n".join(route_page(route, Painter(colour=False)) for route in (*found.routes, *found.evpn))
 
 
 async def test_a_remote_prefix_has_its_tunnel_endpoint_and_who_announced_it() -> None:
@@ -137,14 +157,84 @@ async def test_a_remote_prefix_has_its_tunnel_endpoint_and_who_announced_it() ->
         f"bgpd: {INSTANCES}",
         "bgpd: show bgp ipv4 unicast 10.50.0.7 json",
         "bgpd: show bgp vrf red ipv4 unicast 10.50.0.7 json",
+        "bgpd: show bgp l2vpn evpn 10.50.0.7 json",
+        f"bgpd: {IMPORTS}",
     ]
+
+
+def in_evpn(prefix: str, rd: str, targets: str = "RT:64512:200 ", **path: Any) -> dict[str, Any]:
+    """bgpd's answer about an EVPN route of the leaf's, as FRR 10.3 wrote it in ``tests/frr/test_fabric.py``."""
+    address, _, length = prefix.partition("/")
+    stored = {key: value for key, value in FROM_LEAF.items() if key != "importedFrom"} | {"vni": "200"}
+    communities = {"extendedCommunity": {"string": f"{targets}ET:8 Rmac:02:00:00:00:40:01"}}
+    entry = {"rd": rd, "routeType": 5, "ethTag": 0, "ipLen": int(length), "ip": address}
+    return {rd: entry | {"paths": [stored | communities | path]}}
+
+
+async def test_an_evpn_route_that_no_vrf_imports_is_shown_with_its_route_targets() -> None:
+    frr = Frr([{}], {}, evpn=in_evpn("10.60.0.0/24", "10.0.0.200:3"), imports={"64512:100": ["red"]})
+    found = await find_routes(frr, "10.60.0.7")
+    assert found.routes == ()
+    assert shown(found) == (
+        "EVPN route 10.60.0.0/24, not imported\n"
+        "  why       no VRF imports its route target 64512:200\n"
+        "  BGP path  from 192.168.11.2, AS path 64512, tunnel endpoint 100.64.0.1, VNI 200 of EVPN route 10.0.0.200:3:"
+        " the best (First path received)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "imports", "vrf", "why"),
+    [
+        ("", {}, "", "it has no route target"),
+        ("RT:1:1 RT:1:2 ", {"1:3": ["red"]}, "", "no VRF imports its route targets 1:1, 1:2"),
+        ("RT:1:1 ", {"1:1": ["blue"]}, "red", "VRF red does not import its route target 1:1, but blue"),
+        (
+            "RT:1:1 ",
+            {"0:1": ["red"]},
+            "",
+            "VRF red imports its route target 1:1, but bgpd has not taken the route: does its VNI work?",
+        ),
+    ],
+)
+async def test_why_an_evpn_route_is_not_imported(
+    targets: str, imports: dict[str, list[str]], vrf: str, why: str
+) -> None:
+    frr = Frr([{}], {}, evpn=in_evpn("10.60.0.0/24", "10.0.0.200:3", targets), imports=imports)
+    [route] = (await find_routes(frr, "10.60.0.0/24", vrf)).evpn
+    assert route.not_imported == why
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "vrf"),
+    [
+        ("10.50.0.0/24", {}, ""),
+        # bgpd names the longest match of a VRF only: it may have this one, too.
+        ("10.0.0.0/8", {}, ""),
+        ("10.50.0.0/25", {"sourced": True, "peer": {"peerId": "0.0.0.0"}}, ""),
+        # Another tenant's.
+        ("10.50.0.0/25", {}, "red"),
+        ("10.50.0.0/25", {}, "default"),
+    ],
+)
+async def test_an_evpn_route_that_is_there_or_not_missed_is_not_shown_as_not_imported(
+    prefix: str, path: dict[str, Any], vrf: str
+) -> None:
+    frr = Frr(
+        [{"10.50.0.0/24": [IN_RED]}],
+        {"red": in_bgp("10.50.0.0/24", FROM_LEAF)},
+        evpn=in_evpn(prefix, "10.0.0.200:4", **path),
+        imports={"0:200": ["red"]},
+    )
+    assert (await find_routes(frr, "10.50.0.7", vrf)).evpn == ()
 
 
 async def test_one_vrf_is_asked_alone() -> None:
     frr = Frr([{"10.50.0.0/24": [IN_RED]}, {"10.50.0.0/24": [LEAKED]}], {})
     found = await find_routes(frr, "10.50.0.0/24", "red")
     assert [route.vrf for route in found.routes] == ["red"]
-    assert frr.asked[2:] == ["bgpd: show bgp vrf red ipv4 unicast 10.50.0.0/24 json"]
+    assert frr.asked[2] == "bgpd: show bgp vrf red ipv4 unicast 10.50.0.0/24 json"
+    assert not [command for command in frr.asked if "default" in command or "bgp ipv4" in command]
 
 
 async def test_the_underlay_comes_first_and_a_leaked_route_names_its_vrf() -> None:

@@ -24,6 +24,7 @@ l3vnis.hostSession.hostASN  in openpe_*.yaml
   AS number of the host's BGP speaker. Mutually exclusive with hostType.
   type:    integer
   limits:  at least 1, at most 4294967295
+  since:   0.1.0
   example:
     l3vnis:
     - hostSession:
@@ -38,6 +39,7 @@ l3vnis.vxlanPort  in openpe_*.yaml
   type:    integer
   default: 4789
   limits:  at least 1, at most 65535
+  since:   0.1.0
   example:
     l3vnis:
     - vxlanPort: 4789
@@ -51,6 +53,7 @@ auditIntervalSeconds  in openperouter.yaml
   type:    number
   default: 60.0
   limits:  at least 1, at most 86400
+  since:   0.1.0
   example:
     auditIntervalSeconds: 60.0
 """,
@@ -61,6 +64,7 @@ auditIntervalSeconds  in openperouter.yaml
 underlays.tunnelEndpoint  in openpe_*.yaml
   VXLAN tunnel endpoints; VNIs need one.
   type:    object
+  since:   0.1.0
   keys:
     cidrs  One pool, or one per family.
 """,

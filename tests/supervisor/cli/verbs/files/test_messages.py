@@ -137,6 +137,7 @@ def test_settings_that_were_named_must_exist(verb: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "openperouter: /nope.yaml: no such file\n"
 
 
+@pytest.mark.parametrize("file", ["/nope/openpe_x.yaml", "/nope"])
 @pytest.mark.parametrize(
     "verb",
     [
@@ -146,11 +147,11 @@ def test_settings_that_were_named_must_exist(verb: str, capsys: pytest.CaptureFi
     ],
 )  # fmt: skip
 def test_a_file_that_was_named_must_exist(
-    settings: Path, verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    settings: Path, verb: str, file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a.b.c"))
-    assert main(["--settings", str(settings), *verb.format("/nope/openpe_x.yaml").split()]) == 66
-    assert capsys.readouterr().err == "openperouter: /nope/openpe_x.yaml: no such file\n"
+    assert main(["--settings", str(settings), *verb.format(file).split()]) == 66
+    assert capsys.readouterr().err == f"openperouter: {file}: no such file\n"
 
 
 @pytest.fixture
@@ -254,6 +255,49 @@ def test_a_socket_that_a_user_may_not_open_is_named(shared: Path, verb: str) -> 
         listener.listen()
         said = f"openperouter: permission denied: {path}; most commands need root\n"
         assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@pytest.fixture
+def frr(shared: Path) -> Path:
+    """The socket of a zebra that only root may use; vtysh says what FRR's says to others."""
+    directory = shared.parent
+    vtysh = directory / "vtysh"
+    vtysh.write_text("#!/bin/sh\necho 'Exiting: failed to connect to any daemons.' >&2\nexit 1\n")
+    vtysh.chmod(0o755)
+    shared.write_text(f"{shared.read_text().replace('no-vtysh', 'vtysh')}frrRunDir: {directory}/frr\n")
+    socket_file = directory / "frr" / "perouter" / "zebra.vty"
+    socket_file.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_file))
+    socket_file.chmod(0o600)
+    return socket_file
+
+
+@BY_ROOT
+@pytest.mark.parametrize("verb", ["show route 192.0.2.1", "show route 192.0.2.1 --vrf default", "show frr"])
+@pytest.mark.parametrize("closed", ["zebra.vty", "."])
+def test_frrs_sockets_that_a_user_may_not_use_are_named(shared: Path, frr: Path, verb: str, closed: str) -> None:
+    (frr.parent / closed).chmod(0o700)
+    said = f"openperouter: permission denied: {frr}; only root and FRR's group can use it\n"
+    assert as_another_user(shared, verb.split()) == (77, said)
+
+
+@BY_ROOT
+def test_frr_that_does_not_run_is_not_called_closed(shared: Path, frr: Path) -> None:
+    frr.unlink()
+    assert as_another_user(shared, ["show", "frr"])[0] == 69
+
+
+@BY_ROOT
+def test_a_namespace_that_a_user_may_not_enter_is_named(closed: Path) -> None:
+    assert as_another_user(closed, ["show", "kernel"]) == (77, f"openperouter: {NOT_ENTERED}\n")
+
+
+@BY_ROOT
+def test_plan_of_which_only_root_may_see_any_part_is_denied(closed: Path, frr: Path) -> None:
+    code, said = as_another_user(closed, ["plan"])
+    assert code == 77
+    assert f"FRR is not available: permission denied: {frr};" in said
 
 
 @BY_ROOT

@@ -274,5 +274,6 @@ def test_what_is_not_available_is_named_in_json(settings: Path, capsys: pytest.C
 def test_what_is_no_router_file_is_refused(
     settings: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
 ) -> None:
+    (settings.parent / "green.yaml").write_text(GREEN)
     assert plan(settings, settings.parent / name) == code
     assert name in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from actors.lib.frr.daemon_socket import DaemonSockets
+from config.problems import Kind
 from supervisor.cli import main
 from supervisor.cli.terminal import moment
 from supervisor.events import changes
@@ -141,6 +142,7 @@ def configure_host_session(settings: Path) -> None:
         (("session", "red"), "  host's end     host-e-100, 192.170.10.2/24"),
         (("vni", "100"), "  router's end   192.170.10.1/24, AS 64514"),
         (("vni", "blue"), "  remote VTEPs   2"),
+        (("l2vni", "blue"), "  remote VTEPs   2"),
         (("topology",), "   │  └─ host 192.170.10.2/24 on host-e-100, AS 64515: DOWN (Active)"),
         (("topology", "--dot"), '  n1 [label="NIC toswitch1, MTU 9000"];'),
     ],
@@ -160,12 +162,15 @@ def test_parts_of_the_status_have_the_addresses_of_the_configuration(
 def test_a_session_and_a_vni_have_their_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = replace(READY.sessions[0], state="Idle", detail="the peer sends no BFD packets")
     broken = replace(READY.vnis[0], ok=False, detail="down: vni100 is down")
-    worse = replace(READY, sessions=(lost, *READY.sessions[1:]), vnis=(broken, *READY.vnis[1:]))
+    [blue] = [vni for vni in READY.vnis if vni.resource.kind is Kind.L2VNI]
+    segment = replace(blue, ok=False, detail="host bridge br0 is missing")
+    worse = replace(READY, sessions=(lost, *READY.sessions[1:]), vnis=(broken, segment))
     found = enumerate((*changes(READY, worse), *changes(worse, READY)), start=1)
     events: list[dict[str, Any]] = [HEAD, *(event.to_data(number) for number, event in found)]
     expected = {
         ("session", "192.168.11.2"): ["down: the peer sends no BFD packets", "Established"],
         ("vni", "100"): ["does not work: down: vni100 is down", "works"],
+        ("l2vni", "blue"): ["does not work: host bridge br0 is missing", "works"],
     }
     at = moment(READY.updated_at)
     for words, (fault, good) in expected.items():
@@ -288,6 +293,33 @@ def test_no_route_is_an_exit_code(
     monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Empty())
     assert show(settings, "route", "192.0.2.0/24") == 1
     assert capsys.readouterr().err == "openperouter: there is no route to 192.0.2.0/24 in any VRF\n"
+
+
+def test_a_route_that_is_in_evpn_only_says_so_and_is_none(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = {"valid": True, "bestpath": {"overall": True}, "peer": {"peerId": "192.168.11.2"}, "vni": "200"}
+    evpn = {"10.0.0.200:3": {"ip": "10.60.0.0", "ipLen": 24, "paths": [path]}}
+
+    class Foreign(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            return [json.dumps(evpn) if "l2vpn evpn 1" in command else "{}" for command in commands]
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Foreign())
+    assert show(settings, "route", "10.60.0.7") == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[:2] == [
+        "EVPN route 10.60.0.0/24, not imported",
+        "  why       it has no route target",
+    ]
+    assert shown.err == "openperouter: there is no route to 10.60.0.7 in any VRF\n"
+    assert show(settings, "route", "10.60.0.7", "--json") == 1
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["vrf"], document["prefix"], document["not_imported"]) == (
+        "",
+        "10.60.0.0/24",
+        "it has no route target",
+    )
 
 
 def test_a_dead_daemons_last_status_is_shown_as_history(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
