@@ -145,7 +145,7 @@ async def test_what_is_audited_is_rendered_and_compared_once(
 
         return call
 
-    for module, name in ((actor, "render"), (apply, "intended"), (apply, "difference")):
+    for module, name in ((actor.Renderer, "render"), (apply, "intended"), (apply, "difference")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     bench.desired.set(BASIC)
     await until(lambda: bench.out.version == 1)
