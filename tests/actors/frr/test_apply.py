@@ -82,6 +82,23 @@ async def test_of_a_change_only_changed_sections_of_a_new_form_are_checked_and_o
     assert len(bench.frr.checked) == 2
 
 
+async def test_one_more_network_costs_frr_the_same_among_few_and_among_many(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    costs = []
+    for count in (2, 40):
+        (tmp_path / str(count)).mkdir()
+        bench = Bench(tmp_path / str(count))
+        more = state(underlay=underlay(), l3vnis=tuple(l3vni(f"t{one}", 100 + one) for one in range(count + 1)))
+        assert (await bench.apply(replace(more, l3vnis=more.l3vnis[:-1]))).applied
+        bench.frr.calls.clear()
+        bench.frr.sent.clear()
+        assert (await bench.apply(more)).applied
+        costs.append((bench.frr.calls, [len(text.splitlines()) for text in bench.frr.sent]))
+    assert costs[0] == costs[1]
+    assert costs[0][0] == ["wait_ready", "running", "send", "running"]
+
+
 async def test_a_value_that_frr_refuses_fails_its_network_although_its_form_was_checked(
     bench: Bench, autojump_clock: Clock
 ) -> None:
