@@ -156,7 +156,7 @@ class Monitors(ExitStack):
         ((("host", b"pod-eth0"), ("host", b"host-e-100")), BLUE, False),
         ((("host", b"toswitch1"),), BLUE, False),
         ((("router", b"anything"),), BLUE, False),
-        # A bridge that concerned nobody until now may have come unnoticed.
+        # A bridge that this state is the first to name may have come unnoticed.
         ((), EXTERNAL, False),
     ],
 )
