@@ -39,7 +39,7 @@ from supervisor.runtime.faults import DependencyFault, Fault
 from .abilities import supported, vnis_over_ipv6
 from .apply import Applier, SupersededError
 from .driver import FrrDriver, VtyshDriver
-from .render.render import RenderedConfig, render
+from .render.render import RenderedConfig, Renderer
 
 #: Deadline of one pass in seconds: two attempts of three rounds each, without the deadlines of single commands.
 APPLY_SECONDS: Final = 600.0
@@ -99,6 +99,7 @@ class FrrActor:
         self._out = out
         self._jitter = jitter
         self._applier = Applier(driver, settings.frr_etc_dir / settings.frr_pathspace / "frr.conf")
+        self._renderer = Renderer()
         #: The last configuration after what it was rendered from.
         self._rendered: tuple[DesiredState, frozenset[int], str, RenderedConfig] | None = None
         self._retry = FIRST_RETRY
@@ -114,7 +115,7 @@ class FrrActor:
             sockets = self._daemon_sockets()
             if sockets != self._sockets:
                 self._sockets = sockets
-                self._applier.refusals.forget()
+                self._applier.forget()
                 self._version = ""
             with self._ctx.idle():
                 await self._changing.acquire()
@@ -213,7 +214,7 @@ class FrrActor:
         hostname, known = socket.gethostname(), self._rendered
         if known is None or known[0] is not state or known[1:3] != (withdrawn, hostname):
             limit = self._settings.bgp_listen_limit
-            rendered = render(state, hostname=hostname, listen_limit=limit, withdrawn=withdrawn)
+            rendered = self._renderer.render(state, hostname=hostname, listen_limit=limit, withdrawn=withdrawn)
             known = self._rendered = state, withdrawn, hostname, rendered
         return known[3]
 
@@ -246,7 +247,7 @@ class FrrActor:
             return state
         self._retry = FIRST_RETRY
         if newest.reload_id != state.reload_id:
-            self._applier.refusals.forget()
+            self._applier.forget()
         return newest
 
     def _pause(self, outcome: FrrOutcome) -> float:

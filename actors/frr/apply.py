@@ -1,10 +1,11 @@
 """Applies a configuration to FRR and verifies it by what FRR shows afterwards.
 
 A desired state and its rendered text come in; an :class:`FrrOutcome` goes out. The steps: wait until FRR is ready; read
-the running configuration and stop if it is the intended one; check the text by a dry run; remove what must go, in
-order; add what is missing; read until FRR shows the intent. A raw snippet whose lines FRR does not show is left out in
-a second attempt. What FRR does not take fails its resource (:mod:`.refusals`) and the rest is in force. Only a verified
-text becomes the file that FRR boots with, so that an FRR restarted without the daemon starts with what has worked.
+the running configuration and stop if it is the intended one; check what is new in form by a dry run
+(:mod:`.checked_forms`); remove what must go, in order; add what is missing; read until FRR shows the intent. A raw
+snippet whose lines FRR does not show is left out in a second attempt. What FRR does not take fails its resource
+(:mod:`.refusals`) and the rest is in force. Only a verified text becomes the file that FRR boots with, so that an FRR
+restarted without the daemon starts with what has worked.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import remove_stale, write_atomic
 from supervisor.runtime.faults import DependencyFault
 
+from .checked_forms import CheckedForms
 from .diff.commands import additions, corrections, passes, residue
 from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
@@ -52,7 +54,13 @@ class Applier:
         self._passing = False
         self._intended: tuple[RenderedConfig, Intent] | None = None
         self._compared: tuple[str, Intent, frozenset[Entry], Difference] | None = None
+        self._forms = CheckedForms()
         self.refusals = Refusals()
+
+    def forget(self) -> None:
+        """Check and retry everything: FRR was restarted and may be another version, or an operator requests it."""
+        self._forms.forget()
+        self.refusals.forget()
 
     async def apply(
         self,
@@ -92,9 +100,8 @@ class Applier:
             # FRR has taken the sections of which nothing is missing.
             sent = self.refusals.part(rendered, seen.intent.negations.union(seen.pending.missing), seen.intent)
             for part in sent.parts():
-                while (text := self.refusals.acceptable(part).text) and (refusal := await self._driver.refusal(text)):
-                    if not self.refusals.cut(part, refusal):
-                        return FrrOutcome(desired, False, error=refused(text, refusal))
+                if error := await self._check(part):
+                    return FrrOutcome(desired, False, error=error)
             if (left := self.refusals.acceptable(rendered)) != wanted:
                 wanted = left
                 seen = self._seen(seen.text, self._intent(wanted))
@@ -109,6 +116,15 @@ class Applier:
             changed |= self._promote(wanted.text)
         await self._clear_residue(seen)
         return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
+
+    async def _check(self, part: RenderedConfig) -> str:
+        """Leave out what a dry run refuses; return why this cannot be done without, or nothing."""
+        part = RenderedConfig(self._forms.unchecked(part.sections))
+        while (left := self.refusals.acceptable(part)).text and (refusal := await self._driver.refusal(left.text)):
+            if not self.refusals.cut(part, refusal):
+                return refused(left.text, refusal)
+        self._forms.learn(left.sections)
+        return ""
 
     async def _attempt(
         self, rendered: RenderedConfig, wanted: RenderedConfig, seen: RunningConfiguration
@@ -140,7 +156,7 @@ class Applier:
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
-        stale = set() if self._passing else set(residue(seen.text, seen.lines, seen.intent))
+        stale = set() if self._passing else set(residue(seen.text, seen.difference, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))

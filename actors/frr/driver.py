@@ -1,9 +1,10 @@
-"""Reads and changes FRR through vtysh.
+"""Reads and changes FRR, through its daemons' sockets or through vtysh.
 
-:class:`FrrDriver` is what applying a configuration needs; :class:`VtyshDriver` implements it. A text comes in and is
-written to a working file that only root can read; vtysh is run on it, with a deadline and under the lock of
-:mod:`actors.lib.frr.frr_lock`; what it complained about goes out, redacted. It is not transactional and its exit code
-is a hint at best, so the caller verifies by reading. After a commit that broke, and after a deadline,
+:class:`FrrDriver` is what applying a configuration needs; :class:`VtyshDriver` implements it. A text comes in. What one
+daemon alone takes is sent in a session with it (:mod:`.config_session`). The rest, and what is to be checked, is
+written to a working file that only root can read, and vtysh is run on it. Both have a deadline, and the lock of
+:mod:`actors.lib.frr.frr_lock`; what FRR complained about goes out, redacted. It is not transactional and its answers
+are hints at best, so the caller verifies by reading. After a commit that broke, and after a deadline,
 :mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked or silent.
 """
 
@@ -30,6 +31,7 @@ from config.syntax.frr_secrets import redact
 from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
+from .config_session import TOGETHER, configure
 from .mgmtd_recovery import DAEMON, MgmtdRecovery
 
 #: Deadlines in seconds.
@@ -47,7 +49,9 @@ _HINTS: Final = re.compile(r"bfd|route |static-sids")
 #: neighbours that name them, since a missing route-map denies everything, and bgpd has a VRF's instance before its VNI.
 #: What bgpd and bfdd take opens no session with mgmtd, and no commit in it that another session could break.
 _BLOCKS: Final = ((re.compile(r"(?!router bgp|bfd$|vrf )"), ""), (re.compile(r"router bgp"), "bgpd"),
-                  (re.compile(r"bfd$"), "bfdd"), (re.compile(r"vrf "), ""))  # fmt: skip
+                  (re.compile(r"bfd$"), "bfdd"), (re.compile(r"vrf "), DAEMON), (re.compile(r"vrf "), ""))  # fmt: skip
+#: All that mgmtd alone takes of a VRF's block: zebra's part of the VNI comes from there.
+_VNI: Final = re.compile(r"(no )?vni \d+")
 
 _RUNNING: Final = "show running-config"
 #: It restarts the daemons, and nothing of it is in our configuration.
@@ -153,7 +157,7 @@ class VtyshDriver:
         """Let vtysh parse the text: it has every daemon's grammar, but none of their semantic checks."""
         with self._file("check.conf", text) as path:
             done = await self._vtysh.run("-C", "-f", str(path), seconds=CHECK_SECONDS)
-        return "" if done.returncode == 0 else _complaints(done) or "the dry run failed without a reason"
+        return "" if done.returncode == 0 else _complaints(_lines(done)) or "the dry run failed without a reason"
 
     async def send(self, commands: str) -> str:
         """Send a file for each kind of block; of one for all daemons each takes the lines that it understands."""
@@ -161,18 +165,28 @@ class VtyshDriver:
         return "\n".join(filter(None, complaints))
 
     async def _load(self, commands: str, daemon: str) -> str:
-        only = ("-d", daemon) if daemon else ()
-        with self._file("commands.conf", commands) as path:
-            try:
-                done = await self._vtysh.run(*only, "-f", str(path), seconds=LOAD_SECONDS, writes=True)
-            except CommandTimeout:
-                await self._recovery.recover(broken=False)
-                raise
-        if _BROKEN_COMMIT in f"{done.stdout}{done.stderr}":
+        try:
+            said = await (self._configure(commands, daemon) if daemon else self._load_file(commands))
+        except (CommandTimeout, DaemonTooSlow):
+            await self._recovery.recover(broken=False)
+            raise
+        if any(_BROKEN_COMMIT in line for line in said):
             await self._recovery.recover(broken=True)
-        complaints = _complaints(done)
+        complaints = _complaints(said)
         FRR_WRITES.count("refused" if complaints else "accepted")
         return complaints
+
+    async def _configure(self, commands: str, daemon: str) -> list[str]:
+        together = 1 if daemon == DAEMON else TOGETHER
+        async with (
+            session_lock(self._lock, exclusive=True),
+            self._daemons.session(daemon, seconds=LOAD_SECONDS) as session,
+        ):
+            return await configure(session, commands, together=together)
+
+    async def _load_file(self, commands: str) -> list[str]:
+        with self._file("commands.conf", commands) as path:
+            return _lines(await self._vtysh.run("-f", str(path), seconds=LOAD_SECONDS, writes=True))
 
     @contextmanager
     def _file(self, name: str, text: str) -> Iterator[Path]:
@@ -198,8 +212,15 @@ class VtyshDriver:
 def parts(commands: str) -> list[tuple[str, str]]:
     """Split configuration commands into files, each with the daemon that alone takes it or "", in the order to send."""
     lines = [((line.path or (line.text,))[0].removeprefix("no "), line) for line in scan(commands)]
-    files = [(_text(line for top, line in lines if block.match(top)), daemon) for block, daemon in _BLOCKS]
-    return [(text, daemon) for text, daemon in files if text]
+    beyond = {top for top, line in lines if not (line.opens or (line.path and _VNI.fullmatch(line.text)))}
+    files: list[list[Line]] = [[] for _ in _BLOCKS]
+    for top, line in lines:
+        takers = (
+            number for number, (block, daemon) in enumerate(_BLOCKS)
+            if block.match(top) and (daemon != DAEMON or top not in beyond)
+        )  # fmt: skip
+        files[next(takers)].append(line)
+    return [(_text(found), daemon) for found, (_, daemon) in zip(files, _BLOCKS, strict=True) if found]
 
 
 def _text(lines: Iterable[Line]) -> str:
@@ -228,8 +249,12 @@ def daemons_for(text: str) -> frozenset[str]:
     return frozenset(needed)
 
 
-def _complaints(done: Completed) -> str:
-    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
+def _lines(done: Completed) -> list[str]:
+    return f"{done.stdout}\n{done.stderr}".splitlines()
+
+
+def _complaints(said: Iterable[str]) -> str:
+    lines = [line.strip() for line in said]
     unique = dict.fromkeys(
         _COMPLAINT.sub(r"\1", line) for line in lines if line and not any(phrase in line for phrase in _PROGRESS)
     )

@@ -5,10 +5,12 @@ appears while bgpd has no EVPN instance crashes bgpd (reference RLD-5). So FRR a
 same time: both actors take the lock ``changing``, and a pass over the kernel ends early when FRR's actor waits for it.
 A state that FRR has applied is in force here: a pass (:mod:`.converge`) brings the kernel to it and verifies it, but
 for L3VNIs whose devices have to be moved while FRR has them. Those are in the outcome's ``withdraw``, and the pass that
-follows FRR's answer moves them. Further passes follow when a notification reports a
-change in the kernel (:mod:`.link_monitor`), when a failed resource is due for another attempt, when another namespace
-has the router's name, and at every audit interval. Out goes a kernel outcome for each new state, each pass that wrote
-something and each change of the failures; a pass that finds nothing to do writes nothing and logs nothing.
+follows FRR's answer moves them. The pass for a new state plans from what the last one has verified, unless something
+was missing then or a notification has come since, and observes once, at its end. Further passes follow when a
+notification reports a change in the kernel (:mod:`.link_monitor`), when a failed resource is due for another attempt,
+when another namespace has the router's name, and at every audit interval; they observe first. Out goes a kernel outcome
+for each new state, each pass that wrote something and each change of the failures; a pass that finds nothing to do
+writes nothing and logs nothing.
 
 All netlink calls of the actor run in one worker thread at a time (``owner``).
 """
@@ -49,7 +51,8 @@ from .cni.dhcp import DhcpDaemon, Leases
 from .cni.protocol import leasing
 from .converge import PassResult, Planner, converge
 from .kernel import LinuxKernel
-from .link_monitor import Interest, drain, open_monitor, watch
+from .link_monitor import Interest, drain, open_monitor, something_changed, watch
+from .planning.observed import Observed
 from .planning.plan_cni import made_links
 from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
@@ -184,6 +187,8 @@ class _ControlLoop:
     due: float = math.inf
     problems: tuple[str, ...] = ()
     planner: Planner = field(default_factory=Planner)
+    #: What the last pass has verified, if nothing was missing and no notification has come since.
+    verified: Observed | None = None
 
     async def receive(self) -> None:
         """Receive FRR's outcomes. A state that FRR has not applied never replaces the one in force here."""
@@ -204,15 +209,20 @@ class _ControlLoop:
         """Wake the loop upon changes of the host's devices that concern us."""
         self.monitors["host"] = monitor = await self._in_thread(open_monitor)
         with monitor:
-            await watch(monitor, lambda: self.interest, self.wake_up, self.passing)
+            await watch(monitor, lambda: self.interest, self.changed, self.passing)
 
     async def watch_router(self, monitor: socket.socket, scope: trio.CancelScope) -> None:
         """Wake the loop upon any change in one namespace of the router, until the scope is cancelled."""
         with scope, monitor:
-            await watch(monitor, lambda: None, self.wake_up, self.passing)
+            await watch(monitor, lambda: None, self.changed, self.passing)
 
     def wake_up(self) -> None:
         """Request a pass."""
+        self.wake.set()
+
+    def changed(self) -> None:
+        """Request a pass, because something has changed in the kernel."""
+        self.verified = None
         self.wake.set()
 
     async def run(self) -> None:
@@ -255,10 +265,12 @@ class _ControlLoop:
                 await self._follow_router()
                 self.kernel.api_server = _server_of(self.access)
                 # Notifications of our own writes are dropped before each observation, which sees their effect.
+                known = self._known(desired) if fresh else None
+                self.verified = None
                 stop: Callable[[], bool] = lambda: self.changing.statistics().tasks_waiting > 0  # noqa: E731
                 work = partial(
                     converge, desired, self.kernel, self._drain,
-                    withdrawn=frr.withdrawn, stop=stop, planner=self.planner,
+                    withdrawn=frr.withdrawn, stop=stop, planner=self.planner, known=known,
                 )  # fmt: skip
                 result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
@@ -274,9 +286,22 @@ class _ControlLoop:
             log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)
             self.wake.set()
             return
+        if result.clean:
+            self.verified = result.observed
         self._measure(result, fresh=fresh, seconds=ended - started)
         self._report(desired, result, fresh=fresh, seconds=ended - started)
         self._schedule(clean=result.clean)
+
+    def _known(self, desired: DesiredState) -> Observed | None:
+        """Return what the last pass has verified, unless a notification that counts is waiting.
+
+        Devices of the host that only the new state names were none of our concern until now.
+        """
+        if self.verified is None or not _names(desired).issubset(self.interest.names):
+            return None
+        interests = {"host": self.interest}
+        waiting = [something_changed(monitor, interests.get(name)) for name, monitor in self.monitors.items()]
+        return None if any(waiting) else self.verified
 
     def _measure(self, result: PassResult, *, fresh: bool, seconds: float) -> None:
         metrics.RECONCILE_SECONDS.observe(seconds, "kernel")
@@ -292,6 +317,7 @@ class _ControlLoop:
         """Watch the namespace that has the router's name now."""
         if not self.kernel.router_is_current():
             self._leave_router()
+            self.verified = None
             await self._in_thread(self.kernel.release_router)
         if self.router_watch is None:
             monitor = await self._in_thread(lambda: self.kernel.router.call(lambda _: open_monitor()))
@@ -413,7 +439,13 @@ def _leases(desired: DesiredState, result: PassResult) -> bool:
 
 def _interest(desired: DesiredState, result: PassResult) -> Interest:
     """Return which of the host's devices concern us: our own, the underlay's NICs, and bridges that users name."""
+    names = _names(desired)
+    found = (link for name, link in result.observed.host.links.items() if link.ours or name.encode() in names)
+    return Interest.of_host(names, (link.index for link in found))
+
+
+def _names(desired: DesiredState) -> frozenset[bytes]:
+    """Return the names of the host's devices that concern us without being ours."""
     names = set(desired.underlay.nics if desired.underlay is not None else ())
     names |= {vni.bridge for vni in desired.l2vnis if vni.host_master is HostMasterKind.EXTERNAL_BRIDGE and vni.bridge}
-    links = result.observed.host.links
-    return Interest.of_host(names, (link.index for name, link in links.items() if link.ours or name in names))
+    return frozenset(name.encode() for name in names)

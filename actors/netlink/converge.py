@@ -108,27 +108,35 @@ def converge(
     withdrawn: Collection[int] | None = None,
     stop: Callable[[], bool] = lambda: False,
     planner: Planner | None = None,
+    known: Observed | None = None,
 ) -> PassResult:
     """Bring the kernel to a desired state. ``before_observation`` is called before each observation.
 
     ``planner`` is that of the passes before. ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so
-    the pass ends after the present unit.
+    the pass ends after the present unit. The first plan is made from ``known`` if there is one: what the last pass has
+    verified. It decides nothing that the observation after it does not see: a refusal, or a plan without a step, may
+    come from something that has changed since.
     """
     writes, first, stuck = 0, "", False
     applied, planner = Applied(), planner or Planner()
-    for turn in range(ROUNDS):
-        before_observation()
-        observed = kernel.observe(desired)
+    for _ in range(ROUNDS):
+        if known is None:
+            before_observation()
+        observed, reused = kernel.observe(desired, known), known is not None
+        known = None
         found = planner.plan(desired, observed, withdrawn)
-        if turn == 0 and found.steps:
-            first = found.text
+        if reused and not found.steps:
+            continue
         if not found.steps or stuck:
             break
+        first = first or found.text
         applied = apply_plan(found, kernel, stop)
         writes += applied.writes
-        stuck = applied.refused
         if applied.interrupted:
             break
+        stuck = applied.refused and not reused
+        if reused:
+            applied = Applied()
     else:
         applied = Applied(errors=("the kernel does not settle: something else keeps changing it",))
     failures: dict[ResourceId, ResourceFailure] = {f.resource: f for f in (*found.failures, *applied.failures)}

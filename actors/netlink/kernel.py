@@ -58,10 +58,11 @@ Refusal = KernelRefusal | OSError | AttachmentRefused
 class Kernel(Protocol):
     """What plans are made from, and what their steps are applied to."""
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
         """Read both namespaces and our state files, with what planning for ``desired`` needs besides.
 
-        NamespaceMissing when the router's namespace does not exist.
+        What grows with the number of networks (links, addresses, sysctls and unreachable defaults) is taken from
+        ``known`` if there is one. NamespaceMissing when the router's namespace does not exist.
         """
 
     def apply(self, step: steps.Step) -> None:
@@ -150,10 +151,13 @@ class LinuxKernel:
     def _handle(self, namespace: Namespace) -> NamespaceHandle:
         return self._host if namespace is Namespace.HOST else self.router
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
-        """Read both namespaces and our state files."""
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
+        """Read both namespaces and our state files, or only what ``known`` cannot have."""
         router_handle = self.router
-        router, host = router_handle.view(), self._host.view()
+        if known is None:
+            router, host = router_handle.view(), self._host.view()
+        else:
+            router, host = known.router, known.host
         tables = self._state.tables()
         underlay = None if desired is None else desired.underlay
         coming = [
@@ -167,12 +171,18 @@ class LinuxKernel:
         probed = candidates - {link.table for link in router.links.values()}
         table, problem = self._packet_filter(desired, router)
         checks = self._check_plugins(underlay, router)
+        if known is None:
+            sysctls = read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), **_bridges(router, desired))
+            host_sysctls = read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours])
+            unreachable = router_handle.call(routes.unreachable_tables)
+        else:
+            sysctls, host_sysctls, unreachable = known.sysctls, known.host_sysctls, known.unreachable
         return Observed(
             host=host,
             router=router,
-            sysctls=read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), **_bridges(router, desired)),
-            host_sysctls=read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours]),
-            unreachable=router_handle.call(routes.unreachable_tables),
+            sysctls=sysctls,
+            host_sysctls=host_sysctls,
+            unreachable=unreachable,
             busy_tables=router_handle.call(partial(routes.busy_tables, tables=probed)) if probed else frozenset(),
             host_unreachable=self._host_defaults(desired, host),
             busy_host_tables=self._busy_host_tables(desired, host),

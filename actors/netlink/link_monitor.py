@@ -44,9 +44,9 @@ class Interest:
     names: tuple[bytes, ...]
 
     @staticmethod
-    def of_host(names: Iterable[str], indices: Iterable[int]) -> Interest:
+    def of_host(names: Iterable[bytes], indices: Iterable[int]) -> Interest:
         """Return the interest in the host: our own names, and the names and indices given."""
-        return Interest(frozenset(indices), (*OUR_HOST_NAMES, *(name.encode() for name in names)))
+        return Interest(frozenset(indices), (*OUR_HOST_NAMES, *names))
 
     def counts(self, datagram: bytes) -> bool:
         """Return whether a datagram of one or more messages is interesting."""

@@ -106,9 +106,9 @@ class _ReportingKernel:
         self._report = report
         self.steps = 0
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
         """Read what there is."""
-        return self._kernel.observe(desired)
+        return self._kernel.observe(desired, known)
 
     def apply(self, step: Step) -> None:
         """Carry out one step and print it."""

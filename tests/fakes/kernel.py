@@ -127,9 +127,9 @@ class FakeKernel:
     def copy(self) -> Self:
         return deepcopy(self)
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
         nics = desired.underlay.interfaces if desired is not None and desired.underlay is not None else ()
-        return Observed(
+        found = Observed(
             host=self._view(Namespace.HOST),
             router=self._view(Namespace.ROUTER),
             sysctls={**self._device_sysctls(Namespace.ROUTER), **self.sysctls},
@@ -145,6 +145,16 @@ class FakeKernel:
             filter_problem=self.filter_problem,
             nic_routes={nic: tuple(self.routes.get(nic, ())) for nic in nics},
             nic_sysctls={nic: tuple(sorted(self.nic_sysctls.get(nic, {}).items())) for nic in nics},
+        )
+        if known is None:
+            return found
+        return replace(
+            found,
+            host=known.host,
+            router=known.router,
+            sysctls=known.sysctls,
+            host_sysctls=known.host_sysctls,
+            unreachable=known.unreachable,
         )
 
     def _device_sysctls(self, namespace: Namespace) -> dict[str, str | None]:

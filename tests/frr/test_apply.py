@@ -150,7 +150,7 @@ async def test_a_password_is_never_on_a_command_line(frr: FrrInstance, settings:
     await bench.applied(state(underlay=underlay()))
     await bench.applied(state(underlay=underlay(neighbor(password=Secret("third-one")))))
     await bench.applied(CASES["empty"])
-    assert "-d bgpd -f" in calls.read_text()
+    assert "-C -f" in calls.read_text()
     assert "-one" not in calls.read_text()
 
 

@@ -149,8 +149,8 @@ class _MortalKernel:
     def __init__(self, kernel: Kernel, left: int) -> None:
         self._kernel, self._left = kernel, left
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
-        return self._kernel.observe(desired)
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
+        return self._kernel.observe(desired, known)
 
     def apply(self, step: Step) -> None:
         self.apply_all((step,))

@@ -361,8 +361,8 @@ class SimulatedKernel:
     def router_is_current(self) -> bool:
         return True
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
-        seen = self._world.kernel.observe(desired)
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
+        seen = self._world.kernel.observe(desired, known)
         return replace(seen, journal=self._state.journal(), tables=self._state.tables())
 
     def apply_all(self, batch: Sequence[steps.Step]) -> list[Refusal | None]:

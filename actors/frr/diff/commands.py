@@ -23,6 +23,7 @@ from .difference import Difference, Entry, Intent, entry_of, parse, subject
 
 _VRF_INSTANCE: Final = re.compile(r"router bgp (\d+) vrf (\S+)")
 _DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
+_VRF: Final = re.compile(r"^vrf .*", re.MULTILINE)
 _PASSWORD: Final = re.compile(r"(neighbor \S+ password) \S.*")
 _TARGET: Final = re.compile(r"(route-target (?:import|export)) (\S+)")
 
@@ -43,12 +44,14 @@ class Pass:
 
 def passes(found: Difference, running: frozenset[Entry]) -> list[Pass]:
     """Return the passes for a difference, without empty ones."""
+    if not found.extra:
+        return []
     doomed = _doomed_instances(found, running)
     vrfs = {match[2] for text in doomed if (match := _VRF_INSTANCE.fullmatch(text))}
     vnis = {
         (path, text)
         for path, text in running
-        if len(path) == 1 and path[0].startswith("vrf ") and text.startswith("vni ")
+        if text.startswith("vni ") and len(path) == 1 and path[0].startswith("vrf ")
         and ((path, text) in found.extra or path[0].removeprefix("vrf ") in vrfs)
     }  # fmt: skip
     in_vrfs = {text for text in doomed if _VRF_INSTANCE.fullmatch(text)}
@@ -85,7 +88,8 @@ def additions(text: str, missing: Iterable[Entry], wanted: Iterable[Entry] = ())
     ``wanted`` are all lines that FRR is to show, where the text is not all of the configuration.
     """
     pending = set(missing)
-    shown = {*parse(text), *wanted} - pending
+    # Only targets depend on other lines, and all lines are thousands.
+    shown = {*parse(text), *wanted} - pending if _TARGET.search(text) else set()
     derived = _derived_targets(shown | pending)
     commands = []
     for line in scan(text):
@@ -138,14 +142,17 @@ def _in_context(path: Path, lines: list[str], *, opens: bool = False) -> str:
     return "".join(f"{line}\n" for line in [*path, *lines, *["exit"] * (len(path) + opens)])
 
 
-def residue(text: str, shown: frozenset[Entry], intent: Intent) -> list[str]:
-    """Return the VRFs that are empty in a running configuration, which shows these lines, and absent from the intent.
+def residue(text: str, found: Difference, intent: Intent) -> list[str]:
+    """Return the VRFs that are empty in a running configuration, which differs so from the intent, and absent from it.
 
     FRR leaves them behind (FRR #21245).
     """
-    mentioned = {" ".join(line.split()) for line in text.splitlines() if line.startswith("vrf ")}
-    needed = {path[0] for lines in (shown, intent.required, intent.optional) for path, _ in lines if path}
-    return sorted(opening.removeprefix("vrf ") for opening in mentioned - needed)
+    mentioned = {" ".join(line.split()) for line in _VRF.findall(text)}
+    # What FRR shows is wanted, may be there, or is extra.
+    lines = (*intent.sections, *found.extra) if mentioned else ()
+    return sorted(
+        opening.removeprefix("vrf ") for opening in mentioned.difference(path[0] for path, _ in lines if path)
+    )
 
 
 def _doomed_instances(found: Difference, running: frozenset[Entry]) -> set[str]:

@@ -31,8 +31,8 @@ _DROPPED: Final = re.compile(
     r"|ip(v6)? nht resolve-via-default"
 )
 
-#: What a line begins with that may close a context of the top level.
-_CLOSERS: Final = ("exit", "end")
+#: A line that may close a context of the top level: FRR does so in the first column, and leads its lines in by a space.
+_CLOSER: Final = re.compile(r"^(?:exit|end).*(?:\n|\Z)", re.MULTILINE)
 
 #: Contexts that have no effect when empty: FRR leaves them behind, or does not show them. ``vrf X`` stays until its
 #: device is gone and nothing refers to it (FRR #21245).
@@ -106,17 +106,14 @@ def parse(text: str) -> frozenset[Entry]:
 
     Each VNI is a few blocks of its own, and of most of them the last text is still known (:data:`KNOWN_BLOCKS`).
     """
-    entries: set[Entry] = set()
-    open_lines: list[str] = []
-    for line in text.splitlines(keepends=True):
-        open_lines.append(line)
-        # FRR closes a context of the top level in the first column, and leads its lines in by a space.
-        if line.startswith(_CLOSERS):
-            found, closed = KNOWN_BLOCKS.read("".join(open_lines))
-            if closed:
-                entries |= found
-                open_lines = []
-    return frozenset(entries | _parse_block("".join(open_lines))[0])
+    blocks: list[frozenset[Entry]] = []
+    start = 0
+    for closer in _CLOSER.finditer(text):
+        found, closed = KNOWN_BLOCKS.read(text[start : closer.end()])
+        if closed:
+            blocks.append(found)
+            start = closer.end()
+    return frozenset().union(*blocks, _parse_block(text[start:])[0])
 
 
 def _parse_block(text: str) -> tuple[frozenset[Entry], bool]:
@@ -165,14 +162,16 @@ def intended(rendered: RenderedConfig) -> Intent:
     """Return what FRR should show once it runs a rendered configuration."""
     sections: dict[Entry, Section] = {}
     written: dict[Entry, Section] = {}
-    for section in rendered.sections:
-        for entry in parse(section.text):
-            if section.raw:
-                written[entry] = section
-            else:
-                sections.setdefault(entry, section)
+    # Sets and dictionaries made of sets do not hash thousands of lines again.
+    for section in reversed(rendered.sections):
+        if not section.raw:
+            sections.update(dict.fromkeys(parse(section.text), section))
     generated = frozenset(sections)
-    written = {entry: section for entry, section in written.items() if entry not in generated}
+    for section in rendered.sections:
+        if section.raw:
+            written.update(dict.fromkeys(parse(section.text) - generated, section))
+    if not written:
+        return Intent(generated, sections=sections)
     negations = {(path, text) for path, text in written if text.startswith("no ")}
     # A later snippet may restore what an earlier one negates.
     negated = {(path, text.removeprefix("no ")) for path, text in negations} - set(written)
@@ -189,8 +188,10 @@ def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
     """Return what separates the parsed running configuration from the intent."""
     missing = intent.required - running
     extra = running - intent.required - intent.optional
-    interfaces = {text.split()[1] for path, text in intent.required if _is_interface_neighbor(path, text)}
-    expected = {entry for entry in extra if _comes_with_neighbor(entry, interfaces)}
+    expected: set[Entry] = set()
+    if any(path and path[0].startswith("interface ") for path, _ in extra):
+        interfaces = {text.split()[1] for path, text in intent.required if _is_interface_neighbor(path, text)}
+        expected = {entry for entry in extra if _comes_with_neighbor(entry, interfaces)}
     return Difference(tuple(sorted(missing)), tuple(sorted(extra - expected)))
 
 

@@ -13,7 +13,7 @@ the form of :mod:`config.syntax.frr_snippets`, not the user's text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredPassthrough, DesiredRawFRR, DesiredState, DesiredUnderlay
+from config.problems import ResourceId
 from config.syntax.frr_secrets import redact
 from config.syntax.frr_snippets import SnippetError, canonical
 from supervisor.runtime.faults import ConfigFault
@@ -99,17 +100,59 @@ def render(
     their VRFs, whose BGP instances stay. Raises
     :class:`UnsafeToken` for a value that is not one printable word, :class:`UnsafeSnippet`.
     """
-    snippets = (Section(raw, _snippet_text(raw.text)) for raw in desired.raw_frr)
-    return RenderedConfig((*_stanzas(desired, hostname, listen_limit, withdrawn), *snippets))
+    return Renderer().render(desired, hostname=hostname, listen_limit=listen_limit, withdrawn=withdrawn)
 
 
-def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn: Collection[int]) -> Iterator[Section]:
+class Renderer:
+    """Renders as :func:`render` does, and keeps the L3VNIs' sections: only those of changed ones are made again."""
+
+    def __init__(self) -> None:
+        self._underlay: DesiredUnderlay | None = None
+        self._known: dict[ResourceId, tuple[DesiredL3VNI, tuple[Section, ...]]] = {}
+
+    def render(
+        self, desired: DesiredState, *, hostname: str, listen_limit: int = 65535, withdrawn: Collection[int] = ()
+    ) -> RenderedConfig:
+        """Return what :func:`render` does."""
+        snippets = (Section(raw, _snippet_text(raw.text)) for raw in desired.raw_frr)
+        sections = self._l3vnis(desired)
+        return RenderedConfig((*_stanzas(desired, hostname, listen_limit, withdrawn, sections), *snippets))
+
+    def _l3vnis(self, desired: DesiredState) -> list[tuple[Section, ...]]:
+        """Return each L3VNI's sections: its VRF's stanza, then those of its BGP instance."""
+        underlay = desired.underlay
+        if underlay is None:
+            return []
+        before = self._known if underlay == self._underlay else {}
+        now: dict[ResourceId, tuple[DesiredL3VNI, tuple[Section, ...]]] = {}
+        for vni in desired.l3vnis:
+            known = before.get(vni.resource)
+            if known is None or known[0] != vni:
+                known = vni, (_fill(vni, "vrf.j2", vrf=vni.vrf, vni=vni.vni), *_instance(vni, underlay))
+            now[vni.resource] = known
+        self._underlay, self._known = underlay, now
+        return [sections for _, sections in now.values()]
+
+
+def _instance(vni: DesiredL3VNI, underlay: DesiredUnderlay) -> Iterator[Section]:
+    yield from _allowed(vni, vrf_policy(vni.vrf))
+    yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay))
+
+
+def _stanzas(
+    desired: DesiredState,
+    hostname: str,
+    listen_limit: int,
+    withdrawn: Collection[int],
+    l3vnis: Sequence[tuple[Section, ...]],
+) -> Iterator[Section]:
     level = SYSLOG_LEVELS.get(desired.log_level, desired.log_level)
     underlay = desired.underlay
     yield _fill(underlay, "header.j2", syslog_level=level, debug=level == "debugging", hostname=hostname)
     if underlay is not None:
-        for vni in (vni for vni in desired.l3vnis if vni.vni not in withdrawn):
-            yield _fill(vni, "vrf.j2", vrf=vni.vrf, vni=vni.vni)
+        for vni, (vrf, *_) in zip(desired.l3vnis, l3vnis, strict=True):
+            if vni.vni not in withdrawn:
+                yield vrf
         profiles = bfd_profiles(underlay)
         if profiles:
             yield _fill(underlay, "bfd.j2", profiles=profiles)
@@ -124,9 +167,8 @@ def _stanzas(desired: DesiredState, hostname: str, listen_limit: int, withdrawn:
             # FRR shows no other segments: it has the VNIs of all VXLAN devices by itself.
             if segment.rd or segment.import_rts or segment.export_rts:
                 yield _fill(segment, "segment.j2", asn=underlay.asn, segment=segment)
-        for vni in desired.l3vnis:
-            yield from _allowed(vni, vrf_policy(vni.vrf))
-            yield _fill(vni, "bgp.j2", bgp=vrf_instance(vni, underlay))
+        for _, *instance in l3vnis:
+            yield from instance
 
 
 def _allowed(source: DesiredPassthrough | DesiredL3VNI, policy: str) -> Iterator[Section]:

@@ -1,17 +1,20 @@
-"""Sends show commands directly to one of FRR's daemons, as vtysh does; to all daemons except mgmtd.
+"""Sends commands directly to one of FRR's daemons, as vtysh does.
 
 A vtysh process first builds the commands of all daemons, which takes longer than most answers. Each daemon listens on
 a socket of its own for vtysh: a command ends with a null byte, and its answer with three of them and a status
 (``lib/vty.c``, ``vtysh_read``). Only root and FRR's group can connect.
 
-A socket's commands are one session, with one deadline. Errors are the faults of :mod:`.vtysh`.
+A socket's commands are one session, with one deadline. Errors are the faults of :mod:`.vtysh`. A session with mgmtd
+needs the lock of :mod:`.frr_lock`, which the caller takes.
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import trio
 
@@ -32,6 +35,57 @@ _ANSWERED: Final = frozenset({0, 1})
 
 class DaemonTooSlow(DependencyFault):
     """A daemon did not answer in time."""
+
+
+class Answer(NamedTuple):
+    """What a daemon printed for a command, and the status that it ended with (``lib/command.h``)."""
+
+    text: str
+    status: int
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the command was carried out, perhaps with a warning."""
+        return self.status in _ANSWERED
+
+
+class DaemonSession:
+    """An open session with one daemon, after ``enable``."""
+
+    def __init__(self, stream: trio.SocketStream, daemon: str) -> None:
+        self.daemon = daemon
+        self._stream = stream
+        self._data = bytearray()
+
+    async def run(self, commands: Sequence[str]) -> list[Answer]:
+        """Send commands together and return their answers, in order; the daemon carries them out one by one."""
+        await self._stream.send_all(b"".join(command.encode() + b"\0" for command in commands))
+        return [await self._answer(command) for command in commands]
+
+    async def text(self, command: str) -> str:
+        """Return what a command prints; :class:`.VtyshRefused` if the daemon refuses it."""
+        [(text, status)] = await self.run((command,))
+        # Only a line with this sign is one, and no answer is searched line by line for that.
+        complaint = first_complaint(text) if "%" in text else ""
+        if status not in _ANSWERED or complaint:
+            reason = complaint or last_line(text)
+            raise VtyshRefused(f"{self.daemon} refuses {command!r} with status {status}: {reason}")
+        return text
+
+    async def _answer(self, command: str) -> Answer:
+        data, searched = self._data, 0
+        # The status follows the end, and may come later.
+        while (end := data.find(_END, searched)) < 0 or len(data) < end + len(_END) + 1:
+            searched = max(0, len(data) - len(_END)) if end < 0 else end
+            chunk = await self._stream.receive_some(_READ)
+            if not chunk:
+                raise FrrUnavailable(f"FRR does not answer: {self.daemon} ended the session")
+            data += chunk
+            if len(data) > MAX_ANSWER:
+                raise VtyshRefused(f"{self.daemon}'s answer to {command!r} is longer than {MAX_ANSWER} bytes")
+        found = Answer(data[:end].decode(errors="replace"), data[end + len(_END)])
+        del data[: end + len(_END) + 1]
+        return found
 
 
 class DaemonSockets:
@@ -61,7 +115,8 @@ class DaemonSockets:
 
     async def texts(self, *commands: str, daemon: str) -> list[str]:
         """Return what each command prints, in order and in one session; raises like :meth:`text`."""
-        return await self._session(commands, daemon)
+        async with self.session(daemon) as session:
+            return [await session.text(command) for command in commands]
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one decoded JSON document for each command, in order; None for no output.
@@ -71,15 +126,19 @@ class DaemonSockets:
         answers = await self.texts(*commands, daemon=daemon)
         return [decoded(command, answer) for command, answer in zip(commands, answers, strict=True)]
 
-    async def _session(self, commands: tuple[str, ...], daemon: str) -> list[str]:
+    @asynccontextmanager
+    async def session(self, daemon: str, *, seconds: float | None = None) -> AsyncIterator[DaemonSession]:
+        """Open a session for as long as the context lasts, ``seconds`` at the most; raises like :meth:`text`."""
+        limit = seconds or self.seconds
         try:
-            with trio.fail_after(self.seconds):
+            with trio.fail_after(limit):
                 stream = await self._connect(daemon)
                 async with stream:
-                    await _answer(stream, _ENABLE, daemon)
-                    return [await _answer(stream, command, daemon) for command in commands]
+                    session = DaemonSession(stream, daemon)
+                    await session.text(_ENABLE)
+                    yield session
         except trio.TooSlowError:
-            raise DaemonTooSlow(f"{daemon} did not answer within {self.seconds:g} s") from None
+            raise DaemonTooSlow(f"{daemon} did not answer within {limit:g} s") from None
         except PermissionError:
             path = self.run_dir / f"{daemon}.vty"
             raise PermissionFault(f"permission denied: {path}; only root and FRR's group can use it") from None
@@ -95,25 +154,3 @@ class DaemonSockets:
             connection.close()
             raise
         return trio.SocketStream(connection)
-
-
-async def _answer(stream: trio.SocketStream, command: str, daemon: str) -> str:
-    await stream.send_all(command.encode() + b"\0")
-    data, end = bytearray(), -1
-    # The status follows the end, and may come later.
-    while end < 0 or len(data) < end + len(_END) + 1:
-        searched = max(0, len(data) - len(_END))
-        chunk = await stream.receive_some(_READ)
-        if not chunk:
-            raise FrrUnavailable(f"FRR does not answer: {daemon} ended the session")
-        data += chunk
-        if len(data) > MAX_ANSWER:
-            raise VtyshRefused(f"{daemon}'s answer to {command!r} is longer than {MAX_ANSWER} bytes")
-        if end < 0:
-            end = data.find(_END, searched)
-    text, status = data[:end].decode(errors="replace"), data[end + len(_END)]
-    # Only a line with this sign is one, and no answer is searched line by line for that.
-    complaint = first_complaint(text) if "%" in text else ""
-    if status not in _ANSWERED or complaint:
-        raise VtyshRefused(f"{daemon} refuses {command!r} with status {status}: {complaint or last_line(text)}")
-    return text

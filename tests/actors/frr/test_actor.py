@@ -13,10 +13,11 @@ import trio
 import trio.testing
 from trio.testing import MockClock as Clock
 
-from actors.frr import actor, apply
+from actors.frr import apply
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
+from actors.frr.render.render import Renderer
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
@@ -145,7 +146,7 @@ async def test_what_is_audited_is_rendered_and_compared_once(
 
         return call
 
-    for module, name in ((actor, "render"), (apply, "intended"), (apply, "difference")):
+    for module, name in ((Renderer, "render"), (apply, "intended"), (apply, "difference")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     bench.desired.set(BASIC)
     await until(lambda: bench.out.version == 1)

@@ -58,18 +58,58 @@ async def test_the_same_configuration_again_costs_one_reading(bench: Bench, auto
     assert bench.frr.calls == ["wait_ready", "running"]
 
 
-async def test_of_a_change_only_the_changed_sections_are_checked_and_sent(bench: Bench, autojump_clock: Clock) -> None:
+async def test_of_a_change_only_changed_sections_of_a_new_form_are_checked_and_only_changed_ones_sent(
+    bench: Bench, autojump_clock: Clock
+) -> None:
     red, blue = l3vni(), l3vni("blue", 200)
+    green = l3vni("green", 300, import_rts=("64514:300",))
     before, after = state(underlay=underlay(), l3vnis=(red,)), state(underlay=underlay(), l3vnis=(red, blue))
     await bench.apply(before)
     bench.frr.checked.clear()
     bench.frr.sent.clear()
     assert (await bench.apply(after)).applied
-    blues = [one.text for one in render(after, hostname=HOSTNAME).sections if one.source == blue]
-    assert bench.frr.checked == ["".join(blues)]
+    # It differs from the first one in its values only.
+    assert bench.frr.checked == []
     assert {path[0] for path, _ in parse(bench.frr.sent[0])} == {"vrf blue", "router bgp 64514 vrf blue"}
+    more = replace(after, l3vnis=(red, blue, green))
+    assert (await bench.apply(more)).applied
+    [instance] = [one.text for one in render(more, hostname=HOSTNAME).sections if "route-target" in one.text]
+    assert bench.frr.checked == [instance]
     assert (await bench.apply(before)).applied
     assert len(bench.frr.checked) == 1
+    bench.applier.forget()
+    assert (await bench.apply(after)).applied
+    assert len(bench.frr.checked) == 2
+
+
+async def test_one_more_network_costs_frr_the_same_among_few_and_among_many(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    costs = []
+    for count in (2, 40):
+        (tmp_path / str(count)).mkdir()
+        bench = Bench(tmp_path / str(count))
+        more = state(underlay=underlay(), l3vnis=tuple(l3vni(f"t{one}", 100 + one) for one in range(count + 1)))
+        assert (await bench.apply(replace(more, l3vnis=more.l3vnis[:-1]))).applied
+        bench.frr.calls.clear()
+        bench.frr.sent.clear()
+        assert (await bench.apply(more)).applied
+        costs.append((bench.frr.calls, [len(text.splitlines()) for text in bench.frr.sent]))
+    assert costs[0] == costs[1]
+    assert costs[0][0] == ["wait_ready", "running", "send", "running"]
+
+
+async def test_a_value_that_frr_refuses_fails_its_network_although_its_form_was_checked(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    red, blue = l3vni(export_rts=("64514:1",)), l3vni("blue", 200, export_rts=("64514:2",))
+    assert (await bench.apply(state(underlay=underlay(), l3vnis=(red,)))).applied
+    bench.frr.checked.clear()
+    bench.frr.refuses = {"route-target export 64514:2"}
+    outcome = await bench.apply(state(underlay=underlay(), l3vnis=(red, blue)))
+    assert bench.frr.checked == []
+    assert (outcome.applied, [one.resource for one in outcome.failures]) == (True, [blue.resource])
+    assert "vni 200" in bench.frr.text
 
 
 async def test_a_configuration_that_runs_already_only_gets_its_boot_file(bench: Bench, autojump_clock: Clock) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -29,11 +29,13 @@ from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, neighbor, raw, state, underlay
 
+#: The second one is for all daemons, so it goes through a file.
 SECRET = "router bgp 64514\n neighbor 10.0.0.1 password hush\n"
+SECRET_OF_ALL = "router ospf\n neighbor 10.0.0.1 password hush\n"
 
 CALLS: dict[str, Callable[[VtyshDriver], Awaitable[str]]] = {
     "refusal": lambda one: one.refusal(SECRET),
-    "send": lambda one: one.send(SECRET),
+    "send": lambda one: one.send(SECRET_OF_ALL),
 }
 
 
@@ -225,6 +227,83 @@ async def test_an_mgmtd_that_does_not_answer_may_have_to_be_ended(
     assert recovered == [False]
 
 
+OPENED = {"configure terminal file-lock": ("", 0), "XFRR_start_configuration": ("", 0)}
+ENDED = {"XFRR_end_configuration": ("", 0), "end": ("", 0)}
+#: What bgpd answers: the second neighbour is of an instance that it refuses.
+SENT = """\
+router bgp 64514
+ neighbor 10.0.0.1 password hush
+exit
+router bgp 64515 vrf red
+ address-family ipv4 unicast
+  neighbor 10.0.0.2 activate
+ exit
+exit
+router bgp 64514 vrf blue
+ neighbor 10.0.0.3 remote-as 1
+exit
+"""
+
+
+async def test_one_daemons_lines_are_sent_in_a_session_without_those_inside_a_refused_context(tmp_path: Path) -> None:
+    answers = {
+        **OPENED,
+        "router bgp 64514": ("", 0),
+        "neighbor 10.0.0.1 password hush": ("% Unknown command: neighbor 10.0.0.1 password hush\n", 2),
+        "exit": ("", 0),
+        "router bgp 64515 vrf red": ("BGP is already running; AS is 64514\n", 13),
+        "router bgp 64514 vrf blue": ("", 1),
+        "neighbor 10.0.0.3 remote-as 1": ("", 13),
+        **ENDED,
+    }
+    (tmp_path / "frr" / "p").mkdir(parents=True)
+    async with daemon(tmp_path / "frr" / "p" / "bgpd.vty", answers, 1000) as asked:
+        said = await VtyshDriver(settings(tmp_path, "exit 1")).send(SENT)
+    inside = [one for one in asked if one not in OPENED | ENDED]
+    assert [one for one in asked if one in OPENED | ENDED] == [*OPENED, *ENDED]
+    assert inside == [
+        "router bgp 64514", "neighbor 10.0.0.1 password hush", "exit", "router bgp 64515 vrf red",
+        "router bgp 64514 vrf blue", "neighbor 10.0.0.3 remote-as 1", "exit",
+    ]  # fmt: skip
+    assert said.splitlines() == [
+        "% Unknown command", "BGP is already running; AS is 64514", "% refused with status 13",
+    ]  # fmt: skip
+
+
+async def test_nothing_is_sent_to_an_mgmtd_that_is_locked(tmp_path: Path) -> None:
+    locked = ("% Configuration is locked by another session\n", 13)
+    (tmp_path / "frr" / "p").mkdir(parents=True)
+    async with daemon(tmp_path / "frr" / "p" / "mgmtd.vty", {next(iter(OPENED)): locked}) as asked:
+        said = await VtyshDriver(settings(tmp_path, "exit 1")).send("vrf red\nvni 100\n")
+    assert (said, len(asked)) == ("% Configuration is locked by another session", 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "broken"),
+    [(HANGS, False), (("Backend daemon disconnected while processing commit\n", 13), True)],
+)
+async def test_a_commit_that_breaks_or_hangs_has_mgmtd_looked_at(
+    answer: tuple[str, int],
+    broken: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+) -> None:
+    recovered: list[bool] = []
+
+    async def recover(_self: MgmtdRecovery, *, broken: bool) -> None:
+        recovered.append(broken)
+
+    monkeypatch.setattr(MgmtdRecovery, "recover", recover)
+    lines = dict.fromkeys(("vrf red", "vni 100", "exit"), ("", 0))
+    answers = {**OPENED, **lines, **ENDED, "XFRR_end_configuration": answer}
+    (tmp_path / "frr" / "p").mkdir(parents=True)
+    async with daemon(tmp_path / "frr" / "p" / "mgmtd.vty", answers):
+        with nullcontext() if broken else pytest.raises(DaemonTooSlow, match="mgmtd did not answer within 60 s"):
+            await VtyshDriver(settings(tmp_path, "exit 1")).send("vrf red\nvni 100\n")
+    assert recovered == [broken]
+
+
 CHANGE = """\
 ip prefix-list p seq 5 permit any
 vrf red
@@ -237,6 +316,13 @@ router bgp 64514
  neighbor 10.0.0.1 remote-as 1
  exit
 no vrf blue
+vrf grey
+ vni 102
+ ip route 10.0.0.0/8 Null0
+ exit
+vrf green
+ no vni 101
+ exit
 no router bgp 64514 vrf blue
 bfd
  profile fast
@@ -258,7 +344,8 @@ def test_only_what_mgmtd_needs_is_sent_to_it_and_what_others_refer_to_comes_firs
             "bgpd",
         ),
         ("bfd\nprofile fast\npassive-mode\nexit\nexit\n", "bfdd"),
-        ("vrf red\nvni 100\nexit\nno vrf blue\n", ""),
+        ("vrf red\nvni 100\nexit\nvrf green\nno vni 101\nexit\n", "mgmtd"),
+        ("no vrf blue\nvrf grey\nvni 102\nip route 10.0.0.0/8 Null0\nexit\n", ""),
     ]
 
 

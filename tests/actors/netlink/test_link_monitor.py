@@ -29,7 +29,7 @@ def address_message(index: int) -> bytes:
     return struct.pack("=IHHII", 24, 20, 0, 0, 0) + struct.pack("=BBBBI", 10, 64, 0, 0, index)
 
 
-INTEREST = Interest.of_host(["eth1"], [7])
+INTEREST = Interest.of_host([b"eth1"], [7])
 
 
 @pytest.mark.parametrize("name", ["eth1", "host-e-100", "br-hs-100", "pt-host"])

@@ -70,8 +70,8 @@ def test_passwords_are_replaced_or_removed_before_anything_else() -> None:
 def test_only_empty_vrfs_absent_from_the_intent_are_residue() -> None:
     rendered = render(CASES["basic"], hostname=HOSTNAME)
     text = rendered.text + "vrf gone\nexit-vrf\nvrf used\n ip route 10.0.0.0/8 blackhole\nexit-vrf\n"
-    assert residue(text, parse(text), intended(rendered)) == ["gone"]
-    assert residue("vrf red\nexit-vrf\n", frozenset(), intended(rendered)) == []
+    assert residue(text, difference(intended(rendered), parse(text)), intended(rendered)) == ["gone"]
+    assert residue("vrf red\nexit-vrf\n", difference(intended(rendered), frozenset()), intended(rendered)) == []
 
 
 def corrected(before: str, after: DesiredState, *, thorough: bool = False) -> str:

@@ -109,7 +109,7 @@ class Refusing:
         self.observed = observed
         self.done: list[Step] = []
 
-    def observe(self, desired: DesiredState | None = None) -> Observed:
+    def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
         return self.observed
 
     def apply(self, step: Step) -> None:
