@@ -82,12 +82,18 @@ class PodFrr(FrrInstance):
         self.reloaders[-1].send_signal(signal.SIGCONT)
 
     def kill_reloader(self) -> None:
-        os.kill(self.reloader, signal.SIGKILL)
+        """Kill all of its container, as podman does."""
+        for pid in descendants(self.reloader):
+            os.kill(pid, signal.SIGKILL)
         self.reloaders[-1].wait()
 
 
 def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def descendants(pid: int) -> list[int]:
+    return [pid, *(inner for child in children(pid) for inner in descendants(child))]
 
 
 @contextmanager
