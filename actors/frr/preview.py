@@ -65,7 +65,7 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
 async def _shown(command: str, settings: Settings) -> str:
     """Return what a command prints; ``PermissionFault`` where vtysh takes FRR for absent for lack of rights."""
     try:
-        return await Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace).text(command)
+        return await Vtysh.of(settings, locked=False).text(command)
     except FrrUnavailable:
         closed = _closed_socket(settings.frr_run_dir / settings.frr_pathspace / "zebra.vty")
         if closed is None:
