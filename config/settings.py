@@ -110,6 +110,16 @@ class Settings(BaseModel):
         description="FRR's runtime directory; the sockets are in its subdirectory frrPathspace.",
     )
     vtysh: AbsolutePath = Field(default=Path("/usr/bin/vtysh"), description="FRR's shell.")
+    runtime: Literal["native", "podman"] = Field(
+        default="native",
+        description="Where FRR runs. native: the distribution's, as frr@frrPathspace.service. podman: in a pod that "
+        "systemd starts from the units of 'openperouter generate quadlet'; the pod's reloader then runs vtysh.",
+    )
+    pod_run_dir: AbsolutePath = Field(
+        default=Path("/run/openperouter-router"),
+        description="With runtime podman: directory that host and pod share, with the reloader's socket, the PID file "
+        "of FRR's container and the lock for FRR's configuration.",
+    )
     cni_plugin_dir: AbsolutePath = Field(
         default=Path("/usr/lib/cni"),
         description="Directory of the CNI plugins that make underlay interfaces of type CNIDevice; they run as root.",

@@ -26,6 +26,7 @@ from typing import Final
 
 import trio
 
+from actors.lib.frr.pod_processes import processes_of
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
@@ -92,6 +93,7 @@ class FrrActor:
         self._ctx = ctx
         self._settings = settings
         self._driver = driver
+        self._processes = processes_of(settings)
         self._desired = desired
         self._kernel = kernel
         self._health = health
@@ -281,8 +283,8 @@ class FrrActor:
             with os.scandir(directory) as entries:
                 sockets = [(one.name, one.stat()) for one in entries if one.name.endswith(".vty")]
         except OSError:
-            return frozenset()
-        return frozenset((name, found.st_ino, found.st_ctime_ns) for name, found in sockets)
+            sockets = []
+        return self._processes.restarts().union((name, found.st_ino, found.st_ctime_ns) for name, found in sockets)
 
 
 def moved_vnis(before: DesiredState, after: DesiredState) -> frozenset[int]:

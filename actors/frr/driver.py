@@ -21,7 +21,8 @@ import trio
 
 from actors.lib.frr.daemon_socket import DaemonSockets, DaemonTooSlow
 from actors.lib.frr.frr_lock import session_lock
-from actors.lib.frr.processes import CORE_DAEMONS, is_loading, running_daemons
+from actors.lib.frr.pod_processes import processes_of
+from actors.lib.frr.processes import CORE_DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, lock_file
 from actors.lib.metrics.counters import FRR_WRITES
 from config.settings import Settings
@@ -104,19 +105,18 @@ class VtyshDriver:
     def __init__(self, settings: Settings) -> None:
         self._vtysh = Vtysh.of(settings)
         self._daemons = DaemonSockets.of(settings)
-        self._pathspace = settings.frr_pathspace
         self._directory = settings.run_dir / "frr"
-        self._frr_run_dir = settings.frr_run_dir / settings.frr_pathspace
-        self._recovery = MgmtdRecovery(self._vtysh, self._frr_run_dir)
+        self._processes = processes_of(settings)
+        self._recovery = MgmtdRecovery(self._vtysh, self._processes)
         self._lock = lock_file(settings)
 
     async def wait_ready(self, needed: frozenset[str]) -> None:
         """Wait for the end of FRR's start, then look for the daemons' processes: vtysh would open a session."""
         with trio.move_on_after(START_SECONDS):
             # In a thread: reading the command line of a process that hangs in the kernel may block.
-            while await trio.to_thread.run_sync(is_loading, self._pathspace, abandon_on_cancel=True):  # noqa: ASYNC110
+            while await trio.to_thread.run_sync(self._processes.is_loading, abandon_on_cancel=True):  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
-        daemons = running_daemons(self._frr_run_dir)
+        daemons = self._processes.running()
         absent = ", ".join(sorted(needed - daemons))
         if absent:
             raise FrrUnavailable(f"FRR runs without {absent}" if daemons else "FRR does not run")
@@ -126,7 +126,7 @@ class VtyshDriver:
 
         mgmtd's part is a session with it.
         """
-        daemons = running_daemons(self._frr_run_dir) - _WITHOUT_CONFIGURATION
+        daemons = self._processes.running() - _WITHOUT_CONFIGURATION
         if not daemons >= CORE_DAEMONS:
             raise FrrUnavailable(f"FRR runs without {', '.join(sorted(CORE_DAEMONS - daemons))}")
         try:

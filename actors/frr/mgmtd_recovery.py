@@ -11,21 +11,21 @@ The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed and af
     mgmtd is ended if no live session holds its lock, it does not grant it, and nothing about that changes for a while.
 
 A live session is one whose client still runs. mgmtd drops the sessions of clients that have ended, except while it
-waits for their commit; those are found by the kernel's list of connections (:func:`abandoned`). "A while" is
-:data:`STEADY_SECONDS`. Silence gets :data:`COMMIT_SECONDS`, and so does a transaction, because a slow daemon may still
-complete it, unless a daemon has already broken it off. An operator's session is never ended.
+waits for their commit; those are found by the kernel's list of connections (``abandoned`` in
+:mod:`actors.lib.frr.processes`). "A while" is :data:`STEADY_SECONDS`. Silence gets :data:`COMMIT_SECONDS`, and so does
+a transaction, because a slow daemon may still complete it, unless a daemon has already broken it off. An operator's
+session is never ended.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import trio
 
-from actors.lib.frr.processes import end_daemon, pid_of
+from actors.lib.frr.processes import FrrProcesses
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
@@ -82,9 +82,9 @@ class _Lock:
 class MgmtdRecovery:
     """Looks at mgmtd after a commit has failed, and ends it if it is stuck, at most once in a while."""
 
-    def __init__(self, vtysh: Vtysh, run_dir: Path) -> None:
+    def __init__(self, vtysh: Vtysh, processes: FrrProcesses) -> None:
         self._vtysh = vtysh
-        self._run_dir = run_dir
+        self._processes = processes
         self._paused_until = 0.0
         self._reported_owner: tuple[int | None, tuple[str, ...]] | None = None
 
@@ -125,10 +125,10 @@ class MgmtdRecovery:
 
     async def _probe(self) -> _Lock | None:
         """Return the lock, or nothing if mgmtd grants it or cannot be judged."""
-        pid = pid_of(self._run_dir, DAEMON)
-        # Before our own client connects and disconnects.
-        orphans = self._orphans()
         try:
+            pid = self._processes.pid_of(DAEMON)
+            # Before our own client connects and disconnects.
+            orphans = await self._orphans()
             done = await self._vtysh.run("-d", DAEMON, *_PROBE, seconds=PROBE_SECONDS)
         except CommandTimeout:
             return _Lock(pid, (), (), orphans, silent=True)
@@ -139,9 +139,9 @@ class MgmtdRecovery:
         owners = tuple(session for session, locks in _SESSION.findall(done.stdout) if locks.split() not in _NO_LOCKS)
         return _Lock(pid, owners, tuple(_TRANSACTION.findall(done.stdout)), orphans)
 
-    def _orphans(self) -> frozenset[int]:
+    async def _orphans(self) -> frozenset[int]:
         try:
-            return abandoned(self._run_dir / f"{DAEMON}.vty")
+            return await self._processes.abandoned(DAEMON)
         except OSError as error:
             log.debug("the kernel does not list UNIX connections", error=error)
             return frozenset()
@@ -149,37 +149,14 @@ class MgmtdRecovery:
     async def _end(self, lock: _Lock) -> None:
         self._paused_until = trio.current_time() + PAUSE_SECONDS
         try:
-            ended = lock.pid is not None and await end_daemon(self._run_dir, DAEMON, lock.pid)
+            ended = lock.pid is not None and await self._processes.end(DAEMON, lock.pid)
         except (OSError, DependencyFault) as error:
             log.warning("cannot end mgmtd", message_id=message_ids.FRR_STAYS_LOCKED, pid=lock.pid, error=error)
             return
         if not ended:
             message = "mgmtd does not accept configuration, and its PID file does not name its process"
-            log.warning(message, message_id=message_ids.FRR_STAYS_LOCKED, directory=self._run_dir)
+            log.warning(message, message_id=message_ids.FRR_STAYS_LOCKED, directory=self._processes.run_dir)
             return
         message = "ended mgmtd, so that watchfrr starts a new one"
         reason = "it does not answer" if lock.silent else "no live session holds its lock"
         log.warning(message, message_id=message_ids.FRR_UNLOCKED, pid=lock.pid, reason=reason)
-
-
-def abandoned(path: Path) -> frozenset[int]:
-    """Return the inodes of a server's ends of connections to the UNIX socket ``path`` whose clients are gone.
-
-    Only connections of our own network namespace are listed, which is the client's and not the server's: those of the
-    vtysh processes that we start are among them. Raises OSError if the kernel does not list them.
-    """
-    # Twelve megabytes, for what most daemons never need.
-    from pyroute2 import DiagSocket
-    from pyroute2.netlink.diag import SS_ESTABLISHED, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER
-
-    resolved = path.resolve()
-    with DiagSocket() as diag:
-        diag.bind()
-        connections = diag.get_sock_stats(states=1 << SS_ESTABLISHED, show=UDIAG_SHOW_NAME | UDIAG_SHOW_PEER)
-    found = set()
-    for connection in connections:
-        name = connection.get_attr("UNIX_DIAG_NAME")
-        bound_there = isinstance(name, str) and name.endswith(f"/{path.name}") and Path(name).resolve() == resolved
-        if bound_there and not connection.get_attr("UNIX_DIAG_PEER"):
-            found.add(connection["udiag_ino"])
-    return frozenset(found)

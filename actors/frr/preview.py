@@ -49,7 +49,7 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
     with trio.move_on_after(PATIENCE_SECONDS) as waiting:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
-            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+            vtysh = Vtysh.of(settings, locked=False)
             shown, live = await vtysh.text(_SHOW), _vnis(await vtysh.text("show evpn vni"))
             staying = live & {segment.vni for segment in desired.l2vnis}
             return _compared(wanted, shown, staying)
@@ -87,7 +87,7 @@ async def running_redacted(settings: Settings) -> str:
     with trio.move_on_after(SHOW_PATIENCE_SECONDS) as waiting:
         async with session_lock(lock_file(settings), exclusive=False):
             waiting.deadline = math.inf
-            vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+            vtysh = Vtysh.of(settings, locked=False)
             return redact(await vtysh.text(_SHOW))
     raise DependencyFault(_busy(settings))
 

@@ -13,11 +13,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from actors.lib.frr.daemon_socket import DaemonSockets
-from actors.lib.frr.processes import running_daemons
-from actors.lib.frr.vtysh import FrrUnavailable, decoded
+from actors.lib.frr.pod_processes import processes_of
+from actors.lib.frr.processes import FrrProcesses, NativeProcesses
+from actors.lib.frr.vtysh import SECONDS, FrrUnavailable, decoded
+from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_json import (
@@ -85,9 +87,16 @@ class PolledFrr(DaemonSockets):
     An answer with the text of the last one is that answer's document, which nothing may change. Long ones are not kept.
     """
 
-    def __init__(self, run_dir: Path, *, seconds: float) -> None:
+    def __init__(self, run_dir: Path, *, seconds: float, processes: FrrProcesses | None = None) -> None:
         super().__init__(run_dir, seconds=seconds)
+        self._processes = processes or NativeProcesses(run_dir, run_dir.name)
         self._last: dict[tuple[str, str], tuple[str, object]] = {}
+
+    @classmethod
+    def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
+        """Return access to the router's FRR, wherever it runs."""
+        run_dir = settings.frr_run_dir / settings.frr_pathspace
+        return cls(run_dir, seconds=seconds, processes=processes_of(settings))
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one decoded JSON document for each command, as :meth:`DaemonSockets.json`."""
@@ -106,7 +115,7 @@ class PolledFrr(DaemonSockets):
 
     async def daemons(self) -> frozenset[str]:
         """Read the PID files: "show daemons" would open a session with mgmtd."""
-        found = running_daemons(self.run_dir)
+        found = self._processes.running()
         if not found:
             raise FrrUnavailable(f"FRR is not running: no PID file in {self.run_dir} names a daemon")
         return found

@@ -18,7 +18,7 @@ from .options import add_settings, complain, require_settings
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown, web
-from .verbs.router import exec_, ping, trace, vtysh
+from .verbs.router import exec_, ping, reloader, trace, vtysh
 
 DESCRIPTION: Final = """\
 Turns this node into an EVPN provider edge, configured by files in /etc/openperouter. 'run' is the daemon that systemd
@@ -49,6 +49,7 @@ VERBS: Final = (
     bundle,
     teardown,
     run,
+    reloader,
     *cluster.VERBS,
 )
 

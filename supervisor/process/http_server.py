@@ -34,6 +34,7 @@ SOCKET_MODE: Final = 0o660
 PLAIN: Final = "text/plain; charset=utf-8"
 #: A head may be larger than its bound by one read.
 _READ_BYTES: Final = 4096
+_BODY_READ_BYTES: Final = 1 << 16
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
@@ -137,6 +138,21 @@ async def read_head(stream: Stream, connection: h11.Connection) -> h11.Request |
         if event is not h11.NEED_DATA:
             return None
         connection.receive_data(await stream.receive_some(_READ_BYTES))
+
+
+async def read_body(stream: Stream, connection: h11.Connection, most: int) -> bytes:
+    """Return a request's body. Raises h11's error for one that is longer than ``most`` bytes or incomplete."""
+    body = bytearray()
+    while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+        if isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > most:
+                raise h11.RemoteProtocolError(f"the body is longer than {most} bytes", error_status_hint=413)
+        elif event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some(_BODY_READ_BYTES))
+        else:
+            raise h11.RemoteProtocolError("the request is incomplete")
+    return bytes(body)
 
 
 async def send(

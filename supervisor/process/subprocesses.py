@@ -63,14 +63,16 @@ async def run_command(
     stdin: str | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Completed:
     """Run a program to its end and until its output is closed, for at most ``seconds``.
 
-    ``env`` replaces the whole environment, ``cwd`` the working directory. Never raises for a non-zero exit; raises
+    ``env`` replaces the whole environment, ``cwd`` the working directory; the program inherits the descriptors
+    ``pass_fds``. Never raises for a non-zero exit; raises
     :class:`CommandMissing`, :class:`CommandTimeout` or :class:`CommandTooTalkative`, the latter two after the kill.
     """
     command = tuple(argv)
-    process = await _start(command, stdin, env, cwd)
+    process = await _start(command, stdin, env, cwd, pass_fds)
     output, errors = bytearray(), bytearray()
     ended = False
     try:
@@ -110,7 +112,11 @@ def _text(data: bytearray) -> str:
 
 
 async def _start(
-    command: tuple[str, ...], stdin: str | None, env: Mapping[str, str] | None, cwd: Path | None
+    command: tuple[str, ...],
+    stdin: str | None,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    pass_fds: Sequence[int],
 ) -> trio.Process:
     try:
         return await trio.lowlevel.open_process(
@@ -120,6 +126,7 @@ async def _start(
             stderr=PIPE,
             env=env,
             cwd=cwd,
+            pass_fds=pass_fds,
             start_new_session=True,
         )
     except OSError as error:

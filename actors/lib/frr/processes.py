@@ -1,4 +1,8 @@
-"""FRR's processes, seen through their PID files and /proc: connecting to them would be a session (:mod:`.frr_lock`)."""
+"""FRR's processes, seen through their PID files and /proc: connecting to them would be a session (:mod:`.frr_lock`).
+
+:class:`FrrProcesses` is what the daemon needs to know of them. Here is how an FRR that runs in the host's PID namespace
+is seen, and by the reloader that of its own pod; :mod:`.pod_processes` sees the pod's FRR from the host.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
@@ -22,6 +26,62 @@ _START_SCRIPT: Final = "watchfrr.sh"
 _SYSTEMD_SECONDS: Final = 20.0
 
 
+class FrrProcesses(Protocol):
+    """The daemons of one FRR, whose sockets and PID files are in ``run_dir``. Process IDs are those of the caller."""
+
+    run_dir: Path
+
+    def running(self) -> frozenset[str]:
+        """Return the running daemons, watchfrr among them; :class:`DependencyFault` says why there are surely none."""
+
+    def pid_of(self, daemon: str) -> int | None:
+        """Return a daemon's process, None if it does not run."""
+
+    def is_loading(self) -> bool:
+        """Return whether FRR is still starting (:func:`is_loading`). May block."""
+
+    def restarts(self) -> frozenset[tuple[str, int, int]]:
+        """Return what changes, besides the daemons' sockets, when FRR is started again."""
+
+    async def end(self, daemon: str, pid: int) -> bool:
+        """Kill a daemon, if it still is that process; return whether it was. Raises OSError, DependencyFault."""
+
+    async def abandoned(self, daemon: str) -> frozenset[int]:
+        """Return the connections to a daemon's socket whose clients are gone. Raises OSError, DependencyFault."""
+
+
+class NativeProcesses:
+    """The FRR of a pathspace in our own PID namespace: :class:`FrrProcesses`."""
+
+    def __init__(self, run_dir: Path, pathspace: str) -> None:
+        self.run_dir = run_dir
+        self._pathspace = pathspace
+
+    def running(self) -> frozenset[str]:
+        """Return the running daemons."""
+        return running_daemons(self.run_dir)
+
+    def pid_of(self, daemon: str) -> int | None:
+        """Return the process that a daemon's PID file names."""
+        return pid_of(self.run_dir, daemon)
+
+    def is_loading(self) -> bool:
+        """Return whether FRR's start script runs."""
+        return is_loading(self._pathspace)
+
+    def restarts(self) -> frozenset[tuple[str, int, int]]:
+        """Return nothing: a restarted daemon has a new socket."""
+        return frozenset()
+
+    async def end(self, daemon: str, pid: int) -> bool:
+        """Kill a daemon by a signal, or have systemd do it."""
+        return await end_daemon(self.run_dir, daemon, pid)
+
+    async def abandoned(self, daemon: str) -> frozenset[int]:
+        """Ask the kernel for the connections of our own network namespace."""
+        return abandoned(self.run_dir / f"{daemon}.vty")
+
+
 def pid_of(run_dir: Path, daemon: str) -> int | None:
     """Return the process that a daemon's PID file names, if it really is that daemon."""
     try:
@@ -32,8 +92,10 @@ def pid_of(run_dir: Path, daemon: str) -> int | None:
     return pid if name == daemon else None
 
 
-async def end_daemon(run_dir: Path, daemon: str, pid: int) -> bool:
+async def end_daemon(run_dir: Path, daemon: str, pid: int, *, by_systemd: bool = True) -> bool:
     """Kill a daemon, if that process still is the one that its PID file names; return whether it was.
+
+    Where we may not, systemd does it, if ``by_systemd`` says that there is one.
 
     The file is the daemons' to write, so a process of another user than the file's is not ended: the file's owner could
     not end that one without us either. Raises OSError if the kernel refuses, DependencyFault if systemd does.
@@ -47,6 +109,8 @@ async def end_daemon(run_dir: Path, daemon: str, pid: int) -> bool:
         try:
             signal.pidfd_send_signal(process, signal.SIGKILL)
         except PermissionError:
+            if not by_systemd:
+                raise
             # The daemon's unit has no CAP_KILL.
             await _end_as(user, daemon, pid)
     finally:
@@ -95,3 +159,26 @@ def _loads(process: Path, pathspace: str) -> bool:
         return False
     # One that has ended, and that nothing has waited for yet, has a name and no command line.
     return words != [""] and (name == _START_SCRIPT or ("-b" in words and pathspace in words))
+
+
+def abandoned(path: Path) -> frozenset[int]:
+    """Return the inodes of a server's ends of connections to the UNIX socket ``path`` whose clients are gone.
+
+    Only connections of our own network namespace are listed, which is the client's and not the server's: those of the
+    vtysh processes that we start are among them. Raises OSError if the kernel does not list them.
+    """
+    # Twelve megabytes, for what most daemons never need.
+    from pyroute2 import DiagSocket
+    from pyroute2.netlink.diag import SS_ESTABLISHED, UDIAG_SHOW_NAME, UDIAG_SHOW_PEER
+
+    resolved = path.resolve()
+    with DiagSocket() as diag:
+        diag.bind()
+        connections = diag.get_sock_stats(states=1 << SS_ESTABLISHED, show=UDIAG_SHOW_NAME | UDIAG_SHOW_PEER)
+    found = set()
+    for connection in connections:
+        name = connection.get_attr("UNIX_DIAG_NAME")
+        bound_there = isinstance(name, str) and name.endswith(f"/{path.name}") and Path(name).resolve() == resolved
+        if bound_there and not connection.get_attr("UNIX_DIAG_PEER"):
+            found.add(connection["udiag_ino"])
+    return frozenset(found)

@@ -1,8 +1,10 @@
 """Runs vtysh: the one way in which actors and operations read FRR.
 
-Each call is one process with a deadline. A call that opens a session with mgmtd holds :func:`.frr_lock.session_lock`
-for its duration. vtysh's exit codes are unreliable and its messages go to either stream, so the output decides: a
-daemon that does not answer raises :class:`FrrUnavailable`, a refused or undecodable answer :class:`VtyshRefused`.
+Each call is one process with a deadline: here, or with the setting ``runtime: podman`` in FRR's pod, by the reloader
+(:mod:`.reloader_client`), which then takes the lock. A call that opens a session with mgmtd holds
+:func:`.frr_lock.session_lock` for its duration. vtysh's exit codes are unreliable and its messages go to either stream,
+so the output decides: a daemon that does not answer raises :class:`FrrUnavailable`, a refused or undecodable answer
+:class:`VtyshRefused`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_lock import session_lock
+from .reloader_protocol import SOCKET, Lock
 
 #: Default deadline of one call in seconds: a running configuration of a thousand VRFs takes FRR 10.3 about four.
 SECONDS: Final = 20.0
@@ -46,28 +49,47 @@ class VtyshRefused(DependencyFault):
 
 
 class Vtysh:
-    """Runs vtysh against the FRR of one pathspace; ``lock`` is the file of :mod:`.frr_lock`.
+    """Runs vtysh against the FRR of one pathspace; ``lock`` is the file of :mod:`.frr_lock`, None: take no lock.
 
-    Safe to use from several tasks at once: each call is a process of its own.
+    ``reloader`` is the socket of the reloader that runs it instead. Safe to use from several tasks at once: each call
+    is a process of its own.
     """
 
-    def __init__(self, *, vtysh: str, pathspace: str, seconds: float = SECONDS, lock: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        vtysh: str,
+        pathspace: str,
+        seconds: float = SECONDS,
+        lock: Path | None = None,
+        reloader: Path | None = None,
+    ) -> None:
         self.seconds = seconds
         self._command = (vtysh, "-N", pathspace)
         self._lock = lock
+        self._reloader = reloader
 
     @classmethod
-    def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
-        """Return access to the router's FRR."""
-        program, lock = str(settings.vtysh), lock_file(settings)
-        return cls(vtysh=program, pathspace=settings.frr_pathspace, seconds=seconds, lock=lock)
+    def of(cls, settings: Settings, seconds: float = SECONDS, *, locked: bool = True) -> Self:
+        """Return access to the router's FRR; without ``locked`` the caller holds :func:`lock_file` itself."""
+        lock = lock_file(settings) if locked else None
+        reloader = settings.pod_run_dir / SOCKET if settings.runtime == "podman" else None
+        program, pathspace = str(settings.vtysh), settings.frr_pathspace
+        return cls(vtysh=program, pathspace=pathspace, seconds=seconds, lock=lock, reloader=reloader)
 
     async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
         """Run vtysh with further arguments; raise only for a missing program or an exceeded deadline.
 
-        The deadline does not include the wait for the lock.
+        The deadline does not include the wait for the lock. Raises :class:`.ReloaderFault` too where one runs vtysh.
         """
-        async with session_lock(self._lock if writes or _reaches_mgmtd(arguments) else None, exclusive=writes):
+        locks = self._lock is not None and (writes or _reaches_mgmtd(arguments))
+        if self._reloader is not None:
+            # Most nodes do not speak HTTP, and the parser of it is a twentieth of what the daemon imports.
+            from .reloader_client import ReloaderClient
+
+            lock: Lock = ("exclusive" if writes else "shared") if locks else ""
+            return await ReloaderClient(self._reloader).vtysh(arguments, seconds=seconds or self.seconds, lock=lock)
+        async with session_lock(self._lock if locks else None, exclusive=writes):
             return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
 
     async def text(self, *commands: str, daemon: str = "") -> str:
@@ -92,8 +114,8 @@ class Vtysh:
 
 
 def lock_file(settings: Settings) -> Path:
-    """Return the file that sessions with mgmtd lock."""
-    return settings.run_dir / "frr.lock"
+    """Return the file that sessions with mgmtd lock, where all that open one see it: with podman the reloader too."""
+    return (settings.pod_run_dir if settings.runtime == "podman" else settings.run_dir) / "frr.lock"
 
 
 def _reaches_mgmtd(arguments: Sequence[str]) -> bool:

@@ -138,7 +138,7 @@ async def _answer(command: str, settings: Settings, daemon: str) -> str:
     from actors.lib.frr.frr_lock import session_lock
     from actors.lib.frr.vtysh import Vtysh, lock_file
 
-    vtysh = Vtysh(vtysh=str(settings.vtysh), pathspace=settings.frr_pathspace)
+    vtysh = Vtysh.of(settings, locked=False)
     if daemon not in ("", "mgmtd"):
         return await vtysh.text(command, daemon=daemon)
     for seconds in (SILENT_SECONDS, PATIENCE_SECONDS):

@@ -1,0 +1,1 @@
+"""The reloader: runs vtysh beside FRR in a podman pod, for the daemon on the host."""
