@@ -42,8 +42,8 @@ _HEADER: Final = (
 #: What FRR's daemons keep (it does not start without SYS_ADMIN), and what watchfrr needs to start and end them: the same
 #: as in the drop-in of frr@perouter.service.
 _FRR_CAPABILITIES: Final = "NET_ADMIN NET_RAW NET_BIND_SERVICE SYS_ADMIN SETUID SETGID CHOWN FOWNER DAC_OVERRIDE KILL"
-#: FRR's sockets are another user's and group's; the group's number is the host's, which a unit cannot name.
-_RELOADER_CAPABILITIES: Final = "DAC_OVERRIDE"
+#: FRR's sockets are another user's and group's, whose number a unit cannot name; a daemon that hangs is ended.
+_RELOADER_CAPABILITIES: Final = "DAC_OVERRIDE KILL"
 
 _POD: Final = """\
 [Unit]
@@ -132,6 +132,8 @@ Volume=/run/systemd/journal/dev-log:/dev/log
 
 _RELOADER_OPTIONS: Final = """\
 Exec=/usr/bin/openperouter reloader
+# Started means: it has its socket.
+Notify=true
 PodmanArgs=--log-opt=tag=openperouter-reloader
 Volume=/etc/frr/perouter:/etc/frr/perouter:ro
 """
@@ -149,7 +151,8 @@ Wants=openperouter-router-pod.service openperouter-frr.service openperouter-relo
 After=openperouter-router-pod.service openperouter-frr.service openperouter-reloader.service
 
 [Service]
-ReadWritePaths=-/run/openperouter-router
+# In the sandbox, and the pod's as well: the locks in it are for both.
+RuntimeDirectory=openperouter-router
 """
 
 
@@ -188,8 +191,9 @@ def texts(parameters: Parameters) -> dict[str, str]:
         image=parameters.image,
         options=_RELOADER_OPTIONS,
         capabilities=_RELOADER_CAPABILITIES,
-        stop_seconds=15,
-        timeout_seconds=40,
+        # It ends what it is doing first: supervisor.operations.router.reloader has the limit.
+        stop_seconds=70,
+        timeout_seconds=90,
     )
     units = {POD: _POD, FRR: frr, RELOADER: reloader, NATIVE_DROP_IN: _NATIVE, DAEMON_DROP_IN: _DAEMON}
     found = {name: _HEADER + text for name, text in units.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from config.settings import load_settings
 from supervisor.cli.program import main
 from supervisor.operations import exit_codes
 from supervisor.operations.podman_units import (
@@ -23,6 +24,7 @@ from supervisor.operations.podman_units import (
     paths,
     texts,
 )
+from supervisor.operations.router.reloader import STOP_SECONDS
 from supervisor.version import VERSION
 
 PACKAGED_DROP_IN = Path(__file__).resolve().parents[5] / "packaging/systemd/frr@perouter.service.d/openperouter.conf"
@@ -166,6 +168,20 @@ def test_the_router_starts_before_the_kubelet_and_waits_for_no_network(unit: str
 def test_systemd_waits_longer_than_podman_for_a_container_to_stop(unit: str) -> None:
     [stop], [timeout] = values(unit, "StopTimeout"), values(unit, "TimeoutStopSec")
     assert int(timeout.removesuffix("s")) > int(stop)
+
+
+def test_podman_waits_longer_than_the_reloader_takes_to_end_its_work() -> None:
+    assert int(values(RELOADER, "StopTimeout")[0]) > STOP_SECONDS
+
+
+def test_the_written_setting_is_one_that_the_daemon_takes(node: Node) -> None:
+    node.generate("--node-config", "/srv/node.yaml")
+    settings, problems = load_settings(node.root / "etc/openperouter/openperouter.yaml", (node.root / SETTINGS).parent)
+    assert not problems
+    assert (settings.runtime, settings.node_config_file) == ("podman", Path("/srv/node.yaml"))
+    # Which the units mount.
+    assert f"Volume={settings.pod_run_dir}:{settings.pod_run_dir}\n" in UNITS[FRR]
+    assert f"Volume={settings.frr_run_dir}:{settings.frr_run_dir}\n" in UNITS[RELOADER]
 
 
 def test_the_pods_file_keeps_the_native_frr_from_starting() -> None:
