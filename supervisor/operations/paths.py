@@ -19,6 +19,8 @@ DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
 DEFAULT_RUN_DIR: Final = Path("/run/openperouter")
 CONTROL_SOCKET: Final = "control.sock"
 STATE_FILE: Final = "state.json"
+#: As podman names them after the files that 'openperouter generate quadlet' writes.
+POD_UNITS: Final = ("openperouter-router-pod.service", "openperouter-frr.service", "openperouter-reloader.service")
 #: Finds more than the key, but not the commented example in every installation's settings.
 _SETS_RUN_DIR: Final = re.compile(rb"^[^#\n]*run_?dir", re.IGNORECASE | re.MULTILINE)
 
@@ -38,6 +40,13 @@ def run_dir(settings_file: Path) -> Path:
         if path.is_file() and _SETS_RUN_DIR.search(path.read_bytes()):
             return load_usable_settings(settings_file).run_dir
     return DEFAULT_RUN_DIR
+
+
+def frr_units(settings: Settings) -> tuple[str, ...]:
+    """Return the units of the router's FRR: that of the distribution, or the pod's and then its containers'."""
+    if settings.runtime == "podman":
+        return POD_UNITS
+    return (f"frr@{settings.frr_pathspace}.service",)
 
 
 def require_readable(paths: Iterable[Path]) -> None:

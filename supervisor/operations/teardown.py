@@ -20,6 +20,7 @@ import trio
 from actors.frr.apply import Applier
 from actors.frr.driver import VtyshDriver
 from actors.frr.render.render import render
+from actors.lib.frr.pod_processes import processes_of
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.lib.metrics.textfile import candidates
 from actors.netlink.cni.attachments import PLUGIN_SECONDS, Attachments
@@ -36,6 +37,7 @@ from config.settings import Settings
 from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
 from ..runtime.faults import DependencyFault, KernelFault, leaves
+from .paths import frr_units
 
 #: Prints one line for the user.
 Report = Callable[[str], None]
@@ -78,12 +80,23 @@ async def _clear_running(settings: Settings, conf: Path, report: Report) -> str:
         report("FRR: not running")
         return ""
     except DependencyFault as fault:
+        # With podman, a reloader that is absent says nothing of FRR.
+        if settings.runtime == "podman" and not _runs(settings):
+            report("FRR: not running")
+            return ""
         return str(fault)
     rendered = render(nothing(), hostname=socket.gethostname(), listen_limit=settings.bgp_listen_limit)
     outcome = await Applier(VtyshDriver(settings), conf).apply(nothing(), rendered)
     if outcome.applied:
         report("FRR: sessions and VRFs removed" if outcome.changed else "FRR: no configuration of the router")
     return outcome.error
+
+
+def _runs(settings: Settings) -> bool:
+    try:
+        return bool(processes_of(settings).running())
+    except DependencyFault:
+        return False
 
 
 def _clear_file(conf: Path, text: str, report: Report) -> None:
@@ -215,7 +228,8 @@ def remove_namespace(settings: Settings, report: Report) -> str:
     if foreign:
         return f"the network namespace {settings.netns} is kept, since it contains foreign devices: {' '.join(foreign)}"
     if SYSTEMD_BOOTED.is_dir():
-        unit = f"frr@{settings.frr_pathspace}.service"
+        # The pod's unit comes first, and its containers stop with it.
+        unit = frr_units(settings)[0]
         stopped = _run(("systemctl", "stop", unit), STOP_SECONDS)
         report(f"stopped {unit}" if stopped.returncode == 0 else f"systemctl: {stopped.stderr.strip()}")
     deleted = _run(("ip", "netns", "delete", settings.netns), DELETE_SECONDS)

@@ -49,6 +49,11 @@ class FrrInstance:
     alive: dict[str, int] = field(default_factory=dict)
 
     @property
+    def enter(self) -> str:
+        """What runs a command where the daemons run."""
+        return f"ip netns exec {self.name}"
+
+    @property
     def conf(self) -> Path:
         return ETC / self.name / "frr.conf"
 
@@ -67,7 +72,7 @@ class FrrInstance:
         for daemon in wanted:
             command = f"{DAEMON_DIR / daemon} -N {self.name} -d -A 127.0.0.1"
             # A daemon keeps its standard output open: with a pipe there, waiting for its end would never end.
-            sh(f"ip netns exec {self.name} {command} </dev/null >/dev/null 2>&1")
+            sh(f"{self.enter} {command} </dev/null >/dev/null 2>&1")
         eventually(f"{wanted} answer", lambda: set(wanted) <= set(self.vtysh("show daemons").split()))
         self.alive.update((daemon, self.pid(daemon)) for daemon in wanted)
 
@@ -76,7 +81,7 @@ class FrrInstance:
         shutil.copy(PACKAGED_DAEMONS, ETC / self.name / "daemons")
         self.conf.touch()
         shutil.chown(self.conf, "frr", "frr")
-        sh(f"ip netns exec {self.name} {DAEMON_DIR}/frrinit.sh start {self.name} </dev/null >/dev/null 2>&1")
+        sh(f"{self.enter} {DAEMON_DIR}/frrinit.sh start {self.name} </dev/null >/dev/null 2>&1")
         eventually("all daemons answer", lambda: set(DAEMONS) <= set(self.vtysh("show daemons").split()))
 
     def boot(self, daemon: str) -> None:

@@ -18,6 +18,7 @@ from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import RenderedConfig, render
+from actors.lib.frr.processes import NativeProcesses
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState, Secret
 from config.outcomes import FrrOutcome
@@ -57,6 +58,10 @@ class Bench:
     async def leftover(self, desired: DesiredState) -> str:
         intent = intended(render(desired, hostname=HOST))
         return str(difference(intent, parse(await self.driver.running())))
+
+
+def native(frr: FrrInstance) -> NativeProcesses:
+    return NativeProcesses(RUN / frr.name, frr.name)
 
 
 @pytest.fixture
@@ -296,14 +301,14 @@ async def test_no_secret_is_in_outcomes(bench: Bench) -> None:
 
 async def test_a_healthy_mgmtd_is_not_ended(bench: Bench) -> None:
     await bench.applied(BASIC)
-    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), native(bench.frr))
     before = mgmtd_of(bench.frr)
     await helper.recover(broken=False)
     assert mgmtd_of(bench.frr) == before
 
 
 async def test_an_mgmtd_whose_lock_a_live_session_holds_is_not_ended(bench: Bench) -> None:
-    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), native(bench.frr))
     before = mgmtd_of(bench.frr)
     with lock_holder(bench.frr):
         await helper.recover(broken=False)
@@ -314,7 +319,7 @@ async def test_an_mgmtd_whose_lock_a_live_session_holds_is_not_ended(bench: Benc
 async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.applied(BASIC)
     monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 2.0)
-    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), RUN / bench.frr.name)
+    helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), native(bench.frr))
     pid = bench.frr.pid("mgmtd")
     adapters = "show mgmt backend-adapter all"
     eventually("zebra is connected to mgmtd", lambda: "zebra" in sh(f"vtysh -N {bench.frr.name} -c '{adapters}'"))

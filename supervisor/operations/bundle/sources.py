@@ -25,7 +25,7 @@ from ..control_client import ask
 from ..doctor import as_json, as_lines, examine
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
-from ..paths import CONTROL_SOCKET, STATE_FILE
+from ..paths import CONTROL_SOCKET, STATE_FILE, frr_units
 from .archive import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that its output until then is kept.
@@ -87,6 +87,7 @@ def sources(settings: Settings, settings_file: Path, *, hours: int) -> dict[str,
         **_own(settings, settings_file),
         **_systemd(settings, hours),
         **_frr(settings),
+        **(_pod() if settings.runtime == "podman" else {}),
         **_network(settings),
         **_machine(),
     }
@@ -126,12 +127,13 @@ def _directories(settings: Settings, settings_file: Path) -> Iterable[str]:
         settings.run_dir,
         settings.frr_etc_dir / frr,
         settings.frr_run_dir / frr,
+        *((settings.pod_run_dir,) if settings.runtime == "podman" else ()),
     )
     return dict.fromkeys(str(place) for place in places)
 
 
 def _systemd(settings: Settings, hours: int) -> dict[str, Source]:
-    units = (*UNITS, f"frr@{settings.frr_pathspace}.service")
+    units = (*UNITS, *frr_units(settings))
     journal = ("journalctl", "--no-pager", "--output=short-iso-precise", f"--since=-{hours}h")
     chosen = [word for unit in units for word in ("--unit", unit)]
     return {
@@ -153,6 +155,16 @@ def _frr(settings: Settings) -> dict[str, Source]:
         "frr/daemons": _file(directory / "daemons"),
     }
     return found | {f"frr/{command.replace(' ', '-')}.txt": partial(_vtysh, settings, command) for command in SHOWS}
+
+
+def _pod() -> dict[str, Source]:
+    """Return what podman says; not of its environment or its own logs, which are in the journal."""
+    return {
+        "podman/containers.txt": _program("podman", "ps", "--all", "--pod", "--size"),
+        "podman/pods.txt": _program("podman", "pod", "ps"),
+        "podman/images.txt": _program("podman", "images", "--digests"),
+        "podman/version.txt": _program("podman", "version"),
+    }
 
 
 def _network(settings: Settings) -> dict[str, Source]:

@@ -18,7 +18,7 @@ import trio
 from config.settings import Settings
 from supervisor.runtime.faults import Fault
 
-from . import cni, credentials, files, frr, machine, network_managers, policies, router
+from . import cni, credentials, files, frr, machine, network_managers, pod, policies, router
 from .cni import Plugins
 from .credentials import Credentials
 from .files import File
@@ -26,6 +26,7 @@ from .findings import Finding, warning
 from .frr import Frr
 from .machine import Clock, Disk
 from .network_managers import NetworkManagers, Units
+from .pod import Pod
 from .policies import Policies
 from .router import ConfigurationFiles, DaemonState, Network
 
@@ -37,6 +38,7 @@ CHECKS: tuple[Check, ...] = (
     *machine.CHECKS,
     *files.CHECKS,
     *network_managers.CHECKS,
+    *pod.CHECKS,
     *frr.CHECKS,
     *credentials.CHECKS,
     *policies.CHECKS,
@@ -53,6 +55,7 @@ class HostState:
     device_kinds: Mapping[str, bool] | None = None
     units: Units | None = None
     frr: Frr | None = None
+    pod: Pod | None = None
     network: Network | None = None
     managers: NetworkManagers | None = None
     files: tuple[File, ...] | None = None
@@ -105,6 +108,7 @@ def _readers(settings: Settings, settings_file: Path) -> dict[str, Callable[[], 
         "clock": threaded(machine.read_clock),
         "disks": threaded(machine.read_disks, settings),
         "frr": lambda: frr.read_frr(settings),
+        "pod": lambda: pod.read_pod(settings),
         "network": threaded(router.read_network, settings),
         "credentials": lambda: credentials.read_credentials(settings),
         "policies": lambda: policies.read_policies(settings),

@@ -12,13 +12,15 @@ import trio
 
 from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.frr_lock import session_lock
-from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS, pid_of
+from actors.lib.frr.pod_processes import processes_of
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable, lock_file
 from actors.netlink.wire.namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, run_command
 from supervisor.runtime.faults import DependencyFault
 
+from ..paths import frr_units
 from .files import File, read_file
 from .findings import Finding, error, ok, warning
 from .machine import QUERY_SECONDS
@@ -87,7 +89,8 @@ async def read_frr(settings: Settings) -> Frr:
         silence=silence,
         conf=read_file(directory / "frr.conf"),
         inside=_inside(settings),
-        outdated=_outdated(settings.frr_run_dir / settings.frr_pathspace),
+        # A container's programs are never replaced, and PID files count in the pod.
+        outdated=_outdated(settings.frr_run_dir / settings.frr_pathspace) if settings.runtime == "native" else (),
         vtysh_users=await trio.to_thread.run_sync(_vtysh_users, abandon_on_cancel=True),
     )
 
@@ -123,17 +126,28 @@ async def _ask(daemons: DaemonSockets, daemon: str, settings: Settings) -> None:
             waiting.deadline = math.inf
             await daemons.text(_QUESTION, daemon=daemon)
             return
-    if pid_of(daemons.run_dir, daemon) is None:
+    if processes_of(settings).pid_of(daemon) is None:
         raise FrrUnavailable(f"FRR does not answer: {daemon} is not running")
 
 
 async def _version(settings: Settings) -> str:
-    """Return the version of zebra's program: vtysh does not print its own."""
+    """Return the version of zebra's program: vtysh does not print its own. Of a pod's FRR it is that which runs."""
+    if settings.runtime == "podman":
+        return await _running_version(settings)
     try:
         done = await run_command((str(ZEBRA), "--version"), seconds=QUERY_SECONDS)
     except CommandMissing:
         return ""
     found = re.search(r"version (\S+)", done.stdout)
+    return found[1] if found else ""
+
+
+async def _running_version(settings: Settings) -> str:
+    try:
+        answer = await DaemonSockets.of(settings, QUERY_SECONDS).text(_QUESTION, daemon="zebra")
+    except DependencyFault:
+        return ""
+    found = re.search(r"^FRRouting (\S+)", answer, re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -184,17 +198,22 @@ def _exporters() -> Iterator[str]:
 
 def _inside(settings: Settings) -> bool | None:
     """Whether zebra's namespace is the router's; None when one of the two does not exist."""
+    pid = processes_of(settings).pid_of("zebra")
+    if pid is None:
+        return None
     try:
-        pid = int((settings.frr_run_dir / settings.frr_pathspace / "zebra.pid").read_text())
         zebra, router = Path(f"/proc/{pid}/ns/net").stat(), (NAMESPACES / settings.netns).stat()
     except (OSError, ValueError):
         return None
     return (zebra.st_dev, zebra.st_ino) == (router.st_dev, router.st_ino)
 
 
-def version(frr: Frr) -> Iterator[Finding]:
+def version(settings: Settings, frr: Frr) -> Iterator[Finding]:
     """Is FRR installed and new enough?"""
     found = re.match(r"(\d+)\.(\d+)", frr.version)
+    if found is None and settings.runtime == "podman":
+        # It is in the image. Whether that runs, the checks of the pod say.
+        return
     if found is None:
         yield error("frr-version", "FRR is not installed", "apt install frr")
         return
@@ -213,7 +232,7 @@ def version(frr: Frr) -> Iterator[Finding]:
 
 def programs(settings: Settings, frr: Frr) -> Iterator[Finding]:
     """Is the program installed that drives FRR?"""
-    if not frr.version:
+    if not frr.version or settings.runtime == "podman":
         return
     if not frr.vtysh:
         yield error("frr-programs", f"{settings.vtysh} does not exist", "apt install frr")
@@ -245,6 +264,8 @@ def daemons_file(settings: Settings, frr: Frr) -> Iterator[Finding]:
 
 def unit(settings: Settings, units: Units) -> Iterator[Finding]:
     """Is FRR's unit installed, with our drop-in, and active?"""
+    if settings.runtime == "podman":
+        return
     name = frr_unit(settings)
     found = units.get(name, Unit(name))
     if found.load != "loaded":
@@ -328,8 +349,8 @@ def sessions(frr: Frr) -> Iterator[Finding]:
 
 
 def frr_unit(settings: Settings) -> str:
-    """Return the name of the unit of the router's FRR."""
-    return f"frr@{settings.frr_pathspace}.service"
+    """Return the name of the unit of the router's FRR, with podman that of its pod."""
+    return frr_units(settings)[0]
 
 
 def _restart(settings: Settings) -> str:

@@ -12,6 +12,7 @@ from config.settings import Settings
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 
+from ..paths import frr_units
 from .findings import Finding, error, ok, warning
 from .machine import QUERY_SECONDS
 
@@ -67,7 +68,7 @@ async def read_units(settings: Settings) -> dict[str, Unit]:
     names = (
         "openperouter.service",
         "openperouter-netns.service",
-        f"frr@{settings.frr_pathspace}.service",
+        *frr_units(settings),
         "systemd-networkd.service",
         "NetworkManager.service",
     )

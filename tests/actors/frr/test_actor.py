@@ -17,6 +17,7 @@ from actors.frr import actor, apply
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, FrrActor
 from actors.frr.refusals import FIRST_PAUSE
+from actors.lib.frr.reloader_client import ReloaderClient
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
 from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
@@ -236,6 +237,51 @@ async def test_a_restarted_daemon_is_configured_without_waiting_for_the_audit(
     (bench.sockets / "bgpd.vty").touch()
     await until(lambda: bench.out.version == 2, SOCKET_POLL * 2)
     assert bench.outcome().changed
+
+
+async def test_a_new_container_in_podman_is_configured_without_waiting_for_the_audit(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    bench = Bench(tmp_path)
+    bench.settings = bench.settings.model_copy(update={"runtime": "podman", "pod_run_dir": tmp_path})
+    # podman writes another file for each container; the daemons' sockets may appear later.
+    (tmp_path / "frr.pid").write_text("5000\n")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.serve)
+        bench.desired.set(BASIC)
+        await until(lambda: bench.out.version == 1)
+        bench.frr.text = "hostname fresh\n"
+        (tmp_path / "new").write_text("5000\n")
+        (tmp_path / "new").rename(tmp_path / "frr.pid")
+        await until(lambda: bench.out.version == 2, SOCKET_POLL * 2)
+        assert bench.outcome().changed
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_reloader_that_does_not_run_is_the_reason_until_it_does(
+    tmp_path: Path, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    client = ReloaderClient(tmp_path / "reloader.sock")
+    send, serving = bench.frr.send, False
+
+    async def through_the_reloader(commands: str) -> str:
+        if not serving:
+            await client.vtysh(("-c", "show version"), seconds=60, lock="exclusive")
+        return await send(commands)
+
+    monkeypatch.setattr(bench.frr, "send", through_the_reloader)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.serve)
+        bench.desired.set(BASIC)
+        await until(lambda: bench.out.version == 1)
+        assert not bench.outcome().applied
+        assert bench.outcome().error.startswith(f"FRR's reloader does not run: {tmp_path / 'reloader.sock'}: No such")
+        assert "reloader" in str(bench.context.facts["waiting_for"])
+        serving = True
+        # The pauses grow to half a minute.
+        await until(lambda: bench.outcome().applied, LONGEST_RETRY * 2)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_state_that_cannot_be_rendered_is_an_outcome(bench: Bench, autojump_clock: Clock) -> None:

@@ -17,6 +17,7 @@ from actors.frr.diff.difference import parse
 from actors.frr.driver import VtyshDriver, daemons_for, parts
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import render
+from actors.lib.frr import processes
 from actors.lib.frr.daemon_socket import DaemonTooSlow
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable
@@ -108,8 +109,8 @@ async def test_the_files_of_a_killed_process_are_removed_by_the_next_call(tmp_pa
 
 @pytest.fixture
 def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VtyshDriver:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS)
-    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: False)
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: DAEMONS)
+    monkeypatch.setattr(processes, "is_loading", lambda _pathspace: False)
     return VtyshDriver(settings(tmp_path, f"touch {tmp_path}/session"))
 
 
@@ -119,7 +120,7 @@ async def test_the_end_of_frrs_own_start_is_waited_for_without_a_session(
     # Threads do not stop the virtual clock.
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.0)
     polls = iter([True, True, True, False])
-    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: next(polls))
+    monkeypatch.setattr(processes, "is_loading", lambda _pathspace: next(polls))
     await one.wait_ready(DAEMONS)
     assert list(polls) == []
     assert not (tmp_path / "session").exists()
@@ -128,7 +129,7 @@ async def test_the_end_of_frrs_own_start_is_waited_for_without_a_session(
 async def test_a_start_that_never_ends_is_not_waited_for_indefinitely(
     one: VtyshDriver, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "is_loading", lambda _pathspace: True)
+    monkeypatch.setattr(processes, "is_loading", lambda _pathspace: True)
     await one.wait_ready(DAEMONS)
     assert trio.current_time() == driver.START_SECONDS
 
@@ -144,7 +145,7 @@ async def test_a_process_that_hangs_in_the_kernel_blocks_nothing_else(
         released.append(release.wait(60))
         return False
 
-    monkeypatch.setattr(driver, "is_loading", blocked)
+    monkeypatch.setattr(processes, "is_loading", blocked)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.wait_ready, DAEMONS)
         await trio.to_thread.run_sync(reading.wait)
@@ -157,7 +158,7 @@ async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
     one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter([DAEMONS - {"bfdd", "staticd"}])
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: next(looks))
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: next(looks))
     await one.wait_ready(CORE_DAEMONS)
     assert not list(looks)
 
@@ -166,7 +167,7 @@ async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
 async def test_a_needed_daemon_that_is_absent_is_named(
     absent: str, one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: DAEMONS - {absent})
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: DAEMONS - {absent})
     with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}$"):
         await one.wait_ready(CORE_DAEMONS | {absent})
 
@@ -192,7 +193,7 @@ PARTS = {
 async def test_the_running_configuration_is_that_of_all_daemons_without_watchfrr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS | {"watchfrr"})
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: CORE_DAEMONS | {"watchfrr"})
     async with daemons(tmp_path, **PARTS):
         text = await VtyshDriver(settings(tmp_path, "exit 1")).running()
     # An open context of one daemon takes in nothing of the next one.
@@ -203,7 +204,7 @@ async def test_the_running_configuration_is_that_of_all_daemons_without_watchfrr
 async def test_an_absent_daemon_is_not_one_without_configuration(
     absent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS - {absent})
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: CORE_DAEMONS - {absent})
     async with daemons(tmp_path, **PARTS):
         with pytest.raises(FrrUnavailable, match=f"FRR runs without {absent}"):
             await VtyshDriver(settings(tmp_path, "exit 1")).running()
@@ -212,7 +213,7 @@ async def test_an_absent_daemon_is_not_one_without_configuration(
 async def test_an_mgmtd_that_does_not_answer_may_have_to_be_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(driver, "running_daemons", lambda _directory: CORE_DAEMONS)
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: CORE_DAEMONS)
     recovered: list[bool] = []
 
     async def recover(_self: MgmtdRecovery, *, broken: bool) -> None:

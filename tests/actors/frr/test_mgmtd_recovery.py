@@ -19,7 +19,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.frr import mgmtd_recovery
 from actors.frr.mgmtd_recovery import (
     COMMIT_SECONDS,
     PAUSE_SECONDS,
@@ -28,9 +27,9 @@ from actors.frr.mgmtd_recovery import (
     RECONNECT_PROBES,
     STEADY_SECONDS,
     MgmtdRecovery,
-    abandoned,
 )
 from actors.lib.frr import processes
+from actors.lib.frr.processes import NativeProcesses, abandoned
 from actors.lib.frr.vtysh import Vtysh
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout, Completed
 from supervisor.runtime.faults import DependencyFault
@@ -113,7 +112,7 @@ class Case:
 
     def scripted(self, *answers: str | Callable[[], str] | None) -> Case:
         self.vtysh = ScriptedVtysh(list(answers))
-        self.recovery = MgmtdRecovery(self.vtysh, self.directory)
+        self.recovery = MgmtdRecovery(self.vtysh, NativeProcesses(self.directory, "p"))
         return self
 
     async def rounds(self, seconds: float) -> None:
@@ -490,6 +489,6 @@ async def test_a_kernel_that_does_not_list_connections_protects_the_owner(
     def refused(_path: Path) -> frozenset[int]:
         raise PermissionError("not here")
 
-    monkeypatch.setattr(mgmtd_recovery, "abandoned", refused)
+    monkeypatch.setattr(processes, "abandoned", refused)
     await case.scripted(HELD).rounds(LONG)
     assert case.alive

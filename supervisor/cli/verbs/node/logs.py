@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.paths import load_usable_settings
+from supervisor.operations.paths import frr_units, load_usable_settings
 from supervisor.operations.router.inside import become
 
 from ...options import add_verb
@@ -18,6 +18,7 @@ from ...options import add_verb
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from config.settings import Settings
     from config.status import Status
 
 DEFAULT_LINES: Final = 100
@@ -56,9 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load_usable_settings(arguments.settings)
     if shutil.which("journalctl") is None:
         raise CommandError("there is no journalctl: this machine does not run systemd", exit_codes.UNAVAILABLE)
-    return become(
-        ["journalctl", *_options(arguments), *_units(settings.frr_pathspace), *_matches(arguments, settings.run_dir)]
-    )
+    return become(["journalctl", *_options(arguments), *_units(settings), *_matches(arguments, settings.run_dir)])
 
 
 def _options(arguments: argparse.Namespace) -> Iterator[str]:
@@ -76,9 +75,9 @@ def _options(arguments: argparse.Namespace) -> Iterator[str]:
         yield "--follow"
 
 
-def _units(pathspace: str) -> Iterator[str]:
-    for unit in ("openperouter", "openperouter-netns", f"frr@{pathspace}"):
-        yield f"--unit={unit}.service"
+def _units(settings: Settings) -> Iterator[str]:
+    for unit in ("openperouter.service", "openperouter-netns.service", *frr_units(settings)):
+        yield f"--unit={unit}"
 
 
 def _matches(arguments: argparse.Namespace, directory: Path) -> Iterator[str]:

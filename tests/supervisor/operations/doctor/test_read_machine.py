@@ -13,6 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.lib.frr import processes
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.vtysh import lock_file
 from config.settings import Settings
@@ -303,7 +304,7 @@ async def test_a_long_change_of_frr_does_not_keep_the_doctor_waiting(
     settings = nowhere.model_copy(update={"run_dir": tmp_path, "frr_run_dir": tmp_path})
     run_dir = tmp_path / settings.frr_pathspace
     run_dir.mkdir()
-    monkeypatch.setattr(frr, "pid_of", lambda _, daemon: 42 if daemon == "mgmtd" else None)
+    monkeypatch.setattr(processes, "pid_of", lambda _, daemon: 42 if daemon == "mgmtd" else None)
     async with AsyncExitStack() as daemons:
         asked = {
             name: await daemons.enter_async_context(daemon(run_dir / f"{name}.vty", {"show version": ("FRR", 0)}))

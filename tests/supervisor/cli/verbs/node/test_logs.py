@@ -50,6 +50,13 @@ def test_journalctl_gets_the_units_and_options(
     assert started == [["journalctl", *options, *UNITS, *selected]]
 
 
+def test_with_podman_the_pods_units_take_the_place_of_frrs(settings: Path, started: list[list[str]]) -> None:
+    settings.write_text(f"{settings.read_text()}runtime: podman\n")
+    main(["logs", "--settings", str(settings)])
+    units = [f"--unit=openperouter-{name}.service" for name in ("router-pod", "frr", "reloader")]
+    assert started == [["journalctl", "--lines=100", *UNITS[:2], *units]]
+
+
 def test_a_name_selects_by_the_fields_of_any_sort_of_thing(settings: Path, started: list[list[str]]) -> None:
     main(["logs", "--settings", str(settings), "192.0.2.1", "--actor", "health"])
     [argv] = started
