@@ -33,6 +33,8 @@ from .test_namespace_deleted import WIRE, wired
 POD = "openperouter-router-pod"
 FRR = "openperouter-frr"
 RELOADER = "openperouter-reloader"
+#: The pod's restart alone returns before its containers are started.
+UNITS = f"{POD} {FRR} {RELOADER}"
 SOCKET = "/run/openperouter-router/reloader.sock"
 NEXT = "localhost/openperouter-router:next"
 #: Unpacking, starting containers: all of it emulated.
@@ -154,7 +156,7 @@ def test_a_killed_frr_container_leaves_the_devices_and_comes_back_configured(pod
 
 def test_a_restarted_pod_has_its_sessions_back(podman_node: Machine) -> None:
     before, supervisor = devices(podman_node), property_of(podman_node, "MainPID")
-    podman_node.remote.run(f"systemctl restart {POD}", seconds=_SECONDS)
+    podman_node.remote.run(f"systemctl restart {UNITS}", seconds=_SECONDS)
     forwards(podman_node)
     assert devices(podman_node) == before
     assert property_of(podman_node, "MainPID") == supervisor
@@ -165,7 +167,7 @@ def test_the_stretched_network_loses_at_most_five_pings_while_the_pod_restarts(p
         f"ip netns exec near ping -n -i 1 -W 1 {FAR_HOST} </dev/null >/run/pings 2>&1 & echo $! >/run/pings.pid"
     )
     podman_node.remote.run(background)
-    podman_node.remote.run(f"systemctl restart {POD}", seconds=_SECONDS)
+    podman_node.remote.run(f"systemctl restart {UNITS}", seconds=_SECONDS)
     forwards(podman_node)
     podman_node.remote.run(
         "read pid </run/pings.pid; kill -INT $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done"
@@ -190,7 +192,7 @@ def test_another_image_is_used_and_the_first_one_again(podman_node: Machine) -> 
     first = image_of(podman_node, FRR)
     build = f"podman build --quiet --pull=never --tag {NEXT} --file - /root/image"
     podman_node.remote.run(build, stdin=f"FROM {DEFAULT_IMAGE}\nLABEL next=yes\n", seconds=_SECONDS)
-    switch = f"openperouter generate quadlet --image {{}} && systemctl daemon-reload && systemctl restart {POD}"
+    switch = f"openperouter generate quadlet --image {{}} && systemctl daemon-reload && systemctl restart {UNITS}"
     podman_node.remote.run(switch.format(NEXT), seconds=_SECONDS)
     upgraded = [image_of(podman_node, container) for container in (FRR, RELOADER)]
     forwards(podman_node)
@@ -203,7 +205,7 @@ def test_another_image_is_used_and_the_first_one_again(podman_node: Machine) -> 
 
 def test_a_deleted_namespace_is_back_with_the_pods_restart(podman_node: Machine) -> None:
     podman_node.remote.run("ip netns delete perouter")
-    podman_node.remote.run(f"systemctl restart {POD}", seconds=_SECONDS)
+    podman_node.remote.run(f"systemctl restart {UNITS}", seconds=_SECONDS)
     eventually(lambda: not wired(podman_node), "no process keeps the old namespace")
     podman_node.remote.run(WIRE)
     forwards(podman_node)

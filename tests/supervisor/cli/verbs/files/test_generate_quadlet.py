@@ -32,7 +32,7 @@ UNITS = texts(Parameters())
 CONTAINERS = (FRR, RELOADER)
 
 
-class Node:
+class NodeRoot:
     """A directory that stands for a node's root."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,8 +49,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Node:
-    return Node(tmp_path, capsys)
+def node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> NodeRoot:
+    return NodeRoot(tmp_path, capsys)
 
 
 def values(unit: str, key: str) -> list[str]:
@@ -58,7 +58,7 @@ def values(unit: str, key: str) -> list[str]:
     return [word for line in re.findall(rf"^{key}=(.*)$", UNITS[unit], re.MULTILINE) for word in line.split()]
 
 
-def test_all_files_are_written_with_their_modes_and_a_second_run_changes_nothing(node: Node) -> None:
+def test_all_files_are_written_with_their_modes_and_a_second_run_changes_nothing(node: NodeRoot) -> None:
     code, said = node.generate()
     assert (code, said.count("written: ")) == (0, len(UNITS))
     assert {name: node.read(name) for name in paths()} == UNITS
@@ -69,7 +69,7 @@ def test_all_files_are_written_with_their_modes_and_a_second_run_changes_nothing
     assert {name: (node.root / name).stat().st_ino for name in paths()} == before
 
 
-def test_check_writes_nothing_and_shows_what_differs(node: Node) -> None:
+def test_check_writes_nothing_and_shows_what_differs(node: NodeRoot) -> None:
     code, said = node.generate("--check")
     assert (code, said.count(" (missing)")) == (exit_codes.PENDING, len(UNITS))
     assert list(node.root.iterdir()) == []
@@ -81,7 +81,7 @@ def test_check_writes_nothing_and_shows_what_differs(node: Node) -> None:
     assert UNITS[FRR] == node.read(FRR)
 
 
-def test_another_image_and_the_first_one_again_change_both_containers_and_nothing_else(node: Node) -> None:
+def test_another_image_and_the_first_one_again_change_both_containers_and_nothing_else(node: NodeRoot) -> None:
     node.generate()
     digest = "registry.example:5000/router@sha256:" + "0" * 64
     code, said = node.generate("--image", digest)
@@ -91,7 +91,7 @@ def test_another_image_and_the_first_one_again_change_both_containers_and_nothin
     assert {name: node.read(name) for name in paths()} == UNITS
 
 
-def test_the_settings_name_the_runtime_and_the_nodes_own_file(node: Node) -> None:
+def test_the_settings_name_the_runtime_and_the_nodes_own_file(node: NodeRoot) -> None:
     node.generate("--node-config", "/srv/it's a node.yaml")
     wanted = {"runtime": "podman", "nodeConfigFile": "/srv/it's a node.yaml"}
     assert yaml.safe_load(node.read(SETTINGS)) == wanted
@@ -114,7 +114,7 @@ def test_the_settings_name_the_runtime_and_the_nodes_own_file(node: Node) -> Non
         ("--format", "cloud-init"),
     ],
 )
-def test_what_a_unit_cannot_have_is_refused_before_anything_is_written(node: Node, options: tuple[str, ...]) -> None:
+def test_what_a_unit_cannot_have_is_refused_before_anything_is_written(node: NodeRoot, options: tuple[str, ...]) -> None:
     assert node.generate(*options)[0] == exit_codes.USAGE
     assert list(node.root.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_an_inventory_needs_none_of_the_options_of_units(capsys: pytest.CaptureF
     assert "needs INVENTORY and DIRECTORY" in capsys.readouterr().err
 
 
-def test_remove_leaves_nothing_and_touches_no_file_of_others(node: Node) -> None:
+def test_remove_leaves_nothing_and_touches_no_file_of_others(node: NodeRoot) -> None:
     node.generate()
     (node.root / DAEMON_DROP_IN).write_text("[Unit]\n")
     assert node.generate("--remove")[0] == exit_codes.USAGE
@@ -174,7 +174,7 @@ def test_podman_waits_longer_than_the_reloader_takes_to_end_its_work() -> None:
     assert int(values(RELOADER, "StopTimeout")[0]) > STOP_SECONDS
 
 
-def test_the_written_setting_is_one_that_the_daemon_takes(node: Node) -> None:
+def test_the_written_setting_is_one_that_the_daemon_takes(node: NodeRoot) -> None:
     node.generate("--node-config", "/srv/node.yaml")
     settings, problems = load_settings(node.root / "etc/openperouter/openperouter.yaml", (node.root / SETTINGS).parent)
     assert not problems
