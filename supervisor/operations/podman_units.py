@@ -1,6 +1,6 @@
 """The files with which systemd runs FRR in podman's containers: ``openperouter generate quadlet``.
 
-    image, node configuration ──> a pod, two containers, two drop-ins, one settings file ──> written, compared or removed
+    image, node configuration ──> a pod, two containers, two drop-ins, a settings file ──> written, compared or removed
 
 The pod joins the network namespace that openperouter-netns.service makes. Its containers share the PID namespace: FRR,
 started by FRR's own scripts, and the reloader, the only one that runs vtysh. The directories have the same paths on the
@@ -30,6 +30,8 @@ RELOADER: Final = f"{QUADLETS}/openperouter-reloader.container"
 NATIVE_DROP_IN: Final = "etc/systemd/system/frr@perouter.service.d/openperouter-podman.conf"
 DAEMON_DROP_IN: Final = "etc/systemd/system/openperouter.service.d/openperouter-podman.conf"
 SETTINGS: Final = "etc/openperouter/conf.d/60-podman.yaml"
+#: What starts the containers anew and waits for them, and lets the daemon read the setting.
+SERVICES: Final = "openperouter-router-pod openperouter-frr openperouter-reloader openperouter"
 #: They hold no secret, and systemd warns of unit files that are executable or not readable by all.
 _UNIT_MODE: Final = 0o644
 _SETTINGS_MODE: Final = 0o640
@@ -39,8 +41,8 @@ _HEADER: Final = (
     '# Written by "openperouter generate quadlet", which replaces this file; changes belong into drop-ins.\n'
 )
 
-#: What FRR's daemons keep (it does not start without SYS_ADMIN), and what watchfrr needs to start and end them: the same
-#: as in the drop-in of frr@perouter.service.
+#: What FRR's daemons keep (it does not start without SYS_ADMIN), and what watchfrr needs to start and end them: those
+#: of the drop-in of frr@perouter.service.
 _FRR_CAPABILITIES: Final = "NET_ADMIN NET_RAW NET_BIND_SERVICE SYS_ADMIN SETUID SETGID CHOWN FOWNER DAC_OVERRIDE KILL"
 #: FRR's sockets are another user's and group's, whose number a unit cannot name; a daemon that hangs is ended.
 _RELOADER_CAPABILITIES: Final = "DAC_OVERRIDE KILL"

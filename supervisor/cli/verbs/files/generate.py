@@ -88,7 +88,7 @@ def _quadlet(arguments: argparse.Namespace) -> int:
     lines = podman_units.write(wanted, root)
     print("\n".join(lines) or "the units are as they should be")
     if lines:
-        complain("now: systemctl daemon-reload; podman load of the image; systemctl restart openperouter-router-pod")
+        complain(f"now: systemctl daemon-reload; with the image loaded, systemctl restart {podman_units.SERVICES}")
     return exit_codes.OK
 
 

@@ -114,7 +114,9 @@ def test_the_settings_name_the_runtime_and_the_nodes_own_file(node: NodeRoot) ->
         ("--format", "cloud-init"),
     ],
 )
-def test_what_a_unit_cannot_have_is_refused_before_anything_is_written(node: NodeRoot, options: tuple[str, ...]) -> None:
+def test_what_a_unit_cannot_have_is_refused_before_anything_is_written(
+    node: NodeRoot, options: tuple[str, ...]
+) -> None:
     assert node.generate(*options)[0] == exit_codes.USAGE
     assert list(node.root.iterdir()) == []
 
