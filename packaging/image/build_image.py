@@ -42,7 +42,7 @@ PACKAGES: Final = (
     *("python3-kubernetes", "python3-prometheus-client", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
     *("python3-trio", "python3-yaml"),
 )
-#: FRR, and what its scripts call; Debian's essential packages are nobody's dependency. PAM lets root run vtysh.
+#: FRR, and what its scripts call; no package depends on Debian's essential ones. PAM lets root run vtysh.
 FRR_PACKAGES: Final = ("frr", "bash", "coreutils", "dash", "libpam-modules")
 #: What packages depend on for their maintainers' scripts only, which do not run here; FRR's for logs in files.
 INSTALLERS: Final = frozenset({"debconf", "debianutils", "dpkg", "init-system-helpers", "perl-base", "logrotate"})

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _quadlet(arguments: argparse.Namespace) -> int:
     """Write, compare or remove the units."""
-    from supervisor.operations import podman_units
+    from supervisor.operations.router import podman_units
 
     root: Path = arguments.output or Path("/")
     if arguments.remove:

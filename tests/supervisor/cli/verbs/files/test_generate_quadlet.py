@@ -1,4 +1,4 @@
-"""``openperouter generate quadlet``: what systemd and podman are told, what is compared, and what is refused."""
+"""``openperouter generate quadlet``: what is in the units, what is compared, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from config.settings import load_settings
 from supervisor.cli.program import main
 from supervisor.operations import exit_codes
-from supervisor.operations.podman_units import (
+from supervisor.operations.router.podman_units import (
     DAEMON_DROP_IN,
     DEFAULT_IMAGE,
     FRR,

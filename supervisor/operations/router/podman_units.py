@@ -20,7 +20,7 @@ from typing import Final
 from supervisor.process.atomic_file import sync_directory, write_atomic
 from supervisor.version import VERSION
 
-from .exit_codes import USAGE, CommandError
+from ..exit_codes import USAGE, CommandError
 
 DEFAULT_IMAGE: Final = f"localhost/openperouter-router:{VERSION}"
 QUADLETS: Final = "etc/containers/systemd"
@@ -30,7 +30,7 @@ RELOADER: Final = f"{QUADLETS}/openperouter-reloader.container"
 NATIVE_DROP_IN: Final = "etc/systemd/system/frr@perouter.service.d/openperouter-podman.conf"
 DAEMON_DROP_IN: Final = "etc/systemd/system/openperouter.service.d/openperouter-podman.conf"
 SETTINGS: Final = "etc/openperouter/conf.d/60-podman.yaml"
-#: What starts the containers anew and waits for them, and lets the daemon read the setting.
+#: What starts the containers again and waits for them, and lets the daemon read the setting.
 SERVICES: Final = "openperouter-router-pod openperouter-frr openperouter-reloader openperouter"
 #: They hold no secret, and systemd warns of unit files that are executable or not readable by all.
 _UNIT_MODE: Final = 0o644
