@@ -214,7 +214,7 @@ class ReloaderServer:
 def _in_memory(text: str | None) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
     """Give vtysh's options for a text, and the descriptors that it must inherit for them.
 
-    vtysh opens the file once in each process that it forks: the name of a descriptor opens it anew each time.
+    vtysh opens the file once in each process that it forks: the name of a descriptor opens it again each time.
     """
     if text is None:
         yield (), ()

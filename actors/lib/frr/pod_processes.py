@@ -43,7 +43,7 @@ class PodFault(DependencyFault):
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class PodProcess:
     """One process: its number in each PID namespace, the host's first; ``started`` in clock ticks since boot."""
 
     pid: int
@@ -53,7 +53,7 @@ class Process:
     cgroup: str
 
 
-def read_process(pid: int, proc: Path = PROC) -> Process | None:
+def read_process(pid: int, proc: Path = PROC) -> PodProcess | None:
     """Return a process that runs, None if there is none of that number."""
     directory = proc / str(pid)
     try:
@@ -65,7 +65,7 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
     fields = rest.split()
     if not numbers or len(fields) <= _STARTED or fields[0] in ("Z", "X"):
         return None
-    return Process(pid, name, int(fields[_STARTED]), tuple(map(int, numbers[1].split())), cgroup)
+    return PodProcess(pid, name, int(fields[_STARTED]), tuple(map(int, numbers[1].split())), cgroup)
 
 
 class PodProcesses:
@@ -79,11 +79,11 @@ class PodProcesses:
         self._proc = proc
         self._socket = pod_dir / SOCKET
         #: The PID file as it was when it was first read, and the process that it named then.
-        self._seen: tuple[tuple[int, int], Process] | None = None
+        self._seen: tuple[tuple[int, int], PodProcess] | None = None
         #: The last process of each daemon.
-        self._known: dict[str, Process] = {}
+        self._known: dict[str, PodProcess] = {}
 
-    def first(self) -> Process:
+    def first(self) -> PodProcess:
         """Return the first process of FRR's container; raise :class:`PodFault` if the file names no such process."""
         try:
             status, text = self.pid_file.stat(), self.pid_file.read_text()
@@ -126,7 +126,7 @@ class PodProcesses:
             return None
         return None if found is None else found.pid
 
-    def _process(self, daemon: str, first: Process) -> Process | None:
+    def _process(self, daemon: str, first: PodProcess) -> PodProcess | None:
         try:
             inner = int((self.run_dir / f"{daemon}.pid").read_text())
         except (OSError, ValueError):
@@ -140,7 +140,7 @@ class PodProcesses:
             self._known[daemon] = known
         return known
 
-    def _candidates(self, daemon: str, inner: int, first: Process) -> Iterator[Process]:
+    def _candidates(self, daemon: str, inner: int, first: PodProcess) -> Iterator[PodProcess]:
         for directory in self._proc.glob("[0-9]*"):
             try:
                 if (directory / "comm").read_text().strip() != daemon:
@@ -158,7 +158,7 @@ class PodProcesses:
         return is_loading(self._pathspace, self._proc)
 
     def restarts(self) -> frozenset[tuple[str, int, int]]:
-        """Return the PID file's identity: podman writes it anew for each container."""
+        """Return the PID file's identity: podman writes a new one for each container."""
         try:
             status = self.pid_file.stat()
         except OSError:
@@ -176,7 +176,7 @@ class PodProcesses:
         return abandoned(self.run_dir / f"{daemon}.vty") | await self._reloader().abandoned(daemon)
 
     def _reloader(self) -> ReloaderClient:
-        # Most nodes do not speak HTTP, and the parser of it is a twentieth of what the daemon imports.
+        # Most nodes do not use HTTP, and the parser of it is a twentieth of what the daemon imports.
         from .reloader_client import ReloaderClient
 
         return ReloaderClient(self._socket)

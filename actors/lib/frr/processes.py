@@ -1,6 +1,6 @@
 """FRR's processes, seen through their PID files and /proc: connecting to them would be a session (:mod:`.frr_lock`).
 
-:class:`FrrProcesses` is what the daemon needs to know of them. Here is how an FRR that runs in the host's PID namespace
+:class:`FrrProcesses` is what the daemon needs from them. Here is how an FRR that runs in the host's PID namespace
 is seen, and by the reloader that of its own pod; :mod:`.pod_processes` sees the pod's FRR from the host.
 """
 

@@ -168,7 +168,7 @@ def write_outcome(outcome: Completed | DependencyFault) -> bytes:
 def read_outcome(argv: tuple[str, ...], body: bytes) -> Completed:
     """Return how vtysh ended, or raise the fault that running it here would have raised.
 
-    Raises ``ValueError``, ``KeyError`` or ``TypeError`` for an answer that is none.
+    Raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other answer.
     """
     fields = json.loads(body)
     match fields["outcome"]:

@@ -84,7 +84,7 @@ class Vtysh:
         """
         locks = self._lock is not None and (writes or _reaches_mgmtd(arguments))
         if self._reloader is not None:
-            # Most nodes do not speak HTTP, and the parser of it is a twentieth of what the daemon imports.
+            # Most nodes do not use HTTP, and the parser of it is a twentieth of what the daemon imports.
             from .reloader_client import ReloaderClient
 
             lock: Lock = ("exclusive" if writes else "shared") if locks else ""

@@ -41,7 +41,7 @@ async def read_pod(settings: Settings) -> Pod | None:
     """Read what concerns the pod; None where FRR does not run in one."""
     if settings.runtime != "podman":
         return None
-    # Most nodes do not speak HTTP.
+    # Most nodes do not use HTTP.
     from actors.lib.frr.reloader_client import ReloaderClient, ReloaderFault
     from actors.lib.frr.reloader_protocol import SOCKET
 

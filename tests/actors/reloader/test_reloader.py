@@ -36,7 +36,7 @@ ECHO = 'echo "$*"; for last; do :; done; case $last in /proc/*) cat "$last";; es
 
 
 @dataclass
-class Pod:
+class FakePod:
     """A reloader's directory, and access to it as the daemon has it."""
 
     directory: Path
@@ -73,20 +73,20 @@ class Pod:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Pod:
+def pod(tmp_path: Path) -> FakePod:
     for name in ("pod", "frr", "frr/p"):
         (tmp_path / name).mkdir()
     settings = Settings(
         runtime="podman", vtysh=tmp_path / "vtysh", frr_pathspace="p", pod_run_dir=tmp_path / "pod",
         frr_run_dir=tmp_path / "frr", run_dir=tmp_path / "run",
     )  # fmt: skip
-    one = Pod(tmp_path, settings)
+    one = FakePod(tmp_path, settings)
     one.program(ECHO)
     return one
 
 
 @asynccontextmanager
-async def serving(pod: Pod) -> AsyncIterator[Reloader]:
+async def serving(pod: FakePod) -> AsyncIterator[Reloader]:
     reloader = Reloader(pod.settings, Notifier())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reloader.supervisor.run)
@@ -95,7 +95,7 @@ async def serving(pod: Pod) -> AsyncIterator[Reloader]:
         reloader.supervisor.stop()
 
 
-async def test_vtysh_runs_with_the_pathspace_and_the_text_that_no_file_holds(pod: Pod) -> None:
+async def test_vtysh_runs_with_the_pathspace_and_the_text_that_no_file_holds(pod: FakePod) -> None:
     async with serving(pod):
         assert (await pod.vtysh.run("-c", "show version")).stdout == "-N p -c show version\n"
         pod.program("exit 3")
@@ -106,7 +106,7 @@ async def test_vtysh_runs_with_the_pathspace_and_the_text_that_no_file_holds(pod
     assert said.endswith("\nrouter bgp 64514\n")
 
 
-async def test_the_driver_needs_no_vtysh_on_the_host(pod: Pod) -> None:
+async def test_the_driver_needs_no_vtysh_on_the_host(pod: FakePod) -> None:
     pod.program(f'{ECHO}\necho "$*" >>{pod.directory}/calls')
     async with serving(pod):
         driver = VtyshDriver(pod.settings.model_copy(update={"vtysh": pod.directory / "none"}))
@@ -133,7 +133,7 @@ async def test_the_driver_needs_no_vtysh_on_the_host(pod: Pod) -> None:
         ("-c", "show version", "-H", "/etc/shadow"),
     ],
 )
-async def test_only_what_shows_or_loads_is_run(pod: Pod, arguments: tuple[str, ...]) -> None:
+async def test_only_what_shows_or_loads_is_run(pod: FakePod, arguments: tuple[str, ...]) -> None:
     pod.program(f"touch {pod.directory}/ran")
     async with serving(pod):
         with pytest.raises(ReloaderFault, match=r"refuses \(status 400\): arguments: "):
@@ -162,7 +162,7 @@ def test_a_request_that_is_not_understood_is_refused_without_quoting_it(body: by
     assert "hush" not in str(refusal.value)
 
 
-async def test_a_deadline_and_a_missing_program_are_the_faults_that_they_are_here(pod: Pod) -> None:
+async def test_a_deadline_and_a_missing_program_are_the_faults_that_they_are_here(pod: FakePod) -> None:
     async with serving(pod):
         pod.program("echo so far; exec sleep 600")
         with pytest.raises(CommandTimeout) as timeout:
@@ -173,7 +173,7 @@ async def test_a_deadline_and_a_missing_program_are_the_faults_that_they_are_her
             await pod.vtysh.run("-c", "show x")
 
 
-async def test_changes_are_one_after_the_other_and_wait_for_readers_on_the_host(pod: Pod) -> None:
+async def test_changes_are_one_after_the_other_and_wait_for_readers_on_the_host(pod: FakePod) -> None:
     pod.program(f"echo begins >>{pod.directory}/log; sleep 0.05; echo ends >>{pod.directory}/log")
     lock = session_lock(lock_file(pod.settings), exclusive=False)
     async with serving(pod), trio.open_nursery() as nursery, lock:
@@ -185,14 +185,14 @@ async def test_changes_are_one_after_the_other_and_wait_for_readers_on_the_host(
     assert (pod.directory / "log").read_text() == "begins\nends\n" * 4
 
 
-async def test_a_caller_that_holds_the_lock_is_not_made_to_wait_for_it(pod: Pod) -> None:
+async def test_a_caller_that_holds_the_lock_is_not_made_to_wait_for_it(pod: FakePod) -> None:
     async with serving(pod), session_lock(lock_file(pod.settings), exclusive=True):
         with trio.fail_after(60):
             done = await Vtysh.of(pod.settings, locked=False).run("-c", "show running-config")
     assert done.returncode == 0
 
 
-async def test_a_change_goes_on_without_its_client_and_a_reading_ends_with_it(pod: Pod) -> None:
+async def test_a_change_continues_without_its_client_and_a_reading_ends_with_it(pod: FakePod) -> None:
     begun, go = f"touch {pod.directory}/begun", f"while ! test -e {pod.directory}/go; do sleep 0.01; done"
     pod.program(f"{begun}\n{go}\ntouch {pod.directory}/ended")
     async with serving(pod):
@@ -212,7 +212,7 @@ async def test_a_change_goes_on_without_its_client_and_a_reading_ends_with_it(po
                 (pod.directory / name).unlink(missing_ok=True)
 
 
-async def test_a_stop_waits_for_the_change_in_hand_and_leaves_no_socket(pod: Pod) -> None:
+async def test_a_stop_waits_for_the_change_in_hand_and_leaves_no_socket(pod: FakePod) -> None:
     go = f"while ! test -e {pod.directory}/go; do sleep 0.01; done"
     pod.program(f"touch {pod.directory}/begun\n{go}\necho done")
     said: list[str] = []
@@ -229,7 +229,7 @@ async def test_a_stop_waits_for_the_change_in_hand_and_leaves_no_socket(pod: Pod
     assert not pod.socket.exists()
 
 
-async def test_a_socket_that_was_left_is_replaced_and_only_root_may_use_the_new_one(pod: Pod) -> None:
+async def test_a_socket_that_was_left_is_replaced_and_only_root_may_use_the_new_one(pod: FakePod) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(pod.socket))
     with pytest.raises(ReloaderAbsent, match=r"FRR's reloader does not run: .*reloader.sock: Connection refused"):
@@ -246,7 +246,7 @@ async def test_a_socket_that_was_left_is_replaced_and_only_root_may_use_the_new_
         reloader.supervisor.stop()
 
 
-async def test_a_reloader_that_hangs_is_a_fault_within_seconds(pod: Pod, autojump_clock: MockClock) -> None:
+async def test_a_reloader_that_hangs_is_a_fault_within_seconds(pod: FakePod, autojump_clock: MockClock) -> None:
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(pod.socket))
         deaf.listen()
@@ -266,7 +266,7 @@ async def test_a_reloader_that_hangs_is_a_fault_within_seconds(pod: Pod, autojum
         (b"garbage\r\n\r\n", "ended before it answered"),
     ],
 )
-async def test_an_answer_that_is_none_is_a_fault(pod: Pod, answer: bytes, reason: str) -> None:
+async def test_any_other_answer_is_a_fault(pod: FakePod, answer: bytes, reason: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some(1 << 16)
@@ -286,21 +286,21 @@ async def test_an_answer_that_is_none_is_a_fault(pod: Pod, answer: bytes, reason
     ("request_line", "status"),
     [("GET /v1/vtysh", "405"), ("POST /healthz", "405"), ("GET /v2/vtysh", "404"), ("no HTTP at all", "400")],
 )
-async def test_other_requests_get_their_status(pod: Pod, request_line: str, status: str) -> None:
+async def test_other_requests_get_their_status(pod: FakePod, request_line: str, status: str) -> None:
     async with serving(pod), await trio.open_unix_socket(str(pod.socket)) as stream:
         await stream.send_all(f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         answer = b"".join([chunk async for chunk in stream])
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
 
 
-async def test_a_text_that_is_too_long_is_refused(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_that_is_too_long_is_refused(pod: FakePod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloader_protocol, "MOST_BYTES", 1 << 20)
     async with serving(pod):
         with pytest.raises(ReloaderFault, match=r"refuses \(status 413\)"):
             await pod.load("hostname x\n" * (1 << 18))
 
 
-async def test_a_change_is_one_line_in_the_log_without_the_text(pod: Pod, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_is_one_line_in_the_log_without_the_text(pod: FakePod, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "openperouter.reloader")
     async with serving(pod):
         await pod.load("router bgp 64514\n neighbor 10.0.0.1 password hush\n")
@@ -311,7 +311,7 @@ async def test_a_change_is_one_line_in_the_log_without_the_text(pod: Pod, caplog
 
 
 async def test_health_names_the_daemons_that_do_not_answer(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pod: FakePod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("actors.reloader.server.running_daemons", lambda _directory: frozenset(("mgmtd", "zebra")))
     async with serving(pod), daemon(pod.settings.frr_run_dir / "p/zebra.vty", {"show version": ("FRRouting", 0)}):
@@ -336,7 +336,7 @@ def running(directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-async def test_only_the_daemon_itself_is_ended(pod: Pod, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_the_daemon_itself_is_ended(pod: FakePod, caplog: pytest.LogCaptureFixture) -> None:
     run_dir = pod.settings.frr_run_dir / "p"
     with running(pod.directory, "mgmtd") as mgmtd, running(pod.directory, "other") as other:
         async with serving(pod):
@@ -351,7 +351,7 @@ async def test_only_the_daemon_itself_is_ended(pod: Pod, caplog: pytest.LogCaptu
         assert other.poll() is None
 
 
-async def test_connections_without_a_client_are_counted_in_the_pod(pod: Pod) -> None:
+async def test_connections_without_a_client_are_counted_in_the_pod(pod: FakePod) -> None:
     path = pod.settings.frr_run_dir / "p/mgmtd.vty"
     processes = PodProcesses(path.parent, pod.settings.pod_run_dir, "p", "none")
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:

@@ -94,7 +94,7 @@ def test_a_number_that_the_kernel_used_again_is_not_frrs_container(proc: Proc) -
         (None, "FRR's container does not run: there is no "),
     ],
 )
-def test_a_file_that_names_no_container_is_told(proc: Proc, pid: str | None, reason: str) -> None:
+def test_a_file_that_names_no_container_is_reported(proc: Proc, pid: str | None, reason: str) -> None:
     proc.add(600, 0, "sshd", cgroup="0::/system.slice/ssh.service\n")
     path = proc.directory / "pod/frr.pid"
     path.unlink()
