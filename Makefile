@@ -48,7 +48,7 @@ help:
 	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
-	@echo 'make image           build the container image (build/image), with its bill of materials'
+	@echo 'make image           build the container images (build/image), with their bills of materials (NAMES=openperouter-router: one)'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
@@ -177,7 +177,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 # Debian 13's files come from the guest's tree; no registry is asked.
 image: host-guest
 	@tests/harness/ensure-packages.sh buildah
-	@$(PYTHON) packaging/image/build_image.py
+	@$(PYTHON) packaging/image/build_image.py $(NAMES)
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)

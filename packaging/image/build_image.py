@@ -1,15 +1,17 @@
 #!/usr/bin/python3
-"""Build the container image: ``python3 packaging/image/build_image.py`` on a Debian 12 or 13 machine, as root.
+"""Build the container images: ``python3 packaging/image/build_image.py [NAME...]`` on a Debian 12 or 13, as root.
 
     a tree with Debian 13 ──the files of some packages──┐
     this checkout ──packaging/install.sh────────────────┴─> rootfs, bill of materials ──buildah──> OCI archive
 
-The files are those of the packages in :data:`PACKAGES` and of all that they depend on: files that a package needs
-for its installation only are left out. The result is moved to ``build/image`` after its program was run in it.
+``openperouter`` is what runs in the cluster, without a shell; ``openperouter-router`` has FRR as well, for nodes that
+run it in containers. The files are those of an image's packages and of all that they depend on: files that a package
+needs for its installation only are left out. The result is moved to ``build/image`` after its program was run in it.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +42,10 @@ PACKAGES: Final = (
     *("python3-kubernetes", "python3-prometheus-client", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
     *("python3-trio", "python3-yaml"),
 )
-#: What packages depend on for their maintainers' scripts only, which do not run here.
-INSTALLERS: Final = frozenset({"debconf", "debianutils", "dpkg", "init-system-helpers", "perl-base"})
+#: FRR, and what its scripts call; no package depends on Debian's essential ones. PAM lets root run vtysh.
+FRR_PACKAGES: Final = ("frr", "bash", "coreutils", "dash", "libpam-modules")
+#: What packages depend on for their maintainers' scripts only, which do not run here; FRR's for logs in files.
+INSTALLERS: Final = frozenset({"debconf", "debianutils", "dpkg", "init-system-helpers", "perl-base", "logrotate"})
 USER: Final = 65532
 PASSWD: Final = f"root:x:0:0:root:/:/sbin/nologin\nopenperouter:x:{USER}:{USER}::/:/sbin/nologin\n"
 GROUP: Final = f"root:x:0:\nopenperouter:x:{USER}:\n"
@@ -51,17 +56,52 @@ _NOT_NEEDED: Final = re.compile(
 _AUTHORITIES: Final = "etc/ssl/certs/ca-certificates.crt"
 #: What is installed of the program for a node's daemon.
 _OF_THE_NODE: Final = ("etc/openperouter", "etc/frr", "usr/lib/systemd", "usr/lib/modules-load.d")
-#: That all libraries are complete; whose rights it has; and that there is no shell.
-_TRIAL: Final = """
+#: Where the router's directories are mounted. What is of the distribution in /etc/frr is no one's here.
+_MOUNTED: Final = ("etc/frr/perouter", "run/frr", "run/openperouter-router", "var/lib/frr", "var/log/frr", "tmp")
+_VTYSH_PAM: Final = "auth sufficient pam_permit.so\naccount sufficient pam_permit.so\n"
+_OTHER_PAM: Final = "auth required pam_deny.so\naccount required pam_deny.so\n"
+#: That all libraries are complete.
+_LIBRARIES: Final = """
 import os, ssl
 import cryptography.x509, h11, httpx, jinja2, kubernetes, prometheus_client, pydantic, pyroute2, sdnotify, trio, yaml
+assert not os.access("/usr/share/openperouter", os.W_OK) or os.getuid() == 0
+assert not [name for name in ("apt", "dpkg", "perl") if os.path.exists(f"/usr/bin/{name}")]
+"""
+#: Whose rights it has; and that there is no shell.
+_CLUSTER_TRIAL: Final = """
 assert os.getuid() == os.getgid() == 65532, (os.getuid(), os.getgid())
-assert not [name for name in ("sh", "bash", "apt", "dpkg", "perl") if os.path.exists(f"/usr/bin/{name}")]
-assert not os.access("/usr/share/openperouter", os.W_OK)
+assert not [name for name in ("sh", "bash") if os.path.exists(f"/usr/bin/{name}")]
+"""
+#: That FRR's programs and scripts find what they need.
+_ROUTER_TRIAL: Final = """
+import subprocess
+for name in ("zebra", "mgmtd", "bgpd", "staticd", "bfdd", "watchfrr"):
+    subprocess.run([f"/usr/lib/frr/{name}", "--version"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run(["/usr/bin/vtysh", "--help"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run(["/bin/bash", "-c", "install --version; cat /dev/null; sleep 0; id -u"], check=True, capture_output=True)
+subprocess.run(["/bin/bash", "-n", "/usr/libexec/openperouter/start-frr"], check=True)
 """
 _SECONDS: Final = 600
 
 Package = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageKind:
+    """One of the images: ``trial`` is Python that runs in it; ``with_frr`` is what makes it the router's."""
+
+    name: str
+    packages: tuple[str, ...]
+    containerfile: str
+    trial: str
+    with_frr: bool = False
+
+
+CLUSTER: Final = ImageKind("openperouter", PACKAGES, "Containerfile", _LIBRARIES + _CLUSTER_TRIAL)
+ROUTER: Final = ImageKind(
+    "openperouter-router", (*PACKAGES, *FRR_PACKAGES), "Containerfile.router", _LIBRARIES + _ROUTER_TRIAL, with_frr=True
+)
+KINDS: Final = {kind.name: kind for kind in (CLUSTER, ROUTER)}
 
 
 def installed(status: str) -> dict[str, Package]:
@@ -130,11 +170,11 @@ def component(package: Package, distribution: str) -> Component:
     )
 
 
-def make_rootfs(tree: Path, rootfs: Path) -> Path:
+def make_rootfs(tree: Path, rootfs: Path, kind: ImageKind = CLUSTER) -> Path:
     """Fill a directory with what the image has; return the bill of materials in it."""
     packages = installed((tree / "var/lib/dpkg/status").read_text())
-    names = closure(packages, PACKAGES)
-    say(f"copying {len(names)} packages' files")
+    names = closure(packages, kind.packages)
+    say(f"{kind.name}: copying {len(names)} packages' files")
     # Where programs and libraries are, by their usual names; before any package puts a directory there.
     for name in ("bin", "sbin", "lib", "lib64"):
         (rootfs / "usr" / name).mkdir(parents=True)
@@ -151,11 +191,30 @@ def make_rootfs(tree: Path, rootfs: Path) -> Path:
         shutil.rmtree(rootfs / name)
     for name, text in (("passwd", PASSWD), ("group", GROUP)):
         (rootfs / "etc" / name).write_text(text)
+    if kind.with_frr:
+        _add_router(tree, rootfs)
     found = re.search(r'^VERSION_ID="?([^"\n]+)', (tree / "usr/lib/os-release").read_text(), re.MULTILINE)
     bill = rootfs / "usr/share/openperouter/sbom.cdx.json"
     distribution = f"debian-{found[1]}" if found else "debian"
     bill.write_text(bill_of_materials(VERSION, (component(packages[name], distribution) for name in names)))
     return bill
+
+
+def _add_router(tree: Path, rootfs: Path) -> None:
+    """Add what starts FRR, its user, and the directories that a node's are mounted over."""
+    for name in _MOUNTED:
+        (rootfs / name).mkdir(parents=True, exist_ok=True)
+    for name, text in (("frr", _VTYSH_PAM), ("other", _OTHER_PAM)):
+        (rootfs / "etc/pam.d" / name).write_text(text)
+    # A node's own files are mounted over these two: there, FRR's IDs differ from machine to machine.
+    for file in ("passwd", "group"):
+        lines = [line for line in (tree / "etc" / file).read_text().splitlines() if line.startswith("frr")]
+        with (rootfs / "etc" / file).open("a") as target:
+            target.write("".join(f"{line}\n" for line in lines))
+    start = rootfs / "usr/libexec/openperouter/start-frr"
+    start.parent.mkdir(parents=True)
+    shutil.copy(HERE / "router/start-frr", start)
+    start.chmod(0o755)
 
 
 def run(command: Iterable[str | Path]) -> str:
@@ -167,12 +226,14 @@ def run(command: Iterable[str | Path]) -> str:
     return done.stdout
 
 
-def build(work: Path, name: str) -> Path:
-    """Build the image below ``work``, try it, and return its archive."""
+def build(work: Path, kind: ImageKind) -> Path:
+    """Build an image below ``work``, try it, and return its archive."""
+    # Without a registry's name, podman would look for it in one, or nowhere.
+    name = f"localhost/{kind.name}:{VERSION}" if kind.with_frr else f"{kind.name}:{VERSION}"
     context = work / "context"
-    context.mkdir()
+    context.mkdir(parents=True)
     (context / "rootfs").mkdir(mode=0o755)
-    bill = make_rootfs(ensure_tree(), context / "rootfs")
+    bill = make_rootfs(ensure_tree(), context / "rootfs", kind)
     # A store of its own: nothing of this host's images is touched, and nothing stays.
     buildah: list[str | Path] = [
         "buildah",
@@ -185,34 +246,40 @@ def build(work: Path, name: str) -> Path:
     ]
     say("building with buildah")
     timestamp = f"--timestamp={os.environ.get('SOURCE_DATE_EPOCH', '0')}"
-    options = ["--isolation=chroot", "--format=oci", timestamp, f"--tag={name}", f"--file={HERE / 'Containerfile'}"]
+    options = ["--isolation=chroot", "--format=oci", timestamp, f"--tag={name}", f"--file={HERE / kind.containerfile}"]
     run([*buildah, "bud", "--quiet", *options, context])
     container = run([*buildah, "from", "--pull-never", name]).strip()
     say("running the program in it")
     inside = [*buildah, "run", "--isolation=chroot", container, "--"]
-    run([*inside, "/usr/bin/python3", "-I", "-c", _TRIAL])
+    run([*inside, "/usr/bin/python3", "-I", "-c", kind.trial])
     run([*inside, "/usr/bin/openperouter", "validate", "/usr/share/doc/openperouter/examples/configs"])
     version = run([*inside, "/usr/bin/openperouter", "--version"]).strip()
     if version != f"openperouter {VERSION}":
         raise GuestError(f"the program in the image says {version!r}")
-    shutil.rmtree(OUTPUT, ignore_errors=True)
-    OUTPUT.mkdir(parents=True)
-    archive = OUTPUT / f"openperouter-{VERSION}.oci.tar"
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    archive = OUTPUT / f"{kind.name}-{VERSION}.oci.tar"
+    archive.unlink(missing_ok=True)
     run([*buildah, "push", "--quiet", name, f"oci-archive:{archive}:{name}"])
-    shutil.copy(bill, OUTPUT / f"openperouter-{VERSION}.cdx.json")
+    shutil.copy(bill, OUTPUT / f"{kind.name}-{VERSION}.cdx.json")
     run([*buildah, "rm", container])
     return archive
 
 
 def main() -> int:
     """Build; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("names", nargs="*", choices=[*KINDS, []], metavar="NAME", help=", ".join(KINDS))
+    names = parser.parse_args().names or list(KINDS)
     try:
-        with tempfile.TemporaryDirectory(prefix="image-", dir=cache_dir()) as directory:
-            archive = build(Path(directory), f"openperouter:{VERSION}")
+        if names == list(KINDS):
+            shutil.rmtree(OUTPUT, ignore_errors=True)
+        for name in names:
+            with tempfile.TemporaryDirectory(prefix="image-", dir=cache_dir()) as directory:
+                archive = build(Path(directory) / name, KINDS[name])
+            say(f"done: {archive.relative_to(ROOT)} ({archive.stat().st_size >> 20} MiB)")
     except GuestError as error:
         print(f"build_image: {error}", file=sys.stderr)
         return 1
-    say(f"done: {archive.relative_to(ROOT)} ({archive.stat().st_size >> 20} MiB)")
     return 0
 
 

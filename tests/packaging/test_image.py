@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +60,8 @@ def build_image() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Dataclasses look for their module there.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -128,3 +131,23 @@ def test_the_container_is_not_root_and_has_nothing_of_a_registry() -> None:
     assert instructions["USER"] == f"{build_image().USER}:{build_image().USER}"
     assert instructions["ENTRYPOINT"] == '["/usr/bin/openperouter"]'
     assert "RUN" not in instructions
+
+
+def test_the_routers_image_has_frr_and_what_its_scripts_call() -> None:
+    cluster, router = build_image().CLUSTER, build_image().ROUTER
+    assert set(router.packages) - set(cluster.packages) == {"frr", "bash", "coreutils", "dash", "libpam-modules"}
+    assert set(cluster.packages) < set(router.packages)
+    # Logs go to the journal; what rotates files depends on an init system.
+    assert "logrotate" in build_image().INSTALLERS
+
+
+def test_the_routers_container_runs_frrs_scripts_as_root_and_has_nothing_of_a_registry() -> None:
+    text = (IMAGE / build_image().ROUTER.containerfile).read_text()
+    instructions = dict(line.split(maxsplit=1) for line in text.splitlines() if line[:1].isalpha())
+    assert instructions["FROM"] == "scratch"
+    assert instructions["USER"] == "0:0"
+    assert instructions["CMD"] == '["/usr/libexec/openperouter/start-frr"]'
+    assert "RUN" not in instructions
+    start = IMAGE / "router/start-frr"
+    assert start.stat().st_mode & 0o777 == 0o755
+    assert start.read_text().startswith("#!/bin/bash\n")

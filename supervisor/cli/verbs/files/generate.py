@@ -1,4 +1,4 @@
-"""``openperouter generate``: the files of many nodes from one inventory."""
+"""``openperouter generate``: the files of many nodes from one inventory; the units that run FRR in containers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,85 @@ def add_parser(verbs: Any) -> None:
         verbs,
         "generate",
         run,
-        summary="make the files of many nodes from one inventory",
-        description="Make the files of all nodes from an inventory: node-config.yaml, router files in which ${NAME} "
-        "stands for a value of the node, and settings, with the layout of /etc/openperouter below DIRECTORY/NODE, for "
-        "Ansible or any other tool that copies files; or user data for cloud-init. Each node's files are checked as "
-        "the daemon would check them; names and indices must be unique. Nothing is written if there is an error: "
-        "exits with 78. The directory belongs to this command: what is no longer in the inventory is removed.",
+        summary="make the files of many nodes from one inventory, or the units that run FRR in containers",
+        description="nodes: make the files of all nodes from an inventory: node-config.yaml, router files in which "
+        "${NAME} stands for a value of the node, and settings, with the layout of /etc/openperouter below "
+        "DIRECTORY/NODE, for Ansible or any other tool that copies files; or user data for cloud-init. Each node's "
+        "files are checked as the daemon would check them; names and indices must be unique. Nothing is written if "
+        "there is an error: exits with 78. The directory belongs to this command: what is no longer in the inventory "
+        "is removed. quadlet: make the units with which systemd runs FRR in podman's containers, drop-ins for the "
+        "package's units, and the setting runtime; starts nothing and pulls no image.",
     )
-    parser.add_argument("what", choices=("nodes",), metavar="WHAT", help="nodes")
-    parser.add_argument("inventory", type=Path, action=StoreFile, metavar="INVENTORY", help="the inventory, YAML")
-    parser.add_argument("directory", type=Path, action=StoreFile, metavar="DIRECTORY", help="where the files go")
+    parser.add_argument("what", choices=("nodes", "quadlet"), metavar="WHAT", help="nodes or quadlet")
     parser.add_argument(
-        "--format", choices=("files", "cloud-init"), default="files", help="a directory, or user data, for each node"
+        "inventory", nargs="?", type=Path, action=StoreFile, metavar="INVENTORY", help="nodes: the inventory, YAML"
     )
+    parser.add_argument(
+        "directory", nargs="?", type=Path, action=StoreFile, metavar="DIRECTORY", help="nodes: where the files go"
+    )
+    parser.add_argument("--format", choices=("files", "cloud-init"), help="nodes: a directory, or user data, for each")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; print what differs; exits with 2 when something does"
     )
     parser.add_argument(
-        "--node", metavar="NAME", help="with --check: compare this node's files with DIRECTORY (/etc/openperouter)"
+        "--node",
+        metavar="NAME",
+        help="with nodes --check: compare this node's files with DIRECTORY (/etc/openperouter)",
     )
+    parser.add_argument(
+        "--output", type=Path, action=StoreFile, metavar="DIR", help="quadlet: write below this directory (default: /)"
+    )
+    parser.add_argument("--image", metavar="REF", help="quadlet: the router's image (default: this version's)")
+    parser.add_argument(
+        "--node-config", type=Path, action=StoreFile, metavar="FILE", help="quadlet: the setting nodeConfigFile"
+    )
+    parser.add_argument("--remove", action="store_true", help="quadlet: remove the files instead")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Do what is asked for; options of the other kind are refused."""
+    quadlet = arguments.what == "quadlet"
+    other = ("inventory", "directory", "format", "node") if quadlet else ("output", "image", "node_config", "remove")
+    wrong = [name for name in other if getattr(arguments, name) not in (None, False)]
+    if wrong:
+        name = wrong[0] if wrong[0] in ("inventory", "directory") else "--" + wrong[0].replace("_", "-")
+        raise CommandError(f"generate {arguments.what} does not take {name}", exit_codes.USAGE)
+    return _quadlet(arguments) if quadlet else _nodes(arguments)
+
+
+def _quadlet(arguments: argparse.Namespace) -> int:
+    """Write, compare or remove the units."""
+    from supervisor.operations.router import podman_units
+
+    root: Path = arguments.output or Path("/")
+    if arguments.remove:
+        if arguments.check or arguments.image is not None or arguments.node_config:
+            raise CommandError("--remove takes --output only", exit_codes.USAGE)
+        lines = podman_units.remove(podman_units.paths(), root)
+        print("\n".join(lines) or "there is nothing to remove")
+        return exit_codes.OK
+    parameters = podman_units.checked(
+        podman_units.DEFAULT_IMAGE if arguments.image is None else arguments.image, arguments.node_config
+    )
+    wanted = podman_units.texts(parameters)
+    if arguments.check:
+        lines = podman_units.differences(wanted, root)
+        print("\n".join(lines) or "the units are as they should be")
+        return exit_codes.PENDING if lines else exit_codes.OK
+    lines = podman_units.write(wanted, root)
+    print("\n".join(lines) or "the units are as they should be")
+    if lines:
+        complain(f"now: systemctl daemon-reload; with the image loaded, systemctl restart {podman_units.SERVICES}")
+    return exit_codes.OK
+
+
+def _nodes(arguments: argparse.Namespace) -> int:
     """Check everything, then write or compare."""
     from supervisor.operations import inventory
 
-    if arguments.node and (not arguments.check or arguments.format != "files"):
+    if arguments.inventory is None or arguments.directory is None:
+        raise CommandError("generate nodes needs INVENTORY and DIRECTORY", exit_codes.USAGE)
+    if arguments.node and (not arguments.check or arguments.format == "cloud-init"):
         raise CommandError("--node needs --check, and the format files", exit_codes.USAGE)
     require_readable([arguments.inventory])
     try:
