@@ -36,7 +36,7 @@ OUTPUT: Final = ROOT / "build" / "image"
 #: The Python packages that debian/control names (a test compares them), and what says which Debian it is.
 PACKAGES: Final = (
     *("base-files", "python3", "python3-cryptography", "python3-h11", "python3-httpx", "python3-jinja2"),
-    *("python3-kubernetes", "python3-prometheus-client", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
+    *("python3-kubernetes", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
     *("python3-trio", "python3-yaml"),
 )
 #: What packages depend on for their maintainers' scripts only, which do not run here.
@@ -54,7 +54,7 @@ _OF_THE_NODE: Final = ("etc/openperouter", "etc/frr", "usr/lib/systemd", "usr/li
 #: That all libraries are complete; whose rights it has; and that there is no shell.
 _TRIAL: Final = """
 import os, ssl
-import cryptography.x509, h11, httpx, jinja2, kubernetes, prometheus_client, pydantic, pyroute2, sdnotify, trio, yaml
+import cryptography.x509, h11, httpx, jinja2, kubernetes, pydantic, pyroute2, sdnotify, trio, yaml
 assert os.getuid() == os.getgid() == 65532, (os.getuid(), os.getgid())
 assert not [name for name in ("sh", "bash", "apt", "dpkg", "perl") if os.path.exists(f"/usr/bin/{name}")]
 assert not os.access("/usr/share/openperouter", os.W_OK)
