@@ -85,11 +85,17 @@ async def run(
         forgets = is_asked_to_forget(forget_api.peek(), known, out.peek())
         if forgets:
             known = forget(known)
-        decision = decide(known, out.peek(), grants)
-        if decision.state is not None and is_to_be_compared(decision.state, out.peek()):
-            with ctx.working("reading the host's networks", KERNEL_SECONDS):
-                known = replace(known, networks=await trio.to_thread.run_sync(networks))
-            decision = decide(known, out.peek(), grants)
+        in_force = out.peek()
+        # A start and a reload are compared with the host's networks in any case: they are read before the decision,
+        # which then need not be made twice.
+        pools = () if in_force is None else vtep_pools(in_force)
+        compared = in_force is None or known.static.reload_id != in_force.reload_id
+        if compared:
+            known = await with_networks(ctx, known, networks)
+        decision = decide(known, in_force, grants)
+        if not compared and decision.state is not None and vtep_pools(decision.state) != pools:
+            known = await with_networks(ctx, known, networks)
+            decision = decide(known, in_force, grants)
         settled = is_complete(known.api) and (decision.state is None or decision.state.awaited is None)
         blind = out.peek() is None and saved is None and not forgets and not settled
         if not (blind and decision.state is not None and await is_held(ctx, removes, decision.state)):
@@ -105,11 +111,10 @@ async def run(
         known = replace(known, static=static, api=newest(api, known.accepted) or known.api)
 
 
-def is_to_be_compared(state: DesiredState, in_force: DesiredState | None) -> bool:
-    """Whether a state may have tunnel endpoints that were not compared with the host's networks, or is a reload's."""
-    if in_force is None or state.reload_id != in_force.reload_id:
-        return True
-    return vtep_pools(state) != vtep_pools(in_force)
+async def with_networks(ctx: ActorContext, known: Known, networks: Callable[[], tuple[HostNetwork, ...]]) -> Known:
+    """Return what is known with the networks that the machine uses now."""
+    with ctx.working("reading the host's networks", KERNEL_SECONDS):
+        return replace(known, networks=await trio.to_thread.run_sync(networks))
 
 
 def newest(api: LatestReader[ApiSnapshot], accepted: ApiSnapshot | None) -> ApiSnapshot | None:

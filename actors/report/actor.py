@@ -3,7 +3,8 @@
     newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
 
 The state file is the status on disk, for when no daemon answers on the control socket; the metrics are for
-monitoring. Both are replaced atomically. A disk that refuses costs the file, not the daemon, and is logged once.
+monitoring. Both are replaced atomically, at a change and once a minute. A disk that refuses costs the file, not the
+daemon, and is logged once.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ log = get_logger("report")
 STATE_FILE: Final = "state.json"
 #: For root and its group: it names tenants and peers.
 STATE_MODE: Final = 0o640
-#: Unchanged metrics are written this often, seconds: their file may be on a disk.
-METRICS_SECONDS: Final = 60.0
+#: Unchanged files are written this often, seconds: only ages and counters are older in them, a daemon that runs answers
+#: on its socket, and hundreds of networks make encoding a large part of what a node at rest does.
+UNCHANGED_SECONDS: Final = 60.0
 #: Changed ones leave this much between two files, seconds: a change goes through many states, and nothing reads them
 #: that often. What comes sooner is in the next refresh's.
 METRICS_PAUSE_SECONDS: Final = 5.0
-#: Ages and counters go out this often, seconds: a state file older than a few times this is a dead daemon's.
+#: Ages and counters go out this often on the channel, seconds.
 REFRESH_SECONDS: Final = 10.0
 #: Statuses leave this much between them, seconds: what happens meanwhile, as at a start, becomes one of them.
 PAUSE_SECONDS: Final = 0.1
@@ -127,7 +129,7 @@ def _process(settings: Settings, version: str, before: Status | None) -> Process
 
 
 class StatusFiles:
-    """Writes both files: the state file for each status, the metrics some time after changes or once a minute."""
+    """Writes both files once a minute: the state file at changes as well, the metrics some time after them."""
 
     def __init__(self, settings: Settings) -> None:
         self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
@@ -136,14 +138,17 @@ class StatusFiles:
             with suppress(OSError):  # writing the file says so
                 metrics.parent.mkdir(mode=textfile.DIRECTORY_MODE, exist_ok=True)
         self._metrics = _File(metrics, textfile.MODE, textfile.reader)
+        self._stored: Status | None = None
         self._measured: Status | None = None
 
     async def write(self, status: Status) -> None:
-        """Write a new status."""
-        await self._state.write(status.to_json() + "\n")
+        """Write a new status, where that is due."""
+        if _is_due(status, self._stored, UNCHANGED_SECONDS):
+            written = await self._state.write(status.to_json() + "\n")
+            self._stored = status if written else None
         last = self._measured
         recent = last is not None and 0 <= status.updated_at - last.updated_at < METRICS_PAUSE_SECONDS
-        if not recent and _is_due(status, last, METRICS_SECONDS):
+        if not recent and _is_due(status, last, UNCHANGED_SECONDS):
             await self._metrics.write(metrics_text(status))
             self._measured = status
 
@@ -158,7 +163,8 @@ class _File:
         self._failing = False
         remove_stale(path)
 
-    async def write(self, text: str) -> None:
+    async def write(self, text: str) -> bool:
+        """Replace the content; return whether the disk took it."""
         try:
             await trio.to_thread.run_sync(self._replace, text)
         except OSError as error:
@@ -168,6 +174,7 @@ class _File:
             self._failing = True
         else:
             self._failing = False
+        return not self._failing
 
     def _replace(self, text: str) -> None:
         write_atomic(self._path, text, mode=self._mode, reader=self._reader(self._path))

@@ -39,7 +39,7 @@ OUTPUT: Final = ROOT / "build" / "image"
 #: The Python packages that debian/control names (a test compares them), and what says which Debian it is.
 PACKAGES: Final = (
     *("base-files", "python3", "python3-cryptography", "python3-h11", "python3-httpx", "python3-jinja2"),
-    *("python3-kubernetes", "python3-prometheus-client", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
+    *("python3-kubernetes", "python3-pydantic", "python3-pyroute2", "python3-sdnotify"),
     *("python3-trio", "python3-yaml"),
 )
 #: FRR, and what its scripts call; no package depends on Debian's essential ones. PAM lets root run vtysh.
@@ -63,7 +63,7 @@ _OTHER_PAM: Final = "auth required pam_deny.so\naccount required pam_deny.so\n"
 #: That all libraries are complete.
 _LIBRARIES: Final = """
 import os, ssl
-import cryptography.x509, h11, httpx, jinja2, kubernetes, prometheus_client, pydantic, pyroute2, sdnotify, trio, yaml
+import cryptography.x509, h11, httpx, jinja2, kubernetes, pydantic, pyroute2, sdnotify, trio, yaml
 assert not os.access("/usr/share/openperouter", os.W_OK) or os.getuid() == 0
 assert not [name for name in ("apt", "dpkg", "perl") if os.path.exists(f"/usr/bin/{name}")]
 """

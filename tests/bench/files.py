@@ -40,12 +40,20 @@ underlays:
 
 def configuration(count: int) -> str:
     """Return a router configuration with an underlay and that many L3VNIs with a host session each."""
-    lines = [_UNDERLAY, "l3vnis:\n"]
-    for number in range(count):
-        subnet = f"10.{number // 250}.{number % 250}.0/24"
-        session = f"{{asn: 64514, hostASN: 64515, localCIDR: {{ipv4: {subnet}}}}}"
-        lines.append(f"- {{vrf: t{number}, vni: {1000 + number}, hostSession: {session}}}\n")
-    return "".join(lines)
+    return _UNDERLAY + l3vnis(count)
+
+
+def l3vnis(count: int) -> str:
+    """Return that many L3VNIs with a host session each: ``t0`` with VNI 1000, and so on."""
+    return "l3vnis:\n" + "".join(
+        l3vni(f"t{number}", 1000 + number, f"10.{number // 250}.{number % 250}.0/24") for number in range(count)
+    )
+
+
+def l3vni(vrf: str, vni: int, subnet: str) -> str:
+    """Return an L3VNI with a host session as a line of YAML."""
+    session = f"{{asn: 64514, hostASN: 64515, localCIDR: {{ipv4: {subnet}}}}}"
+    return f"- {{vrf: {vrf}, vni: {vni}, hostSession: {session}}}\n"
 
 
 def run(count: int, directory: Path) -> bool:

@@ -2,11 +2,12 @@
 
     make bench [NETWORKS=500]
 
-Four parts, each a process of its own, so that none inherits another's caches:
+Parts, each a process of its own, so that none inherits another's caches:
 
 ``files``   CPU of each stage of a start with that many L3VNIs in one file, none of which touches kernel or FRR
 ``links``   CPU of an observation of that many networks' devices, in network namespaces of this machine; and how long
             trio's loop stands still while 1,000 links are dumped, created and deleted in a thread
+``life``    CPU of a restart and of a minute at rest, and memory after 1,000 changes, of the whole daemon on fakes
 ``kernel``  seconds from 0 to 100 L3VNIs with host sessions, one more, half of them less, in User-Mode Linux; the
             baseline is ``ip -batch`` with the same devices, addresses and routes in the same machine
 
@@ -34,6 +35,7 @@ def parts(networks: int) -> dict[str, list[str]]:
     return {
         "files": ["sh", "-c", f"{here} tests.bench.files {size}"],
         "links": [*_PRIVATE, f"{_PREPARE} {here} tests.bench.links {size}"],
+        "life": ["sh", "-c", f"{here} tests.bench.life"],
         "kernel": ["sh", "-c", f'exec {uml} "$({here} guestvm tree)" -- python3 -m tests.bench.kernel'],
     }
 
@@ -42,7 +44,7 @@ def main() -> int:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=500)
-    parser.add_argument("parts", nargs="*", help="of files, links, kernel; all without any")
+    parser.add_argument("parts", nargs="*", help="of files, links, life, kernel; all without any")
     options = parser.parse_args()
     commands, status = parts(options.networks), 0
     for name in options.parts or commands:

@@ -15,7 +15,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.report import actor
-from actors.report.actor import METRICS_PAUSE_SECONDS, METRICS_SECONDS, StatusFiles
+from actors.report.actor import METRICS_PAUSE_SECONDS, UNCHANGED_SECONDS, StatusFiles
 from config.api import ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
@@ -168,16 +168,39 @@ async def test_metrics_are_written_some_time_after_changes_and_once_a_minute(tmp
     moments = []
     for status in (
         Status(updated_at=1000.0),
-        Status(updated_at=1000.0 + METRICS_SECONDS - 1),
-        Status(updated_at=1000.0 + METRICS_SECONDS),
-        Status(updated_at=1000.0 + METRICS_SECONDS + 1, ready=True),
-        Status(updated_at=1000.0 + METRICS_SECONDS + METRICS_PAUSE_SECONDS, ready=True),
+        Status(updated_at=1000.0 + UNCHANGED_SECONDS - 1),
+        Status(updated_at=1000.0 + UNCHANGED_SECONDS),
+        Status(updated_at=1000.0 + UNCHANGED_SECONDS + 1, ready=True),
+        Status(updated_at=1000.0 + UNCHANGED_SECONDS + METRICS_PAUSE_SECONDS, ready=True),
         Status(updated_at=900.0, ready=True),
     ):
         await files.write(status)
         moments.append(float(re.findall(r"^openperouter_status_timestamp_seconds (.*)$", path.read_text(), re.M)[0]))
-    later = 1000.0 + METRICS_SECONDS
+    later = 1000.0 + UNCHANGED_SECONDS
     assert moments == [1000.0, 1000.0, later, later, later + METRICS_PAUSE_SECONDS, 900.0]
+
+
+async def test_the_state_file_is_written_at_changes_and_once_a_minute(tmp_path: Path) -> None:
+    files = StatusFiles(Settings(run_dir=tmp_path))
+    moments = []
+    for status in (
+        Status(updated_at=1000.0),
+        Status(updated_at=1001.0, ready=True),
+        Status(updated_at=1000.0 + UNCHANGED_SECONDS, ready=True),
+        Status(updated_at=1001.0 + UNCHANGED_SECONDS, ready=True),
+        Status(updated_at=900.0, ready=True),
+    ):
+        await files.write(status)
+        moments.append(Status.from_json((tmp_path / "state.json").read_text()).updated_at)
+    assert moments == [1000.0, 1001.0, 1001.0, 1001.0 + UNCHANGED_SECONDS, 900.0]
+
+
+async def test_a_state_file_that_the_disk_refused_is_written_with_the_next_status(tmp_path: Path) -> None:
+    files = StatusFiles(Settings(run_dir=tmp_path / "run"))
+    await files.write(Status(updated_at=1000.0))
+    (tmp_path / "run").mkdir()
+    await files.write(Status(updated_at=1001.0))
+    assert Status.from_json((tmp_path / "run" / "state.json").read_text()).updated_at == 1001.0
 
 
 async def test_a_failing_child_shows_at_once(bench: Bench) -> None:
