@@ -30,7 +30,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release test-browser screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks bench-changes deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks bench-changes deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -49,6 +49,7 @@ help:
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make image           build the container images (build/image), with their bills of materials (NAMES=openperouter-router: one)'
+	@echo 'make test-image      run the image as the metrics pod, under podman, scraped by Prometheus'
 	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
@@ -178,6 +179,13 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 image: host-guest
 	@tests/harness/ensure-packages.sh buildah
 	@$(PYTHON) packaging/image/build_image.py $(NAMES)
+
+# The pods' image, as the manifests run it. runc and Prometheus are Debian's, unpacked into the cache.
+test-image: .venv/.ready host-prometheus image
+	@tests/harness/ensure-packages.sh podman
+	@tests/harness/fetch-package.sh runc runc >/dev/null
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_IMAGE_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/image.xml tests/image $(ARGS)
 
 deb: host-guest
 	@$(PYTHON) packaging/deb/build.py $(if $(VERIFY),--verify-reproducible)

@@ -62,6 +62,8 @@ on that node, which has the former directory.
 `packaging/monitoring/pod-monitor.yaml` (the chart's `monitoring.podMonitor`) has Prometheus' operator scrape the pods every half minute, with the node's name as `instance`. It is plain HTTP: the NetworkPolicy of
 `kubernetes/network` (the chart's `networkPolicy.enabled`) lets only pods with the label `app.kubernetes.io/name: prometheus` connect; `networkPolicy.metricsFrom` names other peers.
 
+`make test-image` runs the image with the DaemonSet's settings under podman and runc, and a Prometheus scrapes it with the PodMonitor's path and port (`tests/image`). Neither was run by a kubelet or by Prometheus' operator.
+
 ## How many series there are
 
 Each metric has a limit (*at most*), in sets of label values; a histogram has {buckets} series for each. What is beyond it is left out, and `openperouter_series_omitted` counts it. Sessions

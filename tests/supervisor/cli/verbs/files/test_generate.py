@@ -220,7 +220,7 @@ def test_an_inventory_that_does_not_exist(fleet: Fleet) -> None:
 def test_the_playbook_runs_commands_that_exist() -> None:
     [play] = yaml.safe_load((EXAMPLE / "ansible.yaml").read_text())
     commands = [task["ansible.builtin.command"]["argv"] for task in play["tasks"] if "ansible.builtin.command" in task]
-    assert [words[:2] for words in commands] == [["openperouter", "generate"], ["openperouter", "reload"]]
+    assert [words[1] for words in commands] == ["generate", "reload", "status"]
     for words in commands:
         assert build_parser().parse_args(words[1:]).verb == words[1]
     handlers = {handler["name"] for handler in play["handlers"]}
