@@ -20,7 +20,9 @@ _NOT_FOR_EDITORS: Final = frozenset({"x-kubernetes-validations", "x-kubernetes-p
 #: The version that brought keys, by the end of their paths; with them come the keys inside. The others are the first's.
 SINCE: Final[Mapping[str, tuple[str, ...]]] = {
     "0.2.0": (
+        "podRunDir",
         "routerIDScheme",
+        "runtime",
         "hostSession.allowedPrefixes[]",
         "hostSession.hostVRF",
         "hostSession.localCIDRs[]",
