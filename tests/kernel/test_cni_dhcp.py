@@ -262,5 +262,7 @@ async def test_teardown_releases_the_lease_and_leaves_nothing(
     assert await trio.to_thread.run_sync(main, ["--settings", str(settings), "teardown", "--yes"]) == 0
     assert not list(host.state.iterdir())
     assert daemons() == []
+    # The server is another process: it has the message at once, and its line in the log a moment later.
+    server.await_another("RELEASE", 0)
     assert server.count("RELEASE") == 1
     assert_nothing_left(host)
