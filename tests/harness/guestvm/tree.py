@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .cache import build_once
@@ -61,6 +61,9 @@ NODE = Recipe(
     rootfs=_HERE / "rootfs",
     customize=_HERE / "customize.sh",
 )
+
+#: A node whose FRR runs in containers. catatonit is the first process of a pod.
+PODMAN_NODE = replace(NODE, packages=(*NODE.packages, "podman", "catatonit"))
 
 
 def ensure_tree(recipe: Recipe = NODE) -> Path:
