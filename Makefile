@@ -24,7 +24,7 @@ FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(NEXT_TESTS:%=--ignore=%) $
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
-LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted nic_deaths podman random_kills)
+LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster namespace_deleted nic_deaths podman random_kills two_nodes)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
@@ -44,7 +44,7 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux       (its halves: test-kernel, test-router)'
 	@echo 'make test-frr-next   only what Debian 13 has no FRR for: with that of Debian 14 (testing), on User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
-	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman'
+	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman, two nodes'
 	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'

@@ -69,10 +69,11 @@ def has_link(node: Machine, link: str) -> bool:
 def no_ping_lost(node: Machine, target: str, *, netns: str = "") -> Iterator[None]:
     """Ping from the node, or from its namespace, all the while; fail when one is not answered, but for the last."""
     where = f"ip netns exec {netns} " if netns else ""
-    node.remote.run(f"{where}{PING} {target} </dev/null >/run/pings 2>&1 & echo $! >/run/pings.pid")
+    log = f"/run/pings-{target}"
+    node.remote.run(f"{where}{PING} {target} </dev/null >{log} 2>&1 & echo $! >{log}.pid")
     yield
-    node.remote.run("read pid </run/pings.pid; kill -INT $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done")
-    said = node.remote.run("cat /run/pings").stdout
+    node.remote.run(f"read pid <{log}.pid; kill -INT $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done")
+    said = node.remote.run(f"cat {log}").stdout
     counts = re.search(r"(\d+) packets transmitted, (\d+) received", said)
     assert counts is not None, said[-500:]
     sent, received = int(counts[1]), int(counts[2])

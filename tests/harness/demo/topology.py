@@ -57,6 +57,15 @@ def lay_fabric(machine: Machine) -> None:
     machine.remote.run(f"{_SETTLE_IN}systemctl start {_FABRIC_UNITS}", seconds=START_SECONDS)
 
 
+def lay_host_speaker(machine: Machine) -> None:
+    """Install and start the host's BGP speaker alone, on a node whose fabric is elsewhere."""
+    machine.remote.copy_in(_FABRIC / "etc/frr/hostbgp", "/etc/frr/hostbgp")
+    machine.remote.run(
+        "chown frr:frr /etc/frr; chown -R frr:frr /etc/frr/hostbgp; systemctl enable --quiet --now frr@hostbgp",
+        seconds=START_SECONDS,
+    )
+
+
 def give_configuration(machine: Machine) -> None:
     """Give the example configuration to a node that has the program, and wait until it is in force."""
     with tempfile.TemporaryDirectory(prefix="openperouter-stage-") as name:

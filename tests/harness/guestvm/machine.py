@@ -3,8 +3,9 @@
     with Machine.boot(ensure_image()) as machine:
         machine.remote.run("systemctl status")
 
-Several may run at once: each has its own directory and its own forwarded port on the loopback. QEMU dies with the
-process that started it (``PR_SET_PDEATHSIG``), whatever happens to that process.
+Several may run at once: each has its own directory and its own forwarded port on the loopback, and a :class:`Cable`
+connects two of them. QEMU dies with the process that started it (``PR_SET_PDEATHSIG``), whatever happens to that
+process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -43,24 +46,71 @@ UPLINK_NETWORK = "10.0.3.0/24"
 UPLINK_HOST = "10.0.3.2"
 
 
-class Machine:
-    """A guest that runs from ``start`` to ``stop``; its disk survives a ``restart`` but not the ``with`` block."""
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """One end of a cable between the NICs of two guests: ``mac`` is this guest's; ``near`` and ``far`` are sockets.
 
-    def __init__(self, image: Image, *, memory: str = "2G", cpus: int = 2, uplink: bool = False) -> None:
+    Frames are datagrams between two Unix sockets. An end that is down loses what is sent to it, and either guest may
+    start first and start again.
+    """
+
+    mac: str
+    near: Path
+    far: Path
+
+    def nic(self) -> tuple[str, ...]:
+        """Return QEMU's arguments."""
+        ends = f"local.type=unix,local.path={self.near},remote.type=unix,remote.path={self.far}"
+        return (
+            *("-netdev", f"dgram,id=cable,{ends}"),
+            *("-device", f"virtio-net-pci,netdev=cable,mac={self.mac},romfile="),
+        )
+
+
+class Machine:
+    """A guest that runs from ``start`` to ``stop``; its disk survives a ``restart`` but not the ``with`` block.
+
+    ``uplink`` gives it a NIC with :data:`UPLINK_MAC` as well, and ``cable`` one that leads to another guest. ``name``
+    is its hostname instead of the image's; it has a machine ID of its own then, as each computer has.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        *,
+        memory: str = "2G",
+        cpus: int = 2,
+        uplink: bool = False,
+        name: str = "",
+        cable: Cable | None = None,
+    ) -> None:
         require(["qemu-system-x86_64", "qemu-img", "ssh", "setpriv", "tar"])
         self._image = image
         self._memory = memory
         self._cpus = cpus
         self._uplink = uplink
+        self._name = name
+        self._cable = cable
         self.directory, self._alive = _claim_directory()
         self._overlay = self.directory / "overlay.qcow2"
         self._qemu: subprocess.Popen[bytes] | None = None
         self._remote: Remote | None = None
+        self._port = 0
+        self._powered_on = 0.0
 
     @classmethod
-    def boot(cls, image: Image, *, memory: str = "2G", cpus: int = 2, uplink: bool = False) -> Machine:
-        """Return a booted machine that answers on its shell; with ``uplink``, one with :data:`UPLINK_MAC` as well."""
-        machine = cls(image, memory=memory, cpus=cpus, uplink=uplink)
+    def boot(
+        cls,
+        image: Image,
+        *,
+        memory: str = "2G",
+        cpus: int = 2,
+        uplink: bool = False,
+        name: str = "",
+        cable: Cable | None = None,
+    ) -> Machine:
+        """Return a booted machine that answers on its shell."""
+        machine = cls(image, memory=memory, cpus=cpus, uplink=uplink, name=name, cable=cable)
         try:
             machine.start()
         except BaseException:
@@ -98,6 +148,11 @@ class Machine:
 
     def start(self) -> None:
         """Boot and wait for the shell."""
+        self.power_on()
+        self.wait_for_shell()
+
+    def power_on(self) -> None:
+        """Begin to boot. Call it in a thread that lasts as long as the guest: the kernel kills QEMU when it ends."""
         if not self._overlay.exists():
             backing = str(self._image.disk)
             create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", backing, str(self._overlay)]
@@ -106,14 +161,18 @@ class Machine:
         port = _free_port()
         # The parent-death signal ends QEMU even when this process is killed.
         command = ["setpriv", "--pdeathsig", "KILL", *self._qemu_command(port, key)]
-        begin = time.monotonic()
+        self._powered_on = time.monotonic()
         with (self.directory / "qemu.log").open("ab") as log:
             self._qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._remote = Remote(
             port=port, key=key, host_key=self._image.host_key, directory=self.directory, obituary=self.obituary
         )
-        self._wait_for_shell(port, begin + _BOOT_SECONDS)
-        say(f"the guest is up, {time.monotonic() - begin:.0f} s after power-on")
+        self._port = port
+
+    def wait_for_shell(self) -> None:
+        """Wait until a guest that was powered on answers."""
+        self._wait_for_shell(self._port, self._powered_on + _BOOT_SECONDS)
+        say(f"the guest is up, {time.monotonic() - self._powered_on:.0f} s after power-on")
 
     def stop(self) -> None:
         """Power off in an orderly way, by force when that takes too long. Idempotent."""
@@ -162,7 +221,7 @@ class Machine:
             *("qemu-system-x86_64", *accelerator(self._image.kernel), "-M", "q35", "-smp", str(self._cpus)),
             *("-m", self._memory, "-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
-            *("-append", "root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.show_status=no"),
+            *("-append", f"root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.show_status=no{self._identity()}"),
             # The overlay is thrown away: it need not be safe on the host's disk.
             *("-drive", f"file={self._overlay},if=virtio,format=qcow2,cache=unsafe"),
             # Restricted to the forwarded shell: else QEMU itself answers a ping that takes the default route while the
@@ -170,9 +229,16 @@ class Machine:
             *("-netdev", f"user,id=management,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
             *("-device", f"virtio-net-pci,netdev=management,mac={_MANAGEMENT_MAC},romfile="),
             *(self._uplink_nic() if self._uplink else ()),
+            *(self._cable.nic() if self._cable else ()),
             *("-device", "virtio-rng-pci", "-serial", f"file:{self.console}"),
             *("-smbios", f"type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root={public_key}"),
         ]
+
+    def _identity(self) -> str:
+        if not self._name:
+            return ""
+        machine_id = uuid.uuid5(uuid.NAMESPACE_DNS, self._name).hex
+        return f" systemd.hostname={self._name} systemd.machine_id={machine_id}"
 
     @staticmethod
     def _uplink_nic() -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Remote:
     """An ssh connection to root on ``127.0.0.1:port``; ``directory`` (private) holds its socket and known hosts.
 
     ``obituary`` returns why the machine behind it is dead, or nothing while it lives: a command that a dead machine did
-    not answer fails with that.
+    not answer fails with that. ``options`` are those that ssh, and what runs ssh by itself, needs for 127.0.0.1.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Remote:
         self._obituary = obituary
         known_hosts = directory / "known_hosts"
         known_hosts.write_text(f"guest {host_key}\n")
-        self._options = [
-            *("-F", "none", "-p", str(port), "-i", str(key), "-l", "root"),
+        self.options = [
+            *("-F", "none", "-o", f"Port={port}", "-o", f"IdentityFile={key}", "-o", "User=root"),
             *("-o", f"UserKnownHostsFile={known_hosts}", "-o", "HostKeyAlias=guest", "-o", "StrictHostKeyChecking=yes"),
             *("-o", "GlobalKnownHostsFile=none", "-o", "HostKeyAlgorithms=ssh-ed25519"),
             *("-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"),
@@ -61,7 +61,7 @@ class Remote:
 
     def argv(self, command: str, *, terminal: bool = False) -> list[str]:
         """Return the host's command line that runs ``command`` on the guest; with ``terminal`` for a person."""
-        return ["ssh", *(["-t"] if terminal else ["-T"]), *self._options, "127.0.0.1", command]
+        return ["ssh", *(["-t"] if terminal else ["-T"]), *self.options, "127.0.0.1", command]
 
     def run(self, command: str, *, seconds: float = 60, stdin: str | None = None, check: bool = True) -> Completed:
         """Run a shell command on the guest within ``seconds``; with ``check``, a failure is a :class:`GuestError`."""
@@ -95,7 +95,7 @@ class Remote:
 
     def close(self) -> None:
         """End the kept connection."""
-        subprocess.run(["ssh", *self._options, "-O", "exit", "127.0.0.1"], capture_output=True, timeout=10, check=False)
+        subprocess.run(["ssh", *self.options, "-O", "exit", "127.0.0.1"], capture_output=True, timeout=10, check=False)
 
     def _communicate(self, command: str, *, seconds: float, stdin: bytes | None) -> subprocess.CompletedProcess[bytes]:
         try:

@@ -64,6 +64,8 @@ NODE = Recipe(
 
 #: A node whose FRR runs in containers. catatonit is the first process of a pod.
 PODMAN_NODE = replace(NODE, packages=(*NODE.packages, "podman", "catatonit"))
+#: A node that Ansible installs, whose module for packages imports this.
+ANSIBLE_NODE = replace(NODE, packages=(*NODE.packages, "python3-apt"))
 
 
 def ensure_tree(recipe: Recipe = NODE) -> Path:
