@@ -178,7 +178,7 @@ def vtep_of(network: Network) -> str:
 
 def host_side(tenant: Tenant, network: Network) -> str:
     """Return the host's address of a tenant's session: the router has the first one."""
-    return f"192.170.{tenant.number}.{network.index + 2}"
+    return f"172.27.{tenant.number}.{network.index + 2}"
 
 
 def links(netns: str = "") -> dict[str, dict[str, Any]]:

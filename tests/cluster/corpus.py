@@ -53,7 +53,7 @@ def underlay(**changes: Any) -> Spec:
 
 def session(**changes: Any) -> Spec:
     """Return an external session with the host."""
-    return _changed({"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "192.169.10.0/24"}}, changes)
+    return _changed({"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "172.26.10.0/24"}}, changes)
 
 
 def l3vni(**changes: Any) -> Spec:
@@ -151,11 +151,11 @@ GOOD: dict[Kind, list[Spec]] = {
         l3vni(vrf="a-very-long_vrf", vni=16777215, vxlanPort=65535, underlayAddressFamily="IPv6"),
         l3vni(vni=1, vxlanPort=1, hostSession=session(), nodeSelector=selector("a", "NotIn", "b")),
         l3vni(hostSession=session(hostASN=None, hostType="Internal", localCIDR={"ipv6": "2001:db9:1::/64"})),
-        l3vni(hostSession=session(localCIDR={"ipv4": "192.169.10.7/24", "ipv6": "2001:DB9:1::/64"})),
+        l3vni(hostSession=session(localCIDR={"ipv4": "172.26.10.7/24", "ipv6": "2001:DB9:1::/64"})),
         l3vni(hostSession=session(password="s3cret!~", ttlSecurityHops=1, maximumPrefixes=1)),
         l3vni(hostSession=session(passwordSecret={"name": "host"}, allowedPrefixes=["10.0.0.0/8", "2001:db8::1/32"])),
-        l3vni(hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24"])),
-        l3vni(hostSession=session(localCIDR=None, localCIDRs=["2001:db9:1::/64", "192.169.10.0/24"])),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["172.26.10.0/24"])),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["2001:db9:1::/64", "172.26.10.0/24"])),
         l3vni(
             exportRTs=["64514:100", "65536:65535", "4294967295:1", "65535:4294967295"],
             importRTs=["192.0.2.1:65535", "0:0", "255.255.255.255:65535"],
@@ -173,8 +173,8 @@ GOOD: dict[Kind, list[Spec]] = {
         bridge(lifecycle="External", name="br-hs-5"),
         routed(),
         l2vni(routingDomain={"type": "L3VNI", "l3vni": {"name": "red", "namespace": "tenant"}}),
-        routed("192.171.24.1/24"),
-        routed("2001:db8:24::1/64", "192.171.24.1/24"),
+        routed("172.28.24.1/24"),
+        routed("2001:db8:24::1/64", "172.28.24.1/24"),
         l2vni(importRTs=["64514:100", "192.0.2.1:65535"], exportRTs=["4294967295:1"], rd="4294967295:65535"),
         l2vni(rd="192.0.2.1:100", importRTs=[]),
     ],
@@ -350,10 +350,10 @@ BAD: dict[Kind, dict[str, Any]] = {
         "a session with IPv6 for IPv4": l3vni(hostSession=session(localCIDR={"ipv4": "2001:db8::/64"})),
         "a session with IPv4 for IPv6": l3vni(hostSession=session(localCIDR={"ipv6": "10.0.0.0/8"})),
         "a session with both passwords": l3vni(hostSession=session(password="a", passwordSecret={"name": "b"})),
-        "a session with pools in both forms": l3vni(hostSession=session(localCIDRs=["192.169.10.0/24"])),
+        "a session with pools in both forms": l3vni(hostSession=session(localCIDRs=["172.26.10.0/24"])),
         "a session with an empty list of pools": l3vni(hostSession=session(localCIDR=None, localCIDRs=[])),
         "a session with two pools of a family": l3vni(
-            hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24", "192.169.11.0/24"])
+            hostSession=session(localCIDR=None, localCIDRs=["172.26.10.0/24", "172.26.11.0/24"])
         ),
         "a session with a listed pool that is too large": l3vni(
             hostSession=session(localCIDR=None, localCIDRs=["fd00::/63"])
@@ -393,11 +393,11 @@ BAD: dict[Kind, dict[str, Any]] = {
         "an external bridge with a name that is too long": bridge(lifecycle="External", name="b" * 16),
         "an external bridge with a reserved name": bridge(lifecycle="External", name="lo"),
         "an external bridge with the name of a device of ours": bridge(lifecycle="External", name="host-e-5"),
-        "a gateway without a VRF": l2vni(gatewayIPs=["192.171.24.1/24"]),
+        "a gateway without a VRF": l2vni(gatewayIPs=["172.28.24.1/24"]),
         **{f"a gateway of {cidr}": routed(cidr) for cidr in (*UNUSABLE, "10.0.0.1/15", "fd00::1/63")},
-        "a gateway without a length": routed("192.171.24.1"),
-        "two gateways of one family": routed("192.171.24.1/24", "192.171.25.1/24"),
-        "three gateways": routed("192.171.24.1/24", "2001:db8::1/64", "2001:db9::1/64"),
+        "a gateway without a length": routed("172.28.24.1"),
+        "two gateways of one family": routed("172.28.24.1/24", "172.28.25.1/24"),
+        "three gateways": routed("172.28.24.1/24", "2001:db8::1/64", "2001:db9::1/64"),
         "a domain without a type": l2vni(routingDomain={"l3vni": {"name": "red"}}),
         "a domain without its reference": l2vni(routingDomain={"type": "L3VNI"}),
         "a domain with an empty reference": l2vni(routingDomain={"type": "L3VNI", "l3vni": {"name": ""}}),

@@ -36,7 +36,7 @@ underlays:
       - {type: External, listenRange: 192.168.12.0/24, addressFamilies: [{type: evpn}]}
     tunnelEndpoint: {cidrs: [100.65.0.0/24]}
     gracefulRestart: {}
-bgppassthrough: {hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 192.169.0.0/24}}}
+bgppassthrough: {hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 172.26.0.0/24}}}
 rawfrrconfigs:
   - rawConfig: |
       router bgp 64514
@@ -48,7 +48,7 @@ l2vnis:
   - {name: seg, vni: 110, routingDomain: {type: L3VNI, l3vni: {name: red}}, gatewayIPs: [192.0.2.1/24],
      hostMaster: {type: LinuxBridge, linuxBridge: {lifecycle: Managed}}}
 """
-POOL = "192.170.1.0/24"
+POOL = "172.27.1.0/24"
 
 
 def full(bench: Bench, *names: str) -> list[str]:
@@ -248,10 +248,10 @@ async def test_a_mirror_with_a_changed_immutable_field_is_deleted_and_created_ag
     async with kube(server.admin) as admin, mirroring(admin, namespace, tmp_path) as bench:
         bench.write("openpe_a.yaml", RED % POOL + SEGMENT)
         before = await bench.until(lambda stored: len(stored) == 2)
-        bench.write("openpe_a.yaml", RED % "192.170.2.0/24" + SEGMENT.replace("192.0.2.1/24", "198.51.100.1/24"))
+        bench.write("openpe_a.yaml", RED % "172.27.2.0/24" + SEGMENT.replace("192.0.2.1/24", "198.51.100.1/24"))
         after = await bench.until(lambda stored: len(stored) == 2 and not shared(before, stored))
         assert sorted(after) == sorted(before)
-        assert after[f"static-{namespace}-red"]["spec"]["hostSession"]["localCIDR"] == {"ipv4": "192.170.2.0/24"}
+        assert after[f"static-{namespace}-red"]["spec"]["hostSession"]["localCIDR"] == {"ipv4": "172.27.2.0/24"}
         assert after[f"static-{namespace}-seg"]["spec"]["gatewayIPs"] == ["198.51.100.1/24"]
 
 

@@ -123,7 +123,7 @@ CHANGES: dict[str, tuple[Kind, Json, Json]] = {
     "a further pool": (
         Kind.L3VNI,
         l3vni(hostSession=session()),
-        l3vni(hostSession=session(localCIDR={"ipv4": "192.169.10.0/24", "ipv6": "fd00::/64"})),
+        l3vni(hostSession=session(localCIDR={"ipv4": "172.26.10.0/24", "ipv6": "fd00::/64"})),
     ),
     "a pool in the other form": (
         Kind.L3VNI,
@@ -133,15 +133,15 @@ CHANGES: dict[str, tuple[Kind, Json, Json]] = {
     "a further pool in the other form": (
         Kind.L3VNI,
         l3vni(hostSession=session()),
-        l3vni(hostSession=session(localCIDR=None, localCIDRs=["192.169.10.0/24", "fd00::/64"])),
+        l3vni(hostSession=session(localCIDR=None, localCIDRs=["172.26.10.0/24", "fd00::/64"])),
     ),
     "the passthrough's pool": (
         Kind.L3PASSTHROUGH,
         {"hostSession": session()},
         {"hostSession": session(localCIDR={"ipv4": "10.0.0.0/24"})},
     ),
-    "a gateway": (Kind.L2VNI, routed("192.171.24.1/24"), routed("192.171.24.2/24")),
-    "a further gateway": (Kind.L2VNI, routed("192.171.24.1/24"), routed("192.171.24.1/24", "fd00::1/64")),
+    "a gateway": (Kind.L2VNI, routed("172.28.24.1/24"), routed("172.28.24.2/24")),
+    "a further gateway": (Kind.L2VNI, routed("172.28.24.1/24"), routed("172.28.24.1/24", "fd00::1/64")),
 }
 
 
@@ -159,7 +159,7 @@ async def test_everything_else_can_be_changed(client: KubeClient, namespace: str
     """Sessions and gateways may also come and go as a whole: this router carries that out."""
     steps = {
         Kind.L3VNI: [l3vni(), l3vni(hostSession=session()), l3vni(vni=7, vrf="blue")],
-        Kind.L2VNI: [l2vni(), routed("192.171.24.1/24"), l2vni(vni=7)],
+        Kind.L2VNI: [l2vni(), routed("172.28.24.1/24"), l2vni(vni=7)],
         Kind.UNDERLAY: [underlay(), underlay(asn=1, interfaces=[nic("eth7")])],
     }
     for kind, [first, *others] in steps.items():
@@ -267,15 +267,15 @@ async def test_a_resource_s_conditions_have_several_writers(client: KubeClient, 
 
 COLUMNS: dict[Kind, Json] = {
     Kind.UNDERLAY: {"ASN": 64514, "Endpoints": None},
-    Kind.L3VNI: {"VRF": "red", "VNI": 100, "Host IPv4": "192.169.10.0/24", "Host IPv6": None},
-    Kind.L2VNI: {"VNI": 210, "Routing Domain": "red", "Gateway IPs": '["192.171.24.1/24"]'},
-    Kind.L3PASSTHROUGH: {"Host IPv4": "192.169.10.0/24", "Host IPv6": None},
+    Kind.L3VNI: {"VRF": "red", "VNI": 100, "Host IPv4": "172.26.10.0/24", "Host IPv6": None},
+    Kind.L2VNI: {"VNI": 210, "Routing Domain": "red", "Gateway IPs": '["172.28.24.1/24"]'},
+    Kind.L3PASSTHROUGH: {"Host IPv4": "172.26.10.0/24", "Host IPv6": None},
     Kind.RAW_FRR_CONFIG: {"Priority": 0},
 }
 SHOWN = {
     Kind.UNDERLAY: underlay(),
     Kind.L3VNI: l3vni(hostSession=session()),
-    Kind.L2VNI: routed("192.171.24.1/24"),
+    Kind.L2VNI: routed("172.28.24.1/24"),
     Kind.L3PASSTHROUGH: {"hostSession": session()},
     Kind.RAW_FRR_CONFIG: {"rawConfig": "!"},
 }

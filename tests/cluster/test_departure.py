@@ -15,7 +15,7 @@ from tests.cluster.harness import ClusterServer, eventually, kube, make_node
 from tests.cluster.mirroring import mirroring
 from tests.cluster.status_writing import cluster, until
 
-POOL = "l3vnis: [{vrf: red, vni: 100, hostSession: {asn: 1, hostASN: 2, localCIDR: {ipv4: 192.170.1.0/24}}}]\n"
+POOL = "l3vnis: [{vrf: red, vni: 100, hostSession: {asn: 1, hostASN: 2, localCIDR: {ipv4: 172.27.1.0/24}}}]\n"
 #: The collector looks for new kinds twice a minute, and each of its steps is retried after a pause that grows.
 SECONDS = 120
 

@@ -45,7 +45,7 @@ l3vnis:
       asn: 64514
       hostASN: 64515
       localCIDR:
-        ipv4: 192.170.10.0/24
+        ipv4: 172.27.10.0/24
         ipv6: 2001:db9:1::/64
 """
 
@@ -97,7 +97,7 @@ def l2vni(name: str, vni: int, domain: str | None = None, **fields: Any) -> Reso
 
 
 def passthrough(name: str = "pass", **fields: Any) -> Resource:
-    return make(Kind.L3PASSTHROUGH, name, {"hostSession": session(**({"ipv4": "192.169.0.0/24"} | fields))})
+    return make(Kind.L3PASSTHROUGH, name, {"hostSession": session(**({"ipv4": "172.26.0.0/24"} | fields))})
 
 
 def raw(name: str, text: str = "! x", priority: int = 0) -> Resource:

@@ -51,7 +51,7 @@ CLASHES = {
     "VNI of an L3VNI and an L2VNI": (l3vni("a", 1), l2vni("b", 1)),
     "VRF": (l3vni("a", 1, vrf="x"), l3vni("b", 2, vrf="x")),
     "pools of two L3VNIs": (with_session("a", 1, "10.0.0.0/16"), with_session("b", 2, "10.0.9.0/24")),
-    "pools of an L3VNI and a passthrough": (with_session("a", 1, "192.169.0.0/16"), passthrough("b")),
+    "pools of an L3VNI and a passthrough": (with_session("a", 1, "172.26.0.0/16"), passthrough("b")),
     "passthroughs": (passthrough("a"), passthrough("b", ipv4="10.0.0.0/24")),
     "bridges": (bridged("a", 5), bridged("b", 6, "br-hs-5")),
     "subnets": (l2vni("a", 5, "red", gatewayIPs=["10.0.0.1/24"]), l2vni("b", 6, "red", gatewayIPs=["10.0.0.9/25"])),

@@ -176,7 +176,7 @@ def addresses_keep_broadcast_and_label(kernel: Kernel) -> None:
 
 
 def enslaving_to_a_vrf_drops_ipv6_addresses_of_an_up_device(kernel: Kernel) -> None:
-    four, six = ip_interface("192.169.10.1/24"), ip_interface("2001:db8:1::1/64")
+    four, six = ip_interface("172.26.10.1/24"), ip_interface("2001:db8:1::1/64")
     kernel.apply(wanted("red", LinkKind.VRF, table=10_000_100))
     kernel.apply(wanted("br-pe-100", LinkKind.BRIDGE))
     kernel.apply(ChangeLink(ROUTER, "red", up=True))

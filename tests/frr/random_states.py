@@ -161,7 +161,7 @@ class Walk:
         draw = self._random
         self.passthrough = None
         if draw.random() < 0.5:
-            self.passthrough = self._session("192.169.0.0/24", "2001:db9:99::/64")
+            self.passthrough = self._session("172.26.0.0/24", "2001:db9:99::/64")
 
     def _add_l3vni(self) -> None:
         draw = self._random
@@ -224,7 +224,7 @@ class Walk:
         draw, third = self._random, VRFS.index(vrf)
         self.l3vnis[vrf].pop("hostSession", None)
         if draw.random() < 0.6:
-            self.l3vnis[vrf]["hostSession"] = self._session(f"192.170.{third}.0/24", f"2001:db9:{third}::/64")
+            self.l3vnis[vrf]["hostSession"] = self._session(f"172.27.{third}.0/24", f"2001:db9:{third}::/64")
 
     def _session(self, ipv4: str, ipv6: str) -> Spec:
         draw = self._random
@@ -236,7 +236,7 @@ class Walk:
 
     def _gateways(self, vrf: str) -> None:
         third = VRFS.index(vrf)
-        addresses = [f"192.171.{third}.1/24", f"2001:db8:{third}::1/64"]
+        addresses = [f"172.28.{third}.1/24", f"2001:db8:{third}::1/64"]
         self.gateways[vrf] = self._random.choice(([], addresses[:1], addresses[1:], addresses))
 
 

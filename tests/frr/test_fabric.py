@@ -150,7 +150,7 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
             for prefix in ("10.50.0.0/23", "10.60.0.0/24", "2001:db8:60::/48")
         ),
     )
-    eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
+    eventually("the leaf has the host's address in its VRF", lambda: "172.27.10.2/32" in fabric.routes(fabric.leaf))
     summary, vnis = await fabric.vtysh.json("show bgp l2vpn evpn summary json", "show evpn vni json")
     assert isinstance(summary, dict)
     assert summary["peers"]["192.168.11.2"]["state"] == "Established"
@@ -161,7 +161,7 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     await routes_are_found(DaemonSockets.of(settings_for("frrtest", tmp_path)))
     assert not (await fabric.bench.applied(ROUTER)).changed
     await applied(fabric, state(underlay=ROUTER.underlay))
-    eventually("the leaf has it no more", lambda: "192.170.10.2/32" not in fabric.routes(fabric.leaf))
+    eventually("the leaf has it no more", lambda: "172.27.10.2/32" not in fabric.routes(fabric.leaf))
     eventually("nor the router the leaf's", lambda: "10.50.0.0/24" not in fabric.routes(fabric.router))
 
 
@@ -178,7 +178,7 @@ async def test_the_page_about_the_leaf(fabric: Fabric) -> None:
     for line in commands.splitlines():
         sh(line.removeprefix("leaf$ ").replace("ip link", f"ip -n {fabric.leaf.name} link"))
     eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
-    eventually("the leaf has the host's address in its VRF", lambda: "192.170.10.2/32" in fabric.routes(fabric.leaf))
+    eventually("the leaf has the host's address in its VRF", lambda: "172.27.10.2/32" in fabric.routes(fabric.leaf))
 
 
 async def routes_are_found(frr: DaemonSockets) -> None:
@@ -191,7 +191,7 @@ async def routes_are_found(frr: DaemonSockets) -> None:
     assert (route.protocol, route.selected) == ("bgp", True)
     assert [(hop.address, hop.device) for hop in route.hops] == [("100.64.0.1", "br-pe-100")]
     assert [route.vrf for route in (await find_routes(frr, "10.50.0.0/24")).routes] == ["red"]
-    [own] = (await find_routes(frr, "192.170.10.2/32", "red")).routes
+    [own] = (await find_routes(frr, "172.27.10.2/32", "red")).routes
     assert [(path.peer, path.rd, path.best) for path in own.paths] == [("", "", True)]
     [connected] = (await find_routes(frr, "192.168.11.2", "default")).routes
     assert "connected" in [route.protocol for route in connected.zebra]

@@ -90,14 +90,14 @@ class Host:
         path = Path(f"/tmp/{self.speaker.name}.conf")
         path.write_text(
             "router bgp 64515\nno bgp ebgp-requires-policy\nno bgp network import-check\n"
-            f"neighbor 192.170.10.1 remote-as 64514\nneighbor 192.170.10.1 timers connect 1\n{lines}"
+            f"neighbor 172.27.10.1 remote-as 64514\nneighbor 172.27.10.1 timers connect 1\n{lines}"
             f"address-family ipv4 unicast\n{announced}network 172.30.0.0/24\nexit-address-family\nexit\n"
         )
         sh(f"vtysh -N {self.speaker.name} -f {path}", check=False)
 
     def session(self) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(self.router.vtysh("show bgp neighbors 192.170.10.2 json") or "{}")
-        found: dict[str, Any] = shown.get("192.170.10.2", {})
+        shown: dict[str, Any] = json.loads(self.router.vtysh("show bgp neighbors 172.27.10.2 json") or "{}")
+        found: dict[str, Any] = shown.get("172.27.10.2", {})
         return found
 
     def is_up(self) -> bool:
@@ -116,8 +116,8 @@ def hosts(directory: Path) -> Iterator[Host]:
     with running_frr("frrtest", start=False) as router, running_frr("frrhost", start=False) as speaker:
         sh(
             "ip -n frrtest link add pe type veth peer name host netns frrhost && "
-            "ip -n frrtest address add 192.170.10.1/24 dev pe && ip -n frrtest link set pe up && "
-            "ip -n frrhost address add 192.170.10.2/24 dev host && ip -n frrhost link set host up"
+            "ip -n frrtest address add 172.27.10.1/24 dev pe && ip -n frrtest link set pe up && "
+            "ip -n frrhost address add 172.27.10.2/24 dev host && ip -n frrhost link set host up"
         )
         router.start()
         speaker.start("zebra", "mgmtd", "bgpd")
@@ -130,7 +130,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         yield found
 
 
-BOTH = "neighbor 192.170.10.1 password s3cret\nneighbor 192.170.10.1 ttl-security hops 1\n"
+BOTH = "neighbor 172.27.10.1 password s3cret\nneighbor 172.27.10.1 ttl-security hops 1\n"
 
 
 async def test_a_session_with_gtsm_and_password_comes_up_and_one_without_does_not(host: Host) -> None:
@@ -139,7 +139,7 @@ async def test_a_session_with_gtsm_and_password_comes_up_and_one_without_does_no
     host.load(BOTH)
     eventually("the session is up", host.is_up)
     assert host.session()["externalBgpNbrMaxHopsAway"] == 1
-    for lacking in ("neighbor 192.170.10.1 password s3cret\n", "neighbor 192.170.10.1 ttl-security hops 1\n"):
+    for lacking in ("neighbor 172.27.10.1 password s3cret\n", "neighbor 172.27.10.1 ttl-security hops 1\n"):
         host.load(lacking)
         eventually("the session is down", lambda: not host.is_up())
         # Long enough for several attempts of either side.
@@ -162,7 +162,7 @@ async def test_too_many_prefixes_close_the_session_and_fewer_open_it_again(host:
     assert not (await host.bench.applied(desired)).changed
     host.load("", networks=3)
     # What bgpd does by itself after five minutes.
-    host.router.vtysh("clear bgp 192.170.10.2")
+    host.router.vtysh("clear bgp 172.27.10.2")
     eventually("the session is up again", host.is_up)
 
 
@@ -171,13 +171,13 @@ async def test_a_session_that_is_lost_is_counted(host: Host) -> None:
 
     def flaps() -> int:
         answer = json.loads(host.router.vtysh(SUMMARY) or "{}")
-        return parse_summary(answer)["default", "192.170.10.2"].flaps
+        return parse_summary(answer)["default", "172.27.10.2"].flaps
 
     await host.bench.applied(passthrough(PLAIN))
     host.load("")
     eventually("the session is up", host.is_up)
     before = flaps()
-    host.router.vtysh("clear bgp 192.170.10.2")
+    host.router.vtysh("clear bgp 172.27.10.2")
     eventually("the loss is counted", lambda: flaps() == before + 1)
 
 
@@ -210,18 +210,18 @@ async def test_a_limit_is_added_to_a_running_session_without_a_reset(host: Host)
 
 async def test_a_dynamic_neighbour_is_held_to_gtsm_and_the_limit_of_its_range(host: Host) -> None:
     ranged = neighbor(
-        "192.170.10.0/24",
+        "172.27.10.0/24",
         endpoint_kind=EndpointKind.LISTEN_RANGE,
         remote_as=64515,
         ttl_security_hops=1,
         maximum_prefixes=5,
     )
     await host.bench.applied(state(underlay=underlay(ranged, advertise_evpn=False, vteps=())))
-    host.load("neighbor 192.170.10.1 ttl-security hops 1\n")
+    host.load("neighbor 172.27.10.1 ttl-security hops 1\n")
     eventually("the session is up", host.is_up)
     host.load("")
     with pytest.raises(AssertionError, match="not within"):
         eventually("the session is up", host.is_up, seconds=15)
-    host.load("neighbor 192.170.10.1 ttl-security hops 1\n", networks=20)
+    host.load("neighbor 172.27.10.1 ttl-security hops 1\n", networks=20)
     with pytest.raises(AssertionError, match="not within"):
         eventually("all routes are there", lambda: "10.50.19.0/24" in host.routes(), seconds=15)

@@ -358,7 +358,7 @@ async def test_faults_of_bgpds_configuration_are_named(converged: Fabric) -> Non
             await health.until_well()
         in_vrf = ("router bgp 64514 vrf red", "address-family l2vpn evpn")
         configure(converged, *in_vrf, "no advertise ipv4 unicast")
-        await health.until_named("bgpd announces no type-5 route for 192.170.10.2/32")
+        await health.until_named("bgpd announces no type-5 route for 172.27.10.2/32")
         configure(converged, *in_vrf, "advertise ipv4 unicast")
         await health.until_well()
 

@@ -1,8 +1,8 @@
 """Every kind of session with the host, in a VRF and as passthrough: the session, its routes, and packets over them.
 
     router (frrtest)                                                                   host (frrhost)
-    VRF red      pe-red 192.170.10.1, 2001:db9:1::1 ─ red 192.170.10.2, 2001:db9:1::2  10.50.0.1, 2001:db8:50::1
-    passthrough  pe     192.169.10.1, 2001:db9:2::1 ─ pt  192.169.10.2, 2001:db9:2::2
+    VRF red      pe-red 172.27.10.1, 2001:db9:1::1 ─ red 172.27.10.2, 2001:db9:1::2  10.50.0.1, 2001:db8:50::1
+    passthrough  pe     172.26.10.1, 2001:db9:2::1 ─ pt  172.26.10.2, 2001:db9:2::2
 
 All cases share the daemons; the host's BGP is set up again for each.
 """
@@ -26,7 +26,7 @@ from .test_apply import Bench
 ROUTER, HOST = "frrtest", "frrhost"
 #: The router's and the host's addresses, of the session in the VRF and of the passthrough.
 ENDS: Final = {
-    4: (("192.170.10.1/24", "192.170.10.2/24"), ("192.169.10.1/24", "192.169.10.2/24")),
+    4: (("172.27.10.1/24", "172.27.10.2/24"), ("172.26.10.1/24", "172.26.10.2/24")),
     6: (("2001:db9:1::1/64", "2001:db9:1::2/64"), ("2001:db9:2::1/64", "2001:db9:2::2/64")),
 }
 #: The host's network and an address in it; what the router announces, of a gateway in the VRF, else of its endpoints.
@@ -79,7 +79,7 @@ class Kind:
             for version in self.versions
         )
         return (
-            f"router bgp {self.host_as}\n bgp router-id 192.170.10.2\n no bgp ebgp-requires-policy\n"
+            f"router bgp {self.host_as}\n bgp router-id 172.27.10.2\n no bgp ebgp-requires-policy\n"
             f" no bgp default ipv4-unicast\n no bgp network import-check\n{sessions}{families}exit\n"
         )
 

@@ -1,6 +1,6 @@
 """Segments and routed networks over IPv6 tunnel endpoints in a fabric without IPv4, with packets of both families.
 
-    near 192.170.1.11 ─ router (frrtest) fd00:65::1 ~ fd00:64::1 leaf ─ far 192.170.1.12, and 10.50.0.1 in VRF red
+    near 172.27.1.11 ─ router (frrtest) fd00:65::1 ~ fd00:64::1 leaf ─ far 172.27.1.12, and 10.50.0.1 in VRF red
 
 Needs FRR 10.6, which Debian 13 does not have: "make test-frr-next" runs it with Debian 14's. The router is what the
 actors make of it, health included; the leaf is set up by hand.
@@ -52,7 +52,7 @@ DESIRED: Final = state(
     l3vnis=(
         replace(
             RED, vtep=ip_address(VTEP), session=None, export_rts=("64512:100",), import_rts=("64512:100",),
-            gateway_networks=("192.170.1.0/24", "2001:db8:2::/64"),
+            gateway_networks=("172.27.1.0/24", "2001:db8:2::/64"),
         ),
     ),
     l2vnis=(

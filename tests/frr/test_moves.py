@@ -44,7 +44,7 @@ exit
 
 def tenant(vrf: str, vni: int) -> DesiredL3VNI:
     """A routed network whose route targets are the leaf's for this VNI, with a session of its own."""
-    pair = (f"192.170.{vni}.1/24", f"192.170.{vni}.2/24")
+    pair = (f"172.27.{vni}.1/24", f"172.27.{vni}.2/24")
     targets = (f"64512:{vni}",)
     vtep = ip_address("100.65.0.1")
     return replace(l3vni(vrf, vni, session(pair), vtep=vtep), export_rts=targets, import_rts=targets)

@@ -56,10 +56,10 @@ async def test_the_page_on_bird(host: Host, tmp_path: Path) -> None:
 GOBGP = """\
 [global.config]
   as = 64515
-  router-id = "192.170.10.2"
+  router-id = "172.27.10.2"
 [[neighbors]]
   [neighbors.config]
-    neighbor-address = "192.170.10.1"
+    neighbor-address = "172.27.10.1"
     peer-as = 64514
     auth-password = "s3cret"
   [neighbors.timers.config]
@@ -91,11 +91,11 @@ async def test_gobgp_as_the_hosts_speaker(host: Host, tmp_path: Path) -> None:
     await host.bench.applied(desired)
     with gobgp(tmp_path) as ask:
         eventually("the session is up", host.is_up)
-        ask(f"global rib add {ANNOUNCED} nexthop 192.170.10.2 -a ipv4")
+        ask(f"global rib add {ANNOUNCED} nexthop 172.27.10.2 -a ipv4")
         eventually("GoBGP's route is in the router", lambda: ANNOUNCED in host.routes())
-        commands = ("configure terminal", "router bgp 64514", "address-family ipv4 unicast", "network 192.170.10.0/24")
+        commands = ("configure terminal", "router bgp 64514", "address-family ipv4 unicast", "network 172.27.10.0/24")
         host.router.vtysh(*commands)
-        eventually("the router's route is in GoBGP", lambda: "192.170.10.0/24" in ask("global rib -a ipv4"))
+        eventually("the router's route is in GoBGP", lambda: "172.27.10.0/24" in ask("global rib -a ipv4"))
         ask(f"global rib del {ANNOUNCED} -a ipv4")
         eventually("GoBGP's route has gone", lambda: ANNOUNCED not in host.routes())
 
@@ -122,12 +122,12 @@ async def test_what_frr_k8s_makes_of_the_page_on_metallb(host: Host, tmp_path: P
     path = tmp_path / "host.conf"
     # Another service, outside of what the router's side allows.
     outside = "router bgp 64515\naddress-family ipv4 unicast\nnetwork 192.0.2.7/32\nexit\nexit\n"
-    outside += "ip prefix-list 192.170.10.1-pl-ipv4 seq 9 permit 192.0.2.7/32\n"
+    outside += "ip prefix-list 172.27.10.1-pl-ipv4 seq 9 permit 192.0.2.7/32\n"
     path.write_text(block("metallb.md", "frr") + outside)
     assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
     eventually("the session is up", host.is_up)
     eventually("the service's route is there", lambda: "198.51.100.10/32" in host.routes())
-    assert "192.0.2.7/32" in host.speaker.vtysh("show bgp ipv4 unicast neighbors 192.170.10.1 advertised-routes")
+    assert "192.0.2.7/32" in host.speaker.vtysh("show bgp ipv4 unicast neighbors 172.27.10.1 advertised-routes")
     assert "192.0.2.7/32" not in host.routes()
 
 

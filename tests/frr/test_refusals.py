@@ -18,25 +18,25 @@ from .test_apply import Bench
 
 pytestmark = pytest.mark.usefixtures("quick_refusals")
 
-GREEN = l3vni("green", 300, session(("192.170.12.1/24", "192.170.12.2/24")), export_rts=("64514:7",))
+GREEN = l3vni("green", 300, session(("172.27.12.1/24", "172.27.12.2/24")), export_rts=("64514:7",))
 CONFLICT = raw("conflict", "router bgp 65000\n neighbor 10.1.1.1 remote-as 65001\nexit")
 GOOD = raw("good", "ip prefix-list fine seq 5 permit 10.0.0.0/8")
-PT = replace(PASSTHROUGH, session=session(("192.170.20.1/24", "192.170.20.2/24")))
+PT = replace(PASSTHROUGH, session=session(("172.27.20.1/24", "172.27.20.2/24")))
 #: A value that bgpd refuses, and vtysh's grammar does not.
 NO_ADDRESS = "256.1.1.1:5"
 
 PLAIN = state(underlay=underlay(), l3vnis=(RED, GREEN), passthrough=PT, raw_frr=(GOOD,))
-#: A configuration of which FRR refuses one line, that line, and whose it is. The namespace has 192.170.20.2 itself.
+#: A configuration of which FRR refuses one line, that line, and whose it is. The namespace has 172.27.20.2 itself.
 REFUSED: dict[str, tuple[DesiredState, str, ResourceId]] = {
     "a tenant's route target": (
         replace(PLAIN, l3vnis=(replace(RED, export_rts=(NO_ADDRESS,)), GREEN), passthrough=None),
         NO_ADDRESS,
         RED.resource,
     ),
-    "a neighbour that is the router itself": (PLAIN, "neighbor 192.170.20.2 remote-as 64515", PT.resource),
+    "a neighbour that is the router itself": (PLAIN, "neighbor 172.27.20.2 remote-as 64515", PT.resource),
     "a fabric neighbour that is the router itself": (
-        replace(PLAIN, underlay=underlay(neighbor(), neighbor("192.170.20.2")), passthrough=None),
-        "neighbor 192.170.20.2 remote-as 64512",
+        replace(PLAIN, underlay=underlay(neighbor(), neighbor("172.27.20.2")), passthrough=None),
+        "neighbor 172.27.20.2 remote-as 64512",
         underlay().resource,
     ),
     "a timer that vtysh does not know": (
@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[DesiredState, str, ResourceId]] = {
 
 @pytest.fixture
 def bench(frr: FrrInstance, settings: Settings) -> Iterator[Bench]:
-    sh(f"ip -n {frr.name} address add 192.170.20.2/32 dev lo")
+    sh(f"ip -n {frr.name} address add 172.27.20.2/32 dev lo")
     pids = {daemon: frr.pid(daemon) for daemon in ("zebra", "mgmtd", "bgpd")}
     yield Bench(frr, settings)
     assert {daemon: frr.pid(daemon) for daemon in pids} == pids

@@ -1,8 +1,8 @@
 """A segment that is stretched between two tunnel endpoints, with anycast gateways on both, and hosts that send packets.
 
-    near   192.170.1.11 ─┐                                            ┌─ far  192.170.1.12
-    beside 192.170.2.14 ─┴ router (frrtest) 100.65.0.1 ~ leaf 100.64.0.1 ┘
-                  mover 192.170.1.99 is attached to one of them, always with the same MAC and addresses
+    near   172.27.1.11 ─┐                                            ┌─ far  172.27.1.12
+    beside 172.27.2.14 ─┴ router (frrtest) 100.65.0.1 ~ leaf 100.64.0.1 ┘
+                  mover 172.27.1.99 is attached to one of them, always with the same MAC and addresses
 
 Segment 130 is on both, 140 on the router only, both in VRF red (L3VNI 100). The router is what the actors make of it,
 the leaf is set up by hand with the same gateways. On both a segment's hosts are behind a bridge of their own, so that a
@@ -44,8 +44,8 @@ pytestmark = pytest.mark.timeout(900)
 
 VTEP: Final = ip_address("100.65.0.1")
 GATEWAYS: Final = {
-    130: ("192.170.1.1/24", "2001:db8:2::1/64"),
-    140: ("192.170.2.1/24", "2001:db8:3::1/64"),
+    130: ("172.27.1.1/24", "2001:db8:2::1/64"),
+    140: ("172.27.2.1/24", "2001:db8:3::1/64"),
 }
 #: Hosts: segment, and the number with which both of its addresses end.
 HOSTS: Final = {"near": (130, 11), "far": (130, 12), "beside": (140, 14), "mover": (130, 99)}

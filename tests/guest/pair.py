@@ -148,9 +148,9 @@ class PairedNode:
         """Have the host's speaker peer with the router in L3VNI blue, and announce the routed pods' network."""
         self.machine.remote.run(
             "vtysh -N hostbgp -c 'configure terminal' "
-            f"-c 'router bgp {HOST_ASN}' -c 'neighbor 192.171.10.1 remote-as {ROUTER_ASN}' "
-            "-c 'neighbor 192.171.10.1 timers connect 1' -c 'address-family ipv4 unicast' "
-            f"-c 'neighbor 192.171.10.1 activate' -c 'network 10.244.{self.number}.0/24'"
+            f"-c 'router bgp {HOST_ASN}' -c 'neighbor 172.28.10.1 remote-as {ROUTER_ASN}' "
+            "-c 'neighbor 172.28.10.1 timers connect 1' -c 'address-family ipv4 unicast' "
+            f"-c 'neighbor 172.28.10.1 activate' -c 'network 10.244.{self.number}.0/24'"
         )
 
 
@@ -231,7 +231,7 @@ def custom_resource(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any
 
 def networks() -> list[dict[str, Any]]:
     """Return the networks that both nodes have from the API: L3VNI blue, and a segment that it routes."""
-    session = {"asn": ROUTER_ASN, "hostASN": HOST_ASN, "localCIDR": {"ipv4": "192.171.10.0/24"}}
+    session = {"asn": ROUTER_ASN, "hostASN": HOST_ASN, "localCIDR": {"ipv4": "172.28.10.0/24"}}
     segment = {
         "vni": SEGMENT_VNI,
         "gatewayIPs": [f"{GATEWAY}/24"],

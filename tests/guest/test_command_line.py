@@ -14,7 +14,7 @@ l3vnis:
       asn: 64514
       hostASN: not-a-number
       localCIDR:
-        ipv4: 192.170.10.0/24
+        ipv4: 172.27.10.0/24
 """
 
 

@@ -23,7 +23,7 @@ PLANTED = f"{CONFIGS}/openpe_planted.yaml"
 RAW, SPELLED, FILED, LOGGED = "planted-raw-secret", "planted-yaml-secret", "planted-file-secret", "planted-log-secret"
 #: With it other hosts make the kernel accept their connections as known ones (ip-sysctl.rst).
 #: The host's end of the session in the VRF red: remote hosts have no route to the router's own address there.
-HOST_END = "192.170.10.2"
+HOST_END = "172.27.10.2"
 KERNELS, SYSCTL = "01020304-05060708-090a0b0c-0d0e0f10", "net.ipv4.tcp_fastopen_key"
 #: Stands for whatever is in files that no bundle may have.
 NEVER = "xylophone"

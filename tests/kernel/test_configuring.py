@@ -45,8 +45,8 @@ def test_a_session_has_a_veth_with_both_families(node: Node) -> None:
     node.converge(demo())
     router, host = node.link("pe-e-100"), node.link("host-e-100", router=False)
     assert (router["master"], router["mtu"], host["mtu"]) == ("red", 1450, 1450)
-    assert node.addresses("pe-e-100") == {"192.169.10.1/24", "2001:db8:1::1/64"}
-    assert node.addresses("host-e-100", router=False) == {"192.169.10.2/24", "2001:db8:1::2/64"}
+    assert node.addresses("pe-e-100") == {"172.26.10.1/24", "2001:db8:1::1/64"}
+    assert node.addresses("host-e-100", router=False) == {"172.26.10.2/24", "2001:db8:1::2/64"}
     assert host["ifalias"] == "openperouter: L3VNI red"
     assert "UP" in router["flags"]
     assert "UP" in host["flags"]
@@ -56,7 +56,7 @@ def test_an_l2vni_has_its_gateway_and_its_managed_bridge(node: Node) -> None:
     node.converge(demo())
     bridge = node.link("br-pe-110")
     assert (bridge["address"], bridge["master"]) == ("00:f3:00:00:00:6f", "red")
-    assert node.addresses("br-pe-110") == {"192.170.1.1/24", "2001:db8:2::1/64"}
+    assert node.addresses("br-pe-110") == {"172.27.1.1/24", "2001:db8:2::1/64"}
     assert node.link("vni110")["master"] == "br-pe-110"
     assert node.link("pe-e-110")["master"] == "br-pe-110"
     assert node.link("host-e-110", router=False)["master"] == "br-hs-110"

@@ -53,20 +53,20 @@ def test_a_server_of_the_host(node: Node, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_gateway_that_the_host_would_learn(node: Node) -> None:
-    segment = l2vni(gateways=("192.170.1.1/24",))
+    segment = l2vni(gateways=("172.27.1.1/24",))
     desired = state(l3vnis=(l3vni(),), l2vnis=(segment,))
     ip("link", "add", "lan0", "type", "veth", "peer", "name", "lan1")
     ip("link", "set", "lan0", "up")
     ip("link", "set", "lan1", "up")
-    ip("addr", "add", "192.170.1.7/25", "dev", "lan0")
-    ip("route", "add", "192.170.0.0/16", "dev", "lan0")
+    ip("addr", "add", "172.27.1.7/25", "dev", "lan0")
+    ip("route", "add", "172.27.0.0/16", "dev", "lan0")
     (failure,) = node.converge(desired).failures
     assert failure.resource == segment.resource
-    assert "192.170.1.0/24 contains the host's route 192.170.1.0/25 dev lan0" in failure.message
-    ip("addr", "del", "192.170.1.7/25", "dev", "lan0")
-    ip("route", "add", "192.170.1.0/26", "dev", "lan0", "proto", "bgp")
+    assert "172.27.1.0/24 contains the host's route 172.27.1.0/25 dev lan0" in failure.message
+    ip("addr", "del", "172.27.1.7/25", "dev", "lan0")
+    ip("route", "add", "172.27.1.0/26", "dev", "lan0", "proto", "bgp")
     assert node.converge(desired).clean
-    ip("addr", "add", "192.170.1.7/25", "dev", "lan0")
+    ip("addr", "add", "172.27.1.7/25", "dev", "lan0")
     assert node.converge(desired).writes == 0
 
 

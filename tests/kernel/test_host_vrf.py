@@ -21,8 +21,8 @@ from tests.kernel.frames import Port
 from tests.kernel.node import Node, ip, ip_json
 
 MARK, LAST = b"-must-not-arrive-", b"-must-arrive-"
-RED = (("192.169.10.1/24", "192.169.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
-BLUE = (("192.169.20.1/24", "192.169.20.2/24"), ("2001:db8:b::1/64", "2001:db8:b::2/64"))
+RED = (("172.26.10.1/24", "172.26.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
+BLUE = (("172.26.20.1/24", "172.26.20.2/24"), ("2001:db8:b::1/64", "2001:db8:b::2/64"))
 LAN = {4: "198.51.100.9", 6: "2001:db8:99::9"}
 FORWARDING = ("ipv4/conf/all/forwarding", "ipv6/conf/all/forwarding")
 SO_BINDTODEVICE = 25
@@ -76,10 +76,10 @@ def arrived(node: Node, *, vrf: str) -> set[str]:
         lan = stack.enter_context(Port(None, "lan1"))
         host = str(node.link("host-e-100", router=False)["address"])
         sources = [router.partition("/")[0] for router, _ in RED]
-        for source, other, own in zip(sources, ("192.169.20.1", "2001:db8:b::1"), LAN.values(), strict=True):
+        for source, other, own in zip(sources, ("172.26.20.1", "2001:db8:b::1"), LAN.values(), strict=True):
             for target in (other, own):
                 red.send(frames.ethernet(red.mac, host, *frames.udp(source, target, 9, MARK)))
-        send("192.169.20.1", vrf)
+        send("172.26.20.1", vrf)
         send(LAN[4], "")
         for name, port in (("blue", blue), ("lan", lan)):
             for frame in port.received_before(LAST):
@@ -121,9 +121,9 @@ def test_a_connection_of_a_socket_in_the_vrf(forwarding: Node) -> None:
     assert node.converge(wanted(apart=True)).clean
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, b"host-v-100")
-        server.bind(("192.169.10.2", 179))
+        server.bind(("172.26.10.2", 179))
         server.listen()
-        script = "import socket; socket.create_connection(('192.169.10.2', 179), 20, ('192.169.10.1', 0))"
+        script = "import socket; socket.create_connection(('172.26.10.2', 179), 20, ('172.26.10.1', 0))"
         ip("netns", "exec", node.NETNS, "ip", "vrf", "exec", "red", "python3", "-c", script)
         server.settimeout(frames.ARRIVAL_SECONDS)
         connection, _ = server.accept()

@@ -33,11 +33,11 @@ def test_an_address_that_a_user_put_on_lo_stays(node: Node) -> None:
 
 def test_stale_veth_and_gateway_addresses_go(node: Node) -> None:
     node.converge(demo())
-    pairs = (("192.169.99.1/24", "192.169.99.2/24"),)
-    node.converge(state(l3vnis=(l3vni(pairs=pairs),), l2vnis=(l2vni(gateways=("192.170.9.1/24",)),)))
-    assert node.addresses("pe-e-100") == {"192.169.99.1/24"}
-    assert node.addresses("host-e-100", router=False) == {"192.169.99.2/24"}
-    assert node.addresses("br-pe-110") == {"192.170.9.1/24"}
+    pairs = (("172.26.99.1/24", "172.26.99.2/24"),)
+    node.converge(state(l3vnis=(l3vni(pairs=pairs),), l2vnis=(l2vni(gateways=("172.27.9.1/24",)),)))
+    assert node.addresses("pe-e-100") == {"172.26.99.1/24"}
+    assert node.addresses("host-e-100", router=False) == {"172.26.99.2/24"}
+    assert node.addresses("br-pe-110") == {"172.27.9.1/24"}
 
 
 def test_a_removed_session_takes_its_veth(node: Node) -> None:

@@ -27,8 +27,8 @@ SENDER = "02:00:00:00:00:66"
 
 FAMILIES = ("ipv4", "ipv6")
 VTEP = {"ipv4": "100.65.0.0", "ipv6": "2001:db8:ffff::1"}
-GATEWAYS = {130: ("192.170.1.1/24", "2001:db8:2::1/64"), 140: ("192.170.4.1/24", "2001:db8:4::1/64")}
-INSIDE = {"ipv4": {130: "192.170.1.9", 140: "192.170.4.9"}, "ipv6": {130: "2001:db8:2::9", 140: "2001:db8:4::9"}}
+GATEWAYS = {130: ("172.27.1.1/24", "2001:db8:2::1/64"), 140: ("172.27.4.1/24", "2001:db8:4::1/64")}
+INSIDE = {"ipv4": {130: "172.27.1.9", 140: "172.27.4.9"}, "ipv6": {130: "2001:db8:2::9", 140: "2001:db8:4::9"}}
 SPOOFED = {
     "ipv4": ("192.168.11.2", "10.66.0.1", "100.65.0.0"),
     "ipv6": ("2001:db8:11::2", "2001:db8:66::1", VTEP["ipv6"]),
@@ -217,9 +217,7 @@ def test_a_segment_that_becomes_routed_and_back(fabric: Node) -> None:
     routed = replace(
         loose,
         l2vnis=tuple(
-            l2vni("loose110", 110, vrf="red", gateways=("192.170.9.1/24", "2001:db8:9::1/64"))
-            if one.vni == 110
-            else one
+            l2vni("loose110", 110, vrf="red", gateways=("172.27.9.1/24", "2001:db8:9::1/64")) if one.vni == 110 else one
             for one in loose.l2vnis
         ),
     )
@@ -227,7 +225,7 @@ def test_a_segment_that_becomes_routed_and_back(fabric: Node) -> None:
     for _ in range(2):
         assert node.converge(routed).clean
         assert node.converge(routed).writes == 0
-        assert node.addresses("br-pe-110") == {"192.170.9.1/24", "2001:db8:9::1/64"}
+        assert node.addresses("br-pe-110") == {"172.27.9.1/24", "2001:db8:9::1/64"}
         assert node.sysctl("ipv4.conf.br-pe-110.forwarding") == "1"
         assert node.sysctl("ipv4.conf.br-pe-110.arp_accept") == "2"
         assert node.converge(loose).clean

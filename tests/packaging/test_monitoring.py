@@ -201,7 +201,7 @@ async def test_a_real_prometheus_scrapes_the_endpoint_with_tls_and_a_pod(tmp_pat
     ready = {one["metric"]["instance"]: one["value"][1] for one in answers["openperouter_ready"]}
     assert ready == {job["static_configs"][0]["targets"][0]: "1", "node-a": "1"}
     up = {one["metric"]["peer"]: one["value"][1] for one in answers["openperouter_bgp_session_up"]}
-    assert up == {"192.168.11.2": "1", "192.170.10.2": "0"}
+    assert up == {"192.168.11.2": "1", "172.27.10.2": "0"}
 
 
 def pod_job(port: int) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Tenant:
     @property
     def gateway(self) -> str:
         """The router's side of the host session with node index 0."""
-        return f"192.170.{self.number}.1"
+        return f"172.27.{self.number}.1"
 
     @property
     def announced(self) -> str:
@@ -77,7 +77,7 @@ class Tenant:
             "name": f"tenant{self.number}", "vrf": self.vrf, "vni": self.vni, "vxlanPort": self.port,
             "exportRTs": [target], "importRTs": [target],
             "hostSession": {
-                "asn": router_as, "hostASN": self.host_as, "localCIDR": {"ipv4": f"192.170.{self.number}.0/24"},
+                "asn": router_as, "hostASN": self.host_as, "localCIDR": {"ipv4": f"172.27.{self.number}.0/24"},
                 "hostVRF": self.host_vrf,
             },
         }  # fmt: skip

@@ -299,7 +299,7 @@ class _Users:
         return {"asn": 64514, "localCIDR": {family: pools[family] for family in families}, **remote}
 
     def red(self) -> Item:
-        pools = {"ipv4": "192.170.10.0/24", "ipv6": "2001:db9:1::/64"}
+        pools = {"ipv4": "172.27.10.0/24", "ipv6": "2001:db9:1::/64"}
         spec = {"vrf": "red", "vni": 100, "hostSession": {"asn": 64514, "hostASN": 64515, "localCIDR": pools}}
         return Item(Kind.L3VNI, "red", spec, self.place())
 
@@ -307,7 +307,7 @@ class _Users:
         red = self.items[Kind.L3VNI, "red"]
         # A reference from a file is to a file's entry; one from the API to the same namespace.
         spec = {"vni": 110, "routingDomain": {"type": "L3VNI", "l3vni": {"name": "red"}},
-                "gatewayIPs": ["192.171.1.1/24"],
+                "gatewayIPs": ["172.28.1.1/24"],
                 "hostMaster": {"type": "LinuxBridge", "linuxBridge": {"lifecycle": "Managed"}}}  # fmt: skip
         return (Item(Kind.L2VNI, "redseg", spec, red.namespace),) if self.random.random() < 0.5 else ()
 

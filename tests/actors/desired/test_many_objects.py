@@ -31,7 +31,7 @@ SPECS: dict[Kind, Callable[[int], Any]] = {
     Kind.L3VNI: lambda number: {"vrf": f"v{number}", "vni": number + 1000},
     Kind.L2VNI: lambda number: {"vni": number + 100_000},
     Kind.L3PASSTHROUGH: lambda number: {
-        "hostSession": {"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "192.169.0.0/24"}}
+        "hostSession": {"asn": 64514, "hostASN": 64515, "localCIDR": {"ipv4": "172.26.0.0/24"}}
     },
     Kind.RAW_FRR_CONFIG: lambda number: {"rawConfig": "quit"},
 }

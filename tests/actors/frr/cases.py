@@ -62,7 +62,7 @@ def session(*pairs: tuple[str, str], remote_as: int | str = 64515, ebgp: bool = 
     return DesiredSession(asn=64514, remote_as=remote_as, ebgp=ebgp, addresses=ends)
 
 
-ENDS_V4: Final = ("192.170.10.1/24", "192.170.10.2/24")
+ENDS_V4: Final = ("172.27.10.1/24", "172.27.10.2/24")
 ENDS_V6: Final = ("2001:db9:1::1/64", "2001:db9:1::2/64")
 
 
@@ -71,7 +71,7 @@ def l3vni(vrf: str = "red", vni: int = 100, host: DesiredSession | None = None, 
     return replace(base, **changes)
 
 
-def l2vni(vni: int = 210, vrf: str | None = "red", gateways: Iterable[str] = ("192.171.24.1/24",)) -> DesiredL2VNI:
+def l2vni(vni: int = 210, vrf: str | None = "red", gateways: Iterable[str] = ("172.28.24.1/24",)) -> DesiredL2VNI:
     addresses = tuple(ip_interface(gateway) for gateway in gateways)
     return DesiredL2VNI(
         resource(Kind.L2VNI, f"l2-{vni}"), ORIGIN, vni, 4789, ip_address("100.65.0.0"), vrf=vrf, gateways=addresses
@@ -202,8 +202,8 @@ CASES: Final[dict[str, DesiredState]] = {
     "l3vni_without_session": state(underlay=underlay(), l3vnis=(l3vni(),)),
     "l3vni_with_gateways": state(
         underlay=underlay(),
-        l3vnis=(replace(RED, gateway_networks=("192.171.24.0/24", "2001:db8:24::/64")),),
-        l2vnis=(l2vni(gateways=("192.171.24.1/24", "2001:db8:24::1/64")),),
+        l3vnis=(replace(RED, gateway_networks=("172.28.24.0/24", "2001:db8:24::/64")),),
+        l2vnis=(l2vni(gateways=("172.28.24.1/24", "2001:db8:24::1/64")),),
     ),
     "segment_route_targets": state(
         underlay=underlay(),
@@ -216,13 +216,13 @@ CASES: Final[dict[str, DesiredState]] = {
         ),
     ),
     "l3vni_gateways_without_session": state(
-        underlay=underlay(), l3vnis=(l3vni(gateway_networks=("192.171.24.0/24",)),), l2vnis=(l2vni(),)
+        underlay=underlay(), l3vnis=(l3vni(gateway_networks=("172.28.24.0/24",)),), l2vnis=(l2vni(),)
     ),
     "two_l3vnis": state(
         underlay=underlay(),
         l3vnis=(
             RED,
-            l3vni("blue", 200, session(("192.170.11.1/24", "192.170.11.2/24"), remote_as="external"), asn=64520),
+            l3vni("blue", 200, session(("172.27.11.1/24", "172.27.11.2/24"), remote_as="external"), asn=64520),
         ),
     ),
     "great_vni": state(underlay=underlay(), l3vnis=(l3vni(vni=100), l3vni("blue", 16777215))),

@@ -27,7 +27,7 @@ def interrupted(before: DesiredState, after: DesiredState) -> list[str]:
 PEER = neighbor()
 LEAF = "session 192.168.11.2 in VRF default: "
 RED = l3vni(host=session(ENDS_V4))
-HOST = "session 192.170.10.2 in VRF red: "
+HOST = "session 172.27.10.2 in VRF red: "
 
 
 @pytest.mark.parametrize(

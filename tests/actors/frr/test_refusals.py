@@ -20,13 +20,13 @@ from tests.fakes.frr import REFUSED
 from .cases import PASSTHROUGH, RED, l3vni, neighbor, raw, session, state, underlay
 from .test_apply import Bench
 
-GREEN = l3vni("green", 300, session(("192.170.12.1/24", "192.170.12.2/24")))
+GREEN = l3vni("green", 300, session(("172.27.12.1/24", "172.27.12.2/24")))
 SNIPPET = raw("mine", "route-map mine permit 10\n match metric 7\nexit")
 EVERYTHING = state(
     log_level="debug",
     underlay=underlay(neighbor(hold_time=9, keepalive_time=3), neighbor("192.168.12.2", bfd=Bfd(100))),
     l3vnis=(replace(RED, export_rts=("64512:1",)), GREEN),
-    passthrough=replace(PASSTHROUGH, session=session(("192.170.20.1/24", "192.170.20.2/24"))),
+    passthrough=replace(PASSTHROUGH, session=session(("172.27.20.1/24", "172.27.20.2/24"))),
     raw_frr=(SNIPPET,),
 )
 #: A line of each kind of resource, with what is shown of the resource's other lines.
@@ -34,12 +34,12 @@ REFUSED_LINES: dict[str, tuple[str, ResourceId | str, str]] = {
     "a route target": ("route-target export 64512:1", RED.resource, "router bgp 64514 vrf red"),
     "a VNI": ("vni 100", RED.resource, "router bgp 64514 vrf red"),
     "a tenant's instance": ("router bgp 64514 vrf red", RED.resource, "vni 100"),
-    "a host session": ("neighbor 192.170.10.2 remote-as 64515", RED.resource, "vni 100"),
+    "a host session": ("neighbor 172.27.10.2 remote-as 64515", RED.resource, "vni 100"),
     "a fabric neighbour's timers": ("neighbor 192.168.11.2 timers 3 9", "underlay", "neighbor 192.168.11.2 remote-as"),
     "a fabric neighbour": ("neighbor 192.168.12.2 remote-as 64512", "underlay", "neighbor 192.168.11.2 remote-as"),
     "a BFD profile": ("receive-interval 100", "underlay", "profile neighbor-192.168.12.2"),
     "a line of the log": ("log timestamp precision 3", "underlay", "log syslog"),
-    "a passthrough": ("network 192.170.20.2/32", "pt", "neighbor 192.170.20.2 remote-as"),
+    "a passthrough": ("network 172.27.20.2/32", "pt", "neighbor 172.27.20.2 remote-as"),
     "a snippet": ("match metric 7", SNIPPET.resource, ""),
 }
 

@@ -58,7 +58,7 @@ def desired(generation: int = 1, *, reload_id: int = 0) -> DesiredState:
         vteps=(ip_interface("100.65.0.1/32"),),
         advertise_evpn=True,
     )
-    addresses = SessionAddresses(ip_interface("192.170.10.1/24"), ip_interface("192.170.10.2/24"))
+    addresses = SessionAddresses(ip_interface("172.27.10.1/24"), ip_interface("172.27.10.2/24"))
     session = DesiredSession(64514, 64515, True, (addresses,))
     red = DesiredL3VNI(RED, Origin("vnis.yaml", 2), "red", 100, 4789, vtep, 64514, session)
     red_l2 = DesiredL2VNI(RED_L2, Origin("vnis.yaml", 9), 110, 4789, vtep, vrf="red")

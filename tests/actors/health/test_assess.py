@@ -35,7 +35,7 @@ def test_every_configured_session_is_reported_with_its_role_and_bfd() -> None:
     assert sessions["default", "192.168.11.77"].state == "Active"
     assert sessions["default", "toswitch1"].state == "Idle"
     assert sessions["default", "172.31.0.0/24"].state == "Listening"
-    assert sessions["red", "192.170.10.2"].role == "host"
+    assert sessions["red", "172.27.10.2"].role == "host"
     assert len(sessions) == 5
 
 
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_an_l2vni_is_in_the_detail(vni: Vni, detail: str) -> 
 def test_a_session_missing_in_bgpd_is_a_failure_of_its_resource() -> None:
     report = assessed(applied(desired()), observed("no_vrf_instance"))
     messages = {failure.message for failure in report.failures if failure.resource == RED}
-    assert "host session 192.170.10.2 in VRF red is not configured in bgpd" in messages
+    assert "host session 172.27.10.2 in VRF red is not configured in bgpd" in messages
 
 
 def test_a_listen_range_that_bgpd_does_not_serve_is_a_failure_of_the_underlay() -> None:

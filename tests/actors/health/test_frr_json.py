@@ -54,8 +54,8 @@ def test_a_session_that_is_down_has_no_uptime_although_frr_gives_the_time_since(
 
 
 def test_sessions_in_a_vrf_are_kept_apart_by_vrf() -> None:
-    assert ("red", "192.170.10.2") in observed("up").peers
-    assert ("default", "192.170.10.2") not in observed("up").peers
+    assert ("red", "172.27.10.2") in observed("up").peers
+    assert ("default", "172.27.10.2") not in observed("up").peers
 
 
 def test_a_peer_from_a_listen_range_is_listed_and_so_is_the_range() -> None:
@@ -112,7 +112,7 @@ def test_routes_of_both_sides_are_read_with_where_they_lead() -> None:
     assert evpn is not None
     target = frozenset({"64512:100"})
     assert evpn.type5 == (
-        EvpnRoute("10.0.0.1:100", "192.170.10.2/32", "100.65.0.1", True, target, "02:00:00:00:41:01"),
+        EvpnRoute("10.0.0.1:100", "172.27.10.2/32", "100.65.0.1", True, target, "02:00:00:00:41:01"),
         EvpnRoute("10.0.0.200:4", "10.50.0.0/24", "100.64.0.1", False, target, "02:00:00:00:40:01"),
     )
     assert [(route.next_hop, route.own) for route in evpn.type3] == [

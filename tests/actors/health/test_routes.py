@@ -48,7 +48,7 @@ def test_a_vni_that_works_has_no_fault_whether_or_not_there_is_a_peer(sample: st
             dict.fromkeys((RED, RED_L2, BLUE_L2), "bgpd announces no VNI: advertise-all-vni is missing"),
         ),
         ("fabric_bridge_outside", {RED: "bridge br-pe-100 is in VRF default, not in red"}),
-        ("fabric_leak", {RED: "its route 192.170.10.2/32 is in the default VRF"}),
+        ("fabric_leak", {RED: "its route 172.27.10.2/32 is in the default VRF"}),
     ],
 )
 def test_a_fault_of_the_kernel_or_the_configuration_is_named_and_not_bounced(
@@ -91,14 +91,14 @@ def test_a_vni_that_only_zebra_has_is_named() -> None:
 @pytest.mark.parametrize(
     ("own", "text"),
     [
-        ((), "bgpd announces no type-5 route for 192.170.10.2/32"),
+        ((), "bgpd announces no type-5 route for 172.27.10.2/32"),
         (
-            (EvpnRoute("10.0.0.1:100", "192.170.10.2/32", "100.65.0.1", True, TARGET, "02:00:00:00:41:ff"),),
-            f"the type-5 route for 192.170.10.2/32 has the router MAC 02:00:00:00:41:ff, not {MAC}",
+            (EvpnRoute("10.0.0.1:100", "172.27.10.2/32", "100.65.0.1", True, TARGET, "02:00:00:00:41:ff"),),
+            f"the type-5 route for 172.27.10.2/32 has the router MAC 02:00:00:00:41:ff, not {MAC}",
         ),
         (
-            (EvpnRoute("10.0.0.1:100", "192.170.10.2/32", "100.65.0.9", True, TARGET, MAC),),
-            "the type-5 route for 192.170.10.2/32 has the next hop 100.65.0.9, not 100.65.0.1",
+            (EvpnRoute("10.0.0.1:100", "172.27.10.2/32", "100.65.0.9", True, TARGET, MAC),),
+            "the type-5 route for 172.27.10.2/32 has the next hop 100.65.0.9, not 100.65.0.1",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_vrf_with_nothing_to_announce_needs_no_type_5_route() -> None:
     found = faults(replace(seen, evpn=replace(routes(seen), type5=())), silent)
     assert found == {}
     assert announced_networks(replace(state.l3vnis[0], gateway_networks=("10.9.0.0/24",))) == {
-        "192.170.10.2/32",
+        "172.27.10.2/32",
         "10.9.0.0/24",
     }
 
@@ -156,7 +156,7 @@ def test_a_prefix_of_the_fabric_that_zebra_lacks_is_bounced() -> None:
     [
         remote("10.51.0.0/24", target="64512:999"),
         remote("10.51.0.0/24", mac=""),
-        remote("192.170.10.2/32"),
+        remote("172.27.10.2/32"),
     ],
     ids=["not imported", "without a router MAC", "announced by us as well"],
 )
@@ -179,7 +179,7 @@ def test_a_next_hop_without_a_router_mac_is_bounced() -> None:
 
 def test_a_route_to_the_host_is_no_tunnels() -> None:
     seen = observed("fabric_up")
-    host = (NextHop("192.170.10.2", "pe-100", "", False),)
+    host = (NextHop("172.27.10.2", "pe-100", "", False),)
     table = {**routes(seen).zebra["red"], "10.60.0.0/24": host}
     assert faults(replace(seen, evpn=replace(routes(seen), zebra={"red": table}))) == {}
 

@@ -53,7 +53,7 @@ def session(*pairs: tuple[str, str], host_vrf: bool = False) -> DesiredSession:
     return DesiredSession(asn=64514, remote_as=64515, ebgp=True, addresses=addresses, host_vrf=host_vrf)
 
 
-DUAL = (("192.169.10.1/24", "192.169.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
+DUAL = (("172.26.10.1/24", "172.26.10.2/24"), ("2001:db8:1::1/64", "2001:db8:1::2/64"))
 
 
 def l3vni(
@@ -90,7 +90,7 @@ def l2vni(
     if master is HostMasterKind.MANAGED_BRIDGE:
         bridge = f"br-hs-{vni}"
     if gateways is None:
-        gateways = ("192.170.1.1/24", "2001:db8:2::1/64") if vrf is not None else ()
+        gateways = ("172.27.1.1/24", "2001:db8:2::1/64") if vrf is not None else ()
     return DesiredL2VNI(
         resource=resource(Kind.L2VNI, name),
         origin=origin(name),

@@ -52,7 +52,7 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
 
 
 def _l3vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str) -> DesiredL3VNI:
-    pairs = draw(st.sampled_from(((), DUAL, DUAL[:1], (("192.169.20.1/24", "192.169.20.2/24"),))))
+    pairs = draw(st.sampled_from(((), DUAL, DUAL[:1], (("172.26.20.1/24", "172.26.20.2/24"),))))
     vrf, port = draw(st.sampled_from(("shared", f"red{vni}", "-".join(network)))), draw(st.sampled_from(PORTS))
     plain = l3vni("any", vni, vrf=vrf, pairs=pairs, vtep=vtep, host_vrf=draw(st.booleans()))
     return replace(plain, resource=ResourceId(Kind.L3VNI, *network), vxlan_port=port)
@@ -61,9 +61,9 @@ def _l3vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str) -> De
 def _l2vni(draw: st.DrawFn, network: tuple[str, str], vni: int, vtep: str, vrfs: Sequence[str | None]) -> DesiredL2VNI:
     master, port = draw(st.sampled_from(HostMasterKind)), draw(st.sampled_from(PORTS))
     # The user's bridge may join two of them: an address that both have would fail duplicate address detection.
-    dual = (f"192.170.{vni}.1/24", f"2001:db8:{vni}::1/64")
+    dual = (f"172.27.{vni}.1/24", f"2001:db8:{vni}::1/64")
     vrf = draw(st.sampled_from(vrfs))
-    gateways = draw(st.sampled_from(((), dual, (f"192.171.{vni}.1/24",)))) if vrf else ()
+    gateways = draw(st.sampled_from(((), dual, (f"172.28.{vni}.1/24",)))) if vrf else ()
     bridge = EXTERNAL if master is HostMasterKind.EXTERNAL_BRIDGE else None
     plain = l2vni("any", vni, vrf=vrf, gateways=gateways, master=master, bridge=bridge, vtep=vtep)
     return replace(plain, resource=ResourceId(Kind.L2VNI, *network), vxlan_port=port)

@@ -86,7 +86,7 @@ def health(generation: int = 4, *, verified: bool = True, reload_id: int = 0) ->
         daemons={"bgpd": True, "zebra": True},
         sessions=(
             SessionHealth("192.168.11.2", "default", 64512, "Established", 100, {"ipv4Unicast": 3}),
-            SessionHealth("192.170.10.2", "red", 64515, "Active", role="host"),
+            SessionHealth("172.27.10.2", "red", 64515, "Active", role="host"),
         ),
         vnis=(
             VniHealth(RED, 100, "L3", "red", ok=True, routes=7),

@@ -63,7 +63,7 @@ def test_upstreams_own_sample_resolves_for_the_first_node(tmp_path: Path) -> Non
     assert red.session is not None
     assert (red.session.remote_as, red.session.ebgp) == (64515, True)
     assert [(str(ends.router), str(ends.host)) for ends in red.session.addresses] == [
-        ("192.170.10.1/24", "192.170.10.2/24"),
+        ("172.27.10.1/24", "172.27.10.2/24"),
         ("2001:db9:1::1/64", "2001:db9:1::2/64"),
     ]
     assert str(red.origin) == f"{tmp_path}/openpe_red.yaml:2:5"

@@ -21,7 +21,7 @@ underlays:
       - {asn: 64512, address: 192.168.11.2, ebgpMultiHop: true, bfd: {passiveMode: true, minimumTtl: 200}}
       - {type: internal, address: 192.168.11.3, ebgpMultiHop: false, bfd: {passiveMode: false}}
 l3vnis:
-  - {name: tenant, vrf: red, vni: 100, hostsession: {asn: 64514, hostasn: 64515, localcidr: {ipv4: 192.169.10.0/24}}}
+  - {name: tenant, vrf: red, vni: 100, hostsession: {asn: 64514, hostasn: 64515, localcidr: {ipv4: 172.26.10.0/24}}}
   - {vrf: blue, vni: 200}
 l2vnis:
   - {vni: 110, vrf: red, l2gatewayips: [10.1.1.1/24], hostmaster: {type: linux-bridge, linuxBridge: {autoCreate: true}}}
@@ -42,7 +42,7 @@ underlays:
         bfd: {sessionMode: Passive, minimumTTL: 200}
       - {type: Internal, address: 192.168.11.3, bfd: {}}
 l3vnis:
-  - {name: tenant, vrf: red, vni: 100, hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 192.169.10.0/24}}}
+  - {name: tenant, vrf: red, vni: 100, hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 172.26.10.0/24}}}
   - {vrf: blue, vni: 200}
 l2vnis:
   - vni: 110

@@ -17,7 +17,7 @@ from config.sources.router_file import parse_router_file
 NIC = "interfaces: [{type: NetworkDevice, networkDevice: {interfaceName: eth1}}]"
 PEER = "neighbors: [{asn: 64512, address: 192.168.11.2}]"
 SESSION = "asn: 64514, hostASN: 64515"
-V4 = "192.169.10.0/24"
+V4 = "172.26.10.0/24"
 
 ACCEPTED = {
     "links (0.1)": f"underlays: [{{asn: 1, nics: [eth1], {PEER}}}]",

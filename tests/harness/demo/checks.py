@@ -122,9 +122,9 @@ def status(machine: Machine) -> Verdict:
 CHECKS = (
     Check("EVPN session, router and leaf", session("perouter", EVPN_SUMMARY, LEAF, prefixes=1)),
     Check("type-5 route in VRF red", route("perouter", "show ip route vrf red", FABRIC_PREFIX)),
-    Check("host BGP session, L3VNI red", session("hostbgp", "show bgp ipv4 unicast summary", "192.170.10.1")),
+    Check("host BGP session, L3VNI red", session("hostbgp", "show bgp ipv4 unicast summary", "172.27.10.1")),
     Check("host BGP session, L3VNI red, v6", session("hostbgp", "show bgp ipv6 unicast summary", "2001:db9:1::1")),
-    Check("host BGP session, passthrough", session("hostbgp", "show bgp ipv4 unicast summary", "192.169.10.1")),
+    Check("host BGP session, passthrough", session("hostbgp", "show bgp ipv4 unicast summary", "172.26.10.1")),
     Check("fabric's route on the host, VRF red", route("hostbgp", "show ip route", FABRIC_PREFIX)),
     Check("fabric's route on the host, passthrough", route("hostbgp", "show ip route", PLAIN_PREFIX)),
     Check("ping host > L3VNI > fabric host, IPv4", ping(FABRIC_HOST_V4)),

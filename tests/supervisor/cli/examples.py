@@ -53,7 +53,7 @@ READY = Status(
         SessionHealth(
             "192.168.11.2", "default", 64512, "Established", 3725, {"ipv4Unicast": 3, "l2VpnEvpn": 8}, "fabric", "up"
         ),
-        SessionHealth("192.170.10.2", "red", 64515, "Active", role="host"),
+        SessionHealth("172.27.10.2", "red", 64515, "Active", role="host"),
         SessionHealth("172.31.0.0/24", "default", 0, "Listening"),
     ),
     vnis=(

@@ -21,22 +21,22 @@ def test_a_plain_session_is_written_for_each_speaker() -> None:
         peer_config(CASES["basic"], "red")
         == f"""\
 # L3VNI red on node1, configured in {ORIGIN}
-# host-e-100: host 192.170.10.2/24, router 192.170.10.1 AS 64514
+# host-e-100: host 172.27.10.2/24, router 172.27.10.1 AS 64514
 
 # FRR
 router bgp 64515
  no bgp ebgp-requires-policy
  no bgp default ipv4-unicast
- neighbor 192.170.10.1 remote-as 64514
+ neighbor 172.27.10.1 remote-as 64514
  address-family ipv4 unicast
-  neighbor 192.170.10.1 activate
+  neighbor 172.27.10.1 activate
  exit-address-family
 exit
 
 # BIRD 2
 protocol bgp red_ipv4 {{
-  local 192.170.10.2 as 64515;
-  neighbor 192.170.10.1 as 64514;
+  local 172.27.10.2 as 64515;
+  neighbor 172.27.10.1 as 64514;
   ipv4 {{ import all; export all; }};
 }}
 
@@ -50,14 +50,14 @@ metadata:
 spec:
   myASN: 64515
   peerASN: 64514
-  peerAddress: 192.170.10.1"""
+  peerAddress: 172.27.10.1"""
     )
 
 
 def test_a_guarded_session_has_its_guards_and_never_its_password() -> None:
     text = peer_config(CASES["guarded_host_sessions"], "100")
     assert "# PASSWORD: the one of L3VNI red" in text
-    assert " neighbor 192.170.10.1 password PASSWORD\n neighbor 192.170.10.1 ttl-security hops 1\n" in text
+    assert " neighbor 172.27.10.1 password PASSWORD\n neighbor 172.27.10.1 ttl-security hops 1\n" in text
     assert '  password "PASSWORD";\n  ttl security on;\n  ipv6' in text
     assert "  passwordSecret:\n    name: red-ipv6-password" in text
     assert "s3cret" not in text
@@ -81,7 +81,7 @@ def test_an_as_that_the_host_may_choose_is_named() -> None:
 
 
 def test_the_passthrough_has_a_session_too() -> None:
-    assert "# pt-host: host 192.170.10.2/24, router 192.170.10.1 AS 64514" in peer_config(
+    assert "# pt-host: host 172.27.10.2/24, router 172.27.10.1 AS 64514" in peer_config(
         CASES["passthrough_dual"], "passthrough"
     )
 

@@ -125,7 +125,7 @@ def kube_vip(page: str) -> list[Side]:
     [container] = find(page, "Pod")["spec"]["containers"]
     values = {one["name"]: one["value"] for one in container["env"]}
     assert [f"{values['address']}/32"] == allowed(page)
-    assert values["bgp_sourceip"] == values["bgp_routerid"] == "192.170.10.2"
+    assert values["bgp_sourceip"] == values["bgp_routerid"] == "172.27.10.2"
     return [Side(int(values["bgp_as"]), int(values["bgp_peeras"]), values["bgp_peeraddress"])]
 
 
@@ -175,7 +175,7 @@ def test_the_other_side_agrees_with_what_peer_config_prints(
 ) -> None:
     configure(node, page)
     text, wanted = printed(node, capsys)
-    assert "# host-e-100: host 192.170.10.2/24, router 192.170.10.1 AS 64514" in text
+    assert "# host-e-100: host 172.27.10.2/24, router 172.27.10.1 AS 64514" in text
     assert "change-me" not in text
     sides = OTHERS[page](page)
     for side in sides:

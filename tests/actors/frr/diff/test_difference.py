@@ -79,8 +79,8 @@ def test_a_line_belongs_to_the_first_generated_section_that_has_it_and_else_to_t
         (bgp, bgp[0]): Kind.UNDERLAY,
         (bgp, "bgp router-id 10.0.0.1"): Kind.UNDERLAY,
         (bgp, "neighbor 192.168.11.2 remote-as 64512"): Kind.UNDERLAY,
-        (bgp, "neighbor 192.170.10.2 remote-as 64515"): Kind.L3PASSTHROUGH,
-        ((*bgp, "address-family ipv4 unicast"), "network 192.170.10.2/32"): Kind.L3PASSTHROUGH,
+        (bgp, "neighbor 172.27.10.2 remote-as 64515"): Kind.L3PASSTHROUGH,
+        ((*bgp, "address-family ipv4 unicast"), "network 172.27.10.2/32"): Kind.L3PASSTHROUGH,
     }
     sources = {entry: section.source for entry, section in intent.sections.items()}
     assert {entry: sources[entry].resource.kind for entry in owners} == owners  # type: ignore[union-attr]

@@ -156,7 +156,7 @@ def test_a_refusal_for_one_tenant_leaves_another_tenants_network_of_the_same_nam
     assert len(kernel.addresses[Namespace.ROUTER, "pe-e-200"]) == 2
 
 
-@pytest.mark.parametrize("gateways", [(), ("192.170.1.1/24",)])
+@pytest.mark.parametrize("gateways", [(), ("172.27.1.1/24",)])
 def test_a_number_that_changes_its_kind_keeps_nothing_of_the_other(gateways: tuple[str, ...]) -> None:
     layer2, layer3 = state(l2vnis=(l2vni(vni=100, vrf=None, gateways=gateways),)), state(l3vnis=(l3vni(vrf="v"),))
     key = (Namespace.ROUTER, "br-pe-100")

@@ -44,7 +44,7 @@ def both(*vnis: DesiredL3VNI) -> DesiredState:
 
 
 def pairs(vni: int) -> tuple[tuple[str, str], ...]:
-    return ((f"192.169.{vni}.1/24", f"192.169.{vni}.2/24"),)
+    return ((f"172.26.{vni}.1/24", f"172.26.{vni}.2/24"),)
 
 
 RED, GREEN = l3vni("red", 100, pairs=pairs(100)), l3vni("green", 101, pairs=pairs(101))

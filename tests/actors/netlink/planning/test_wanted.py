@@ -42,7 +42,7 @@ def test_an_l3vni_means_vrf_bridge_vxlan_and_a_veth_pair() -> None:
 def test_an_l2vni_has_its_gateway_on_the_bridge_and_no_addresses_on_its_veth() -> None:
     found = links(model_of(demo()))
     assert found["br-pe-110"].mac == "00:f3:00:00:00:6f"
-    assert [str(address) for address in found["br-pe-110"].addresses or ()] == ["192.170.1.1/24", "2001:db8:2::1/64"]
+    assert [str(address) for address in found["br-pe-110"].addresses or ()] == ["172.27.1.1/24", "2001:db8:2::1/64"]
     assert found["br-pe-110"].addr_gen_none is False
     assert (found["pe-e-110"].master, found["host-e-110"].master) == ("br-pe-110", "br-hs-110")
     assert found["host-e-110"].addresses == found["pe-e-110"].addresses == ()

@@ -42,9 +42,9 @@ STATUS: Final = Status(
         SessionHealth("172.31.0.0/24", "default", 0, "Listening"),
         SessionHealth("172.31.0.9", "default", 64520, "Established", 60, {"ipv4Unicast": 1}),
         SessionHealth("10.9.9.9", "default", 64521, "Connect"),
-        SessionHealth("192.170.10.2", "red", 64515, "Active", role="host", flaps=1),
+        SessionHealth("172.27.10.2", "red", 64515, "Active", role="host", flaps=1),
         SessionHealth("2001:db9:1::2", "red", 64515, "Established", 7, {"ipv6Unicast": 2}, "host"),
-        SessionHealth("192.170.10.2", "default", 64515, "Established", 7, {"ipv4Unicast": 0}, "host"),
+        SessionHealth("172.27.10.2", "default", 64515, "Established", 7, {"ipv4Unicast": 0}, "host"),
     ),
     vnis=(
         VniHealth(RED, 100, "L3", "red", ok=True, origin=Origin(FILE, 10, 5), routes=1),

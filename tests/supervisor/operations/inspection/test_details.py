@@ -27,10 +27,10 @@ from tests.supervisor.operations.inspection.example_node import DESIRED, FILE, S
     [
         ("eth1", [("default", "eth1")]),
         ("172.31.0.0/24", [("default", "172.31.0.0/24")]),
-        ("192.170.10.2", [("red", "192.170.10.2"), ("default", "192.170.10.2")]),
-        ("red", [("red", "192.170.10.2"), ("red", "2001:db9:1::2")]),
-        ("100", [("red", "192.170.10.2"), ("red", "2001:db9:1::2")]),
-        ("passthrough", [("default", "192.170.10.2")]),
+        ("172.27.10.2", [("red", "172.27.10.2"), ("default", "172.27.10.2")]),
+        ("red", [("red", "172.27.10.2"), ("red", "2001:db9:1::2")]),
+        ("100", [("red", "172.27.10.2"), ("red", "2001:db9:1::2")]),
+        ("passthrough", [("default", "172.27.10.2")]),
     ],
 )
 def test_sessions_are_found_by_peer_and_by_whose_they_are(name: str, peers: list[tuple[str, str]]) -> None:
@@ -70,10 +70,10 @@ def test_an_l3vni_is_no_l2vni_whether_or_not_it_is_in_force(name: str) -> None:
 
 def test_the_ends_of_a_session_with_the_host_are_those_of_its_own_address() -> None:
     four, six = sessions_named(STATUS, DESIRED, "red")
-    assert four.host_end == HostEnd("host-e-100", "", "192.170.10.2/24", "192.170.10.1/24", 64514)
+    assert four.host_end == HostEnd("host-e-100", "", "172.27.10.2/24", "172.27.10.1/24", 64514)
     assert six.host_end == HostEnd("host-e-100", "", "2001:db9:1::2/64", "2001:db9:1::1/64", 64514)
     (through,) = sessions_named(STATUS, DESIRED, "passthrough")
-    assert through.host_end == HostEnd("pt-host", "", "192.170.10.2/24", "192.170.10.1/24", 64514)
+    assert through.host_end == HostEnd("pt-host", "", "172.27.10.2/24", "172.27.10.1/24", 64514)
     assert (through.owner, through.origin) == ("L3Passthrough passthrough", f"{FILE}:40:3")
 
 
@@ -127,10 +127,10 @@ def test_a_status_that_was_read_from_json_gives_the_same_documents() -> None:
     ("name", "message"),
     [
         ("eth3", "there is no session eth3: did you mean eth2?"),
-        ("192.170.10.3", "there is no session 192.170.10.3: did you mean 192.170.10.2?"),
+        ("172.27.10.3", "there is no session 172.27.10.3: did you mean 172.27.10.2?"),
         (
             "x",
-            "there is no session x; known are eth1, eth2, 172.31.0.0/24, 172.31.0.9, 10.9.9.9, 192.170.10.2, red, 100 "
+            "there is no session x; known are eth1, eth2, 172.31.0.0/24, 172.31.0.9, 10.9.9.9, 172.27.10.2, red, 100 "
             "and 2 more (see openperouter status -v)",
         ),
     ],

@@ -42,7 +42,7 @@ def with_vni(number: int, **members: object) -> Status:
 
 def test_a_session_has_its_own_changes() -> None:
     (details,) = sessions_named(STATUS, DESIRED, "eth1")
-    events = past(STATUS, with_session("eth1", "Idle"), with_session("192.170.10.2", "Established"))
+    events = past(STATUS, with_session("eth1", "Idle"), with_session("172.27.10.2", "Established"))
     history = session_history(details, events)
     assert texts(history.changes) == ["eth1: down", "eth1: Established"]
     assert history.last_error is not None

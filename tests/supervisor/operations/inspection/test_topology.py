@@ -34,13 +34,13 @@ n1, AS 64514, router ID 10.0.0.1, VTEP 100.65.0.0/32
 │     └─ 0 remote VTEPs
 ├─ VRF red
 │  ├─ L3VNI red, VNI 100, 1 route
-│  │  ├─ host 192.170.10.2/24 on host-e-100, AS 64515: DOWN (Active)
+│  │  ├─ host 172.27.10.2/24 on host-e-100, AS 64515: DOWN (Active)
 │  │  └─ host 2001:db9:1::2/64 on host-e-100, AS 64515: Established
 │  └─ L2VNI red, VNI 110
-│     ├─ host host-e-110, a port of br-hs-110, gateways 192.171.24.1/24
+│     ├─ host host-e-110, a port of br-hs-110, gateways 172.28.24.1/24
 │     └─ 2 remote VTEPs
 ├─ BGP passthrough
-│  └─ host 192.170.10.2/24 on pt-host, AS 64515: Established
+│  └─ host 172.27.10.2/24 on pt-host, AS 64515: Established
 └─ L3VNI green: DOWN (not in force: vni: is taken)"""
     )
 
@@ -51,7 +51,7 @@ def test_it_is_the_same_of_a_status_that_was_read_from_json() -> None:
 
 def test_without_the_configuration_only_addresses_and_bridges_are_missing() -> None:
     tree = text(topology(STATUS, None))
-    assert "├─ host 192.170.10.2 on host-e-100, AS 64515: DOWN (Active)\n" in tree
+    assert "├─ host 172.27.10.2 on host-e-100, AS 64515: DOWN (Active)\n" in tree
     assert "├─ host host-e-110\n" in tree
     assert len(tree.splitlines()) == len(text(topology(STATUS, DESIRED)).splitlines())
 

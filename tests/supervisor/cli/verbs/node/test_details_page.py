@@ -51,9 +51,9 @@ L3VNI red
   state          ok
   routes         1
   own VTEP       100.65.0.0, port 4789
-  host session   192.170.10.2: DOWN (Active)
-  host's end     host-e-100, 192.170.10.2/24
-  router's end   192.170.10.1/24, AS 64514
+  host session   172.27.10.2: DOWN (Active)
+  host's end     host-e-100, 172.27.10.2/24
+  router's end   172.27.10.1/24, AS 64514
   host session   2001:db9:1::2: Established for 7s
   host's end     host-e-100, 2001:db9:1::2/64
   router's end   2001:db9:1::1/64, AS 64514
@@ -69,7 +69,7 @@ L2VNI red
   EVPN out       type-2 4 type-3 1
   own VTEP       100.65.0.0, port 4789
   host's end     host-e-110, a port of br-hs-110
-  gateways       192.171.24.1/24
+  gateways       172.28.24.1/24
   configured in  /etc/openperouter/configs/openpe_node.yaml:20:5""",
     "lone": """\
 L2VNI tenant/lone
@@ -104,5 +104,5 @@ def test_a_vni(name: str, page: str) -> None:
 def test_colour_adds_nothing_but_colour() -> None:
     (found,) = vnis_named(STATUS, DESIRED, "100")
     coloured = vni_page(found, Painter(colour=True))
-    assert "\033[31m192.170.10.2: DOWN (Active)\033[0m" in coloured
+    assert "\033[31m172.27.10.2: DOWN (Active)\033[0m" in coloured
     assert re.sub("\033\\[[0-9]+m", "", coloured) == vni_page(found, Painter(colour=False))

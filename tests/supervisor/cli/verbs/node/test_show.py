@@ -129,7 +129,7 @@ def test_a_damaged_store_of_last_good_files_hides_no_file(settings: Path, capsys
 
 def configure_host_session(settings: Path) -> None:
     """Make the L3VNI what the example's status reports of it; the node's index is 0."""
-    session = "hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 192.170.10.0/24}}"
+    session = "hostSession: {asn: 64514, hostASN: 64515, localCIDR: {ipv4: 172.27.10.0/24}}"
     file = settings.parent / "configs" / "openpe_l3vni.yaml"
     file.write_text(f"l3vnis:\n  - vni: 100\n    vrf: red\n    {session}\n")
     (settings.parent / "node-config.yaml").write_text("nodeIndex:\n  index: 0\n")
@@ -139,11 +139,11 @@ def configure_host_session(settings: Path) -> None:
     ("words", "line"),
     [
         (("session", "192.168.11.2"), "  state          Established for 1h2m"),
-        (("session", "red"), "  host's end     host-e-100, 192.170.10.2/24"),
-        (("vni", "100"), "  router's end   192.170.10.1/24, AS 64514"),
+        (("session", "red"), "  host's end     host-e-100, 172.27.10.2/24"),
+        (("vni", "100"), "  router's end   172.27.10.1/24, AS 64514"),
         (("vni", "blue"), "  remote VTEPs   2"),
         (("l2vni", "blue"), "  remote VTEPs   2"),
-        (("topology",), "   │  └─ host 192.170.10.2/24 on host-e-100, AS 64515: DOWN (Active)"),
+        (("topology",), "   │  └─ host 172.27.10.2/24 on host-e-100, AS 64515: DOWN (Active)"),
         (("topology", "--dot"), '  n1 [label="NIC toswitch1, MTU 9000"];'),
     ],
 )
@@ -214,7 +214,7 @@ def test_parts_of_the_status_are_json_as_well(settings: Path, capsys: pytest.Cap
             assert show(settings, *words, "--json") == 0
         (document,) = json.loads(capsys.readouterr().out)
         (end,) = (one["host_end"] for one in ([document] if key == "host_end" else document[key]))
-        assert end["host"] == "192.170.10.2/24"
+        assert end["host"] == "172.27.10.2/24"
         (settings.parent / "run" / "control.sock").unlink()
     with answering(settings.parent / "run", [status_answer(READY)]):
         assert show(settings, "topology", "--json") == 0
