@@ -145,12 +145,16 @@ class PairedNode:
         return done.returncode == 0
 
     def announce_pods(self) -> None:
-        """Have the host's speaker peer with the router in L3VNI blue, and announce the routed pods' network."""
+        """Have the host's speaker peer with the router in L3VNI blue, and announce the routed pods' network.
+
+        The hosts of all nodes have one AS: without ``allowas-in``, one host takes nothing that another announces.
+        """
         self.machine.remote.run(
             "vtysh -N hostbgp -c 'configure terminal' "
             f"-c 'router bgp {HOST_ASN}' -c 'neighbor 172.28.10.1 remote-as {ROUTER_ASN}' "
             "-c 'neighbor 172.28.10.1 timers connect 1' -c 'address-family ipv4 unicast' "
-            f"-c 'neighbor 172.28.10.1 activate' -c 'network 10.244.{self.number}.0/24'"
+            "-c 'neighbor 172.28.10.1 activate' -c 'neighbor 172.28.10.1 allowas-in 1' "
+            f"-c 'network 10.244.{self.number}.0/24'"
         )
 
 

@@ -115,14 +115,16 @@ def is_ready(cluster: Cluster) -> bool:
     return cluster.condition("Ready") == "True"
 
 
-def forwards(pair: Pair) -> bool:
-    """Whether each pod reaches its counterpart on the other node, and a segment's pod a routed one."""
+def forwards(pair: Pair) -> None:
+    """Wait until each pod reaches its counterpart on the other node, and a segment's pod a routed one."""
     first, second = pair.nodes
-    return (
-        first.pings(second.on_segment, pod="pod-segment")
-        and first.pings(second.behind_host, pod="pod-routed")
-        and second.pings(first.behind_host, pod="pod-segment")
-    )
+    for source, pod, target in (
+        (first, "pod-segment", second.on_segment),
+        (first, "pod-routed", second.behind_host),
+        (second, "pod-segment", first.behind_host),
+    ):
+        pings = partial(source.pings, target, pod=pod)
+        eventually(pings, f"{pod} of {source.name} reaches {target}", seconds=SECONDS)
 
 
 def test_the_playbook_installs_both_nodes(pair: Pair, playbook: Playbook) -> None:
@@ -158,7 +160,7 @@ def test_what_kubectl_applies_carries_traffic(pair: Pair, clusters: dict[str, Cl
         eventually(node.has_bridge, f"{node.name} has the segment's bridge", seconds=SECONDS)
     on_both(pair, PairedNode.announce_pods)
     on_both(pair, PairedNode.attach_pods)
-    eventually(lambda: forwards(pair), "pods reach each other", seconds=SECONDS)
+    forwards(pair)
     for node in pair.nodes:
         eventually(partial(is_ready, clusters[node.name]), f"the status of {node.name} is Ready", seconds=SECONDS)
     shown = kubectl.run("get", NODE_STATUS_PLURAL, "-n", NAMESPACE, "-o", "name").split()
@@ -191,7 +193,7 @@ def test_a_node_is_reinstalled_and_the_other_loses_nothing(
         kubectl.join(second)
         eventually(second.has_bridge, "the segment's bridge is there again", seconds=SECONDS)
         second.attach_pods()
-        eventually(lambda: forwards(pair), "pods reach each other again", seconds=SECONDS)
+        forwards(pair)
     assert property_of(first.machine, "MainPID") == daemon
     pair.transfer(first, second, second.on_segment, pod="pod-segment")
     eventually(partial(is_ready, clusters["node-b"]), "it is Ready again", seconds=SECONDS)
