@@ -81,13 +81,13 @@ def test_the_time_grows_no_faster_than_the_text(unit: str, end: str) -> None:
     def seconds(characters: int) -> float:
         text = (unit * (2048 // len(unit)) + end) * (characters // 2048)
         times = []
-        for _ in range(5):
+        for _ in range(3):
             before = time.process_time()
             redact(text)
             times.append(time.process_time() - before)
         return min(times)
 
-    assert seconds(1 << 19) < 64 * max(seconds(1 << 15), 1e-4)
+    assert seconds(1 << 18) < 64 * max(seconds(1 << 14), 1e-4)
 
 
 def test_a_long_line_is_read_to_its_end() -> None:
