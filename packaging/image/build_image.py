@@ -43,7 +43,9 @@ PACKAGES: Final = (
     *("python3-trio", "python3-yaml"),
 )
 #: FRR, and what its scripts call; no package depends on Debian's essential ones. PAM lets root run vtysh.
-FRR_PACKAGES: Final = ("frr", "bash", "coreutils", "dash", "libpam-modules")
+FRR_PACKAGES: Final = ("frr", "bash", "coreutils", "dash", "grep", "libpam-modules")
+#: What else the daemon and its commands call on a node: packet filter, ping, and programs that enter namespaces.
+NODE_PACKAGES: Final = ("nftables", "iputils-ping", "util-linux")
 #: What packages depend on for their maintainers' scripts only, which do not run here; FRR's for logs in files.
 INSTALLERS: Final = frozenset({"debconf", "debianutils", "dpkg", "init-system-helpers", "perl-base", "logrotate"})
 USER: Final = 65532
@@ -79,7 +81,10 @@ for name in ("zebra", "mgmtd", "bgpd", "staticd", "bfdd", "watchfrr"):
     subprocess.run([f"/usr/lib/frr/{name}", "--version"], check=True, stdout=subprocess.DEVNULL)
 subprocess.run(["/usr/bin/vtysh", "--help"], check=True, stdout=subprocess.DEVNULL)
 subprocess.run(["/bin/bash", "-c", "install --version; cat /dev/null; sleep 0; id -u"], check=True, capture_output=True)
-subprocess.run(["/bin/bash", "-n", "/usr/libexec/openperouter/start-frr"], check=True)
+for name in ("start-frr", "prepare-node"):
+    subprocess.run(["/bin/bash", "-n", f"/usr/libexec/openperouter/{name}"], check=True)
+for name in ("ip", "nft", "ping", "nsenter", "unshare"):
+    subprocess.run([name, "-V"], check=True, stdout=subprocess.DEVNULL)
 """
 _SECONDS: Final = 600
 
@@ -99,7 +104,11 @@ class ImageKind:
 
 CLUSTER: Final = ImageKind("openperouter", PACKAGES, "Containerfile", _LIBRARIES + _CLUSTER_TRIAL)
 ROUTER: Final = ImageKind(
-    "openperouter-router", (*PACKAGES, *FRR_PACKAGES), "Containerfile.router", _LIBRARIES + _ROUTER_TRIAL, with_frr=True
+    "openperouter-router",
+    (*PACKAGES, *FRR_PACKAGES, *NODE_PACKAGES),
+    "Containerfile.router",
+    _LIBRARIES + _ROUTER_TRIAL,
+    with_frr=True,
 )
 KINDS: Final = {kind.name: kind for kind in (CLUSTER, ROUTER)}
 
@@ -201,7 +210,7 @@ def make_rootfs(tree: Path, rootfs: Path, kind: ImageKind = CLUSTER) -> Path:
 
 
 def _add_router(tree: Path, rootfs: Path) -> None:
-    """Add what starts FRR, its user, and the directories that a node's are mounted over."""
+    """Add what starts FRR, its user and files, and the directories that a node's are mounted over."""
     for name in _MOUNTED:
         (rootfs / name).mkdir(parents=True, exist_ok=True)
     for name, text in (("frr", _VTYSH_PAM), ("other", _OTHER_PAM)):
@@ -211,10 +220,13 @@ def _add_router(tree: Path, rootfs: Path) -> None:
         lines = [line for line in (tree / "etc" / file).read_text().splitlines() if line.startswith("frr")]
         with (rootfs / "etc" / file).open("a") as target:
             target.write("".join(f"{line}\n" for line in lines))
-    start = rootfs / "usr/libexec/openperouter/start-frr"
-    start.parent.mkdir(parents=True)
-    shutil.copy(HERE / "router/start-frr", start)
-    start.chmod(0o755)
+    programs = rootfs / "usr/libexec/openperouter"
+    programs.mkdir(parents=True)
+    for source in (HERE / "router").iterdir():
+        shutil.copy(source, programs / source.name)
+        (programs / source.name).chmod(0o755)
+    # What prepare-node gives FRR in a pod of the cluster.
+    shutil.copytree(ROOT / "packaging/frr/perouter", rootfs / "usr/share/openperouter/frr")
 
 
 def run(command: Iterable[str | Path]) -> str:

@@ -19,6 +19,8 @@ DEFAULT_SETTINGS: Final = Path("/etc/openperouter/openperouter.yaml")
 DEFAULT_RUN_DIR: Final = Path("/run/openperouter")
 CONTROL_SOCKET: Final = "control.sock"
 STATE_FILE: Final = "state.json"
+#: Exists if systemd is the init system (sd_booted(3)); in a container it is not.
+SYSTEMD_BOOTED: Final = Path("/run/systemd/system")
 #: As podman names them after the files that 'openperouter generate quadlet' writes.
 POD_UNITS: Final = ("openperouter-router-pod.service", "openperouter-frr.service", "openperouter-reloader.service")
 #: Finds more than the key, but not the commented example in every installation's settings.

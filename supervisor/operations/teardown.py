@@ -37,7 +37,7 @@ from config.settings import Settings
 from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
 from ..runtime.faults import DependencyFault, KernelFault, leaves
-from .paths import frr_units
+from .paths import SYSTEMD_BOOTED, frr_units
 
 #: Prints one line for the user.
 Report = Callable[[str], None]
@@ -45,8 +45,6 @@ Report = Callable[[str], None]
 #: Time for systemd to stop FRR (``TimeoutSec`` of its unit is two minutes), and for ``ip`` to delete a namespace.
 STOP_SECONDS = 150.0
 DELETE_SECONDS = 30.0
-#: Exists if systemd is the init system (sd_booted(3)).
-SYSTEMD_BOOTED = Path("/run/systemd/system")
 #: Devices that the kernel itself puts into each namespace once a module is loaded (``fb_tunnels_only_for_init_net``).
 _OF_THE_KERNEL = frozenset(
     ("lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0", "ip6gretap0")

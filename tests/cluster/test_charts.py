@@ -23,6 +23,8 @@ from supervisor.operations.cluster import manifests
 from tests.cluster.harness import CRD_PATH, MANAGER, PATIENCE, ClusterServer, kube
 
 SYSTEM: Final = "openperouter-system"
+#: A node has the package or the pod, so the router is in none of the others.
+ROUTER: Final = "--set=router.enabled=true"
 ALL: Final = tuple(
     f"--set={value}=true"
     for value in (
@@ -188,14 +190,15 @@ async def install_operators_definitions(client: KubeClient) -> None:
             await trio.sleep(0.1)
 
 
-@pytest.mark.parametrize("values", [(), ALL, ("--set=hostbridge.enabled=false", "--set=crds.install=false")])
+@pytest.mark.parametrize("values", [(), (*ALL, ROUTER), ("--set=hostbridge.enabled=false", "--set=crds.install=false")])
 def test_helm_finds_no_fault_in_the_chart(offline: Tools, values: tuple[str, ...]) -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in offline.run("helm", "lint", "--strict", offline.chart, *values)
 
 
 def test_chart_kustomizations_and_manifests_are_the_same(offline: Tools) -> None:
     wanted = offline.build("overlays/full")
-    assert by_key(manifests.manifests(manifests.PARTS)) == wanted
+    parts = [name for name in manifests.PARTS if name != "router"]
+    assert by_key(manifests.manifests(parts)) == wanted
     # Helm makes the namespace by itself (--create-namespace).
     del wanted["Namespace", "", SYSTEM]
     assert offline.template(*ALL, "--set=crds.keep=false") == wanted
@@ -206,6 +209,27 @@ def test_without_pods_they_are_the_same(offline: Tools) -> None:
     assert by_key(manifests.manifests(("crds", "nodes"))) == wanted
     del wanted["Namespace", "", SYSTEM]
     assert offline.template("--set=crds.keep=false", "--set=hostbridge.enabled=false") == wanted
+
+
+def test_with_the_router_as_a_pod_they_are_the_same(offline: Tools) -> None:
+    wanted = offline.build("overlays/router")
+    assert by_key(manifests.manifests((*manifests.DEFAULT_PARTS, "router"))) == wanted
+    del wanted["Namespace", "", SYSTEM]
+    assert offline.template("--set=crds.keep=false", ROUTER) == wanted
+
+
+def test_the_routers_values_reach_its_containers(offline: Tools) -> None:
+    image = "registry.example:5000/openperouter-router:1.0"
+    values = (f"--set=router.image={image}", "--set=imagePullPolicy=Always", "--set=router.resources.requests.cpu=1")
+    found = offline.template(ROUTER, *values, "--set=router.nodeSelector.role=edge")
+    pod = found["DaemonSet", SYSTEM, "openperouter-router"]["spec"]["template"]["spec"]
+    containers = {one["name"]: one for one in (*pod["initContainers"], *pod["containers"])}
+    assert containers.keys() == {"prepare", "daemon", "frr"}
+    assert {(one["image"], one["imagePullPolicy"]) for one in containers.values()} == {(image, "Always")}
+    assert containers["daemon"]["resources"]["requests"] == {"cpu": 1, "memory": "128Mi"}
+    assert pod["nodeSelector"] == {"role": "edge"}
+    other = found["DaemonSet", SYSTEM, "openperouter-hostbridge"]["spec"]["template"]["spec"]["containers"][0]
+    assert other["image"] == "openperouter"
 
 
 def test_the_servers_address_is_the_same_everywhere(offline: Tools) -> None:
@@ -276,6 +300,7 @@ def test_values_reach_the_manifests(offline: Tools) -> None:
         ("crds.keep=maybe", "keep"),
         ("metrics.hostDirectory=run", "hostDirectory"),
         ("monitoring.podMonitor=yes", "podMonitor"),
+        ("router.image=", "image"),
     ],
 )
 def test_wrong_values_are_refused_by_their_names(offline: Tools, value: str, field: str) -> None:
@@ -285,14 +310,14 @@ def test_wrong_values_are_refused_by_their_names(offline: Tools, value: str, fie
 
 
 async def test_helm_installs_upgrades_and_leaves_nothing(fresh: ClusterServer, tools: Tools) -> None:
-    release = ("openperouter", tools.chart, f"--namespace={SYSTEM}", *ALL)
+    release = ("openperouter", tools.chart, f"--namespace={SYSTEM}", *ALL, ROUTER)
     async with kube(fresh.admin) as client:
         await install_operators_definitions(client)
         before = await inventory(client)
         await tools.helm("install", *release, "--create-namespace", "--dry-run=server")
         assert await new_since(client, before) == set()
         await tools.helm("install", *release, "--create-namespace")
-        for one in tools.template(*ALL).values():
+        for one in tools.template(*ALL, ROUTER).values():
             assert (await client.get(path_of(one)))["kind"] == one["kind"]
         await tools.helm("upgrade", *release, "--set=image=openperouter:2")
         daemonset = await client.get(f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets/openperouter-hostbridge")
@@ -308,7 +333,7 @@ async def test_helm_installs_upgrades_and_leaves_nothing(fresh: ClusterServer, t
 
 
 async def test_kustomizations_are_applied_and_leave_nothing(fresh: ClusterServer, tools: Tools) -> None:
-    objects = list(tools.build("overlays/full").values())
+    objects = list((tools.build("overlays/full") | tools.build("overlays/router")).values())
     async with kube(fresh.admin) as client:
         await install_operators_definitions(client)
         before = await inventory(client)

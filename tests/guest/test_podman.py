@@ -1,7 +1,8 @@
 """FRR in podman's containers on a booted node: the units that ``openperouter generate quadlet`` writes, and the image.
 
 The node is one of its own, with Debian's podman, no package of ours and no registry. The order of the tests is that of
-a node's life: it starts, loses this and that, gets another image and the old one again, and boots.
+a node's life: it starts, loses this and that, gets another image and the old one again, and boots; then with plain
+units (``openperouter generate systemd``).
 """
 
 from __future__ import annotations
@@ -207,3 +208,19 @@ def test_the_pod_starts_before_the_kubelet_without_a_hand(podman_node: Machine) 
     forwards(podman_node)
     assert not podman_node.remote.run("systemctl --failed --no-legend --plain").stdout.strip()
     assert not [problem for problem in status(podman_node).get("problems", ()) if problem["severity"] == "error"]
+
+
+def test_plain_units_start_the_pod_at_boot_as_well(podman_node: Machine) -> None:
+    refused = podman_node.remote.run("openperouter generate systemd", check=False)
+    assert (refused.returncode, "generate quadlet --remove" in refused.stderr) == (64, True)
+    podman_node.remote.run("openperouter generate quadlet --remove && openperouter generate systemd", seconds=120)
+    podman_node.restart()
+    eventually(lambda: active(podman_node), "the router is ready after the boot", seconds=_SECONDS)
+    units = (POD, FRR, RELOADER)
+    assert [property_of(podman_node, "ActiveState", unit) for unit in units] == ["active"] * 3
+    files = [property_of(podman_node, "FragmentPath", unit) for unit in units]
+    assert files == [f"/etc/systemd/system/{unit}.service" for unit in units]
+    assert property_of(podman_node, "ActiveState", "frr@perouter") == "inactive"
+    assert podman_node.remote.run("openperouter generate systemd --check").returncode == 0
+    podman_node.remote.run("/usr/local/libexec/fabric/attach")
+    forwards(podman_node)

@@ -133,9 +133,11 @@ def test_the_container_is_not_root_and_has_nothing_of_a_registry() -> None:
     assert "RUN" not in instructions
 
 
-def test_the_routers_image_has_frr_and_what_its_scripts_call() -> None:
+def test_the_routers_image_has_frr_and_what_its_scripts_and_the_daemon_call() -> None:
     cluster, router = build_image().CLUSTER, build_image().ROUTER
-    assert set(router.packages) - set(cluster.packages) == {"frr", "bash", "coreutils", "dash", "libpam-modules"}
+    scripts = {"frr", "bash", "coreutils", "dash", "grep", "libpam-modules"}
+    daemon = {"nftables", "iputils-ping", "util-linux"}
+    assert set(router.packages) - set(cluster.packages) == scripts | daemon
     assert set(cluster.packages) < set(router.packages)
     # Logs go to the journal; what rotates files depends on an init system.
     assert "logrotate" in build_image().INSTALLERS

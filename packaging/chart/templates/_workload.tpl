@@ -7,8 +7,10 @@ root: the chart's own context; file: the manifest below files, or text: the mani
 {{- $object := $text | replace "openperouter-system" .root.Release.Namespace | fromYaml }}
 {{- $pod := $object.spec.template.spec }}
 {{- $container := first $pod.containers }}
-{{- $_ := set $container "image" .root.Values.image }}
-{{- with .root.Values.imagePullPolicy }}{{ $_ := set $container "imagePullPolicy" . }}{{ end }}
+{{- range concat $pod.containers ($pod.initContainers | default list) }}
+{{- $_ := set . "image" ($.values.image | default $.root.Values.image) }}
+{{- if $.root.Values.imagePullPolicy }}{{ $_ := set . "imagePullPolicy" $.root.Values.imagePullPolicy }}{{ end }}
+{{- end }}
 {{- with .root.Values.imagePullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end }}
 {{- $_ := set $container "resources" (mergeOverwrite $container.resources .values.resources) }}
 {{- with .values.nodeSelector }}{{ $_ := set $pod "nodeSelector" . }}{{ end }}

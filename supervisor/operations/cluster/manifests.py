@@ -27,18 +27,20 @@ from .hostbridge import NODE_LOCAL, SERVICE, address
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
 NAMESPACE: Final = "openperouter-system"
 #: The parts of :func:`manifests` in the order in which they have to be applied, and those printed by default.
-PARTS: Final = ("crds", "nodes", "hostbridge", "controller", "webhook", "metrics", "network", "monitoring")
+PARTS: Final = ("crds", "nodes", "hostbridge", "router", "controller", "webhook", "metrics", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")
 _KUSTOMIZATIONS: Final = {
     "nodes": "kubernetes/Kustomization",
     "hostbridge": "kubernetes/hostbridge/kustomization.yaml",
+    "router": "kubernetes/router/kustomization.yaml",
     "controller": "kubernetes/controller/kustomization.yaml",
     "webhook": "kubernetes/webhook/kustomization.yaml",
     "metrics": "kubernetes/metrics/kustomization.yaml",
     "network": "kubernetes/network/kustomization.yaml",
     "monitoring": "monitoring/Kustomization",
 }
-_IMAGE_LINE: Final = re.compile(r"^( +image:) openperouter$", re.MULTILINE)
+#: The router's has another one, and is printed by itself.
+_IMAGE_LINE: Final = re.compile(r"^( +image:) openperouter(?:-router)?$", re.MULTILINE)
 _IMAGE: Final = re.compile(r"[^\s:@]+(:\d+/[^\s:@]+)?(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII)
 
 

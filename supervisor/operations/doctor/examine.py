@@ -16,8 +16,10 @@ from pathlib import Path
 import trio
 
 from config.settings import Settings
+from supervisor.process.subprocesses import CommandMissing
 from supervisor.runtime.faults import Fault
 
+from ..paths import SYSTEMD_BOOTED
 from . import cni, credentials, files, frr, machine, network_managers, pod, policies, router
 from .cni import Plugins
 from .credentials import Credentials
@@ -32,6 +34,8 @@ from .router import ConfigurationFiles, DaemonState, Network
 
 #: Longest time for one area, in seconds; the programs that are run have shorter deadlines of their own.
 AREA_SECONDS = 30.0
+#: Areas that are read by asking systemd.
+_OF_SYSTEMD = frozenset({"units", "managers"})
 #: Returns the findings of one aspect; its parameters name the fields of :class:`HostState` that it judges.
 Check = Callable[..., Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
@@ -83,6 +87,10 @@ async def read_machine(settings: Settings, settings_file: Path) -> HostState:
         try:
             with trio.fail_after(AREA_SECONDS):
                 found[area] = await reader()
+        except CommandMissing as missing:
+            # The daemon in a pod has no systemd: there are no units to judge.
+            if area not in _OF_SYSTEMD or SYSTEMD_BOOTED.is_dir():
+                unreadable[area] = str(missing)
         except (Fault, OSError, ValueError) as error:
             unreadable[area] = str(error) or type(error).__name__
         except trio.TooSlowError:

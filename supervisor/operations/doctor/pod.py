@@ -15,9 +15,10 @@ from ..paths import POD_UNITS
 from .findings import Finding, error, ok, warning
 from .network_managers import Unit, Units
 
-#: Where 'openperouter generate quadlet' writes what podman makes units of.
-QUADLETS = Path("/etc/containers/systemd")
-QUADLET = "openperouter-router.pod"
+#: What 'openperouter generate quadlet' writes, of which podman makes the pod's unit.
+QUADLET = Path("/etc/containers/systemd/openperouter-router.pod")
+#: That unit as 'openperouter generate systemd' writes it.
+PLAIN = Path("/etc/systemd/system") / POD_UNITS[0]
 _GENERATE = "openperouter generate quadlet, systemctl daemon-reload"
 _RESTART = f"systemctl restart {POD_UNITS[0]}"
 
@@ -26,6 +27,7 @@ _RESTART = f"systemctl restart {POD_UNITS[0]}"
 class Pod:
     """FRR's pod: ``process`` is why its PID file is not usable, ``reloader`` why that does not answer; else empty.
 
+    ``quadlet`` says that the quadlet, or the unit instead of it, was written.
     ``silent`` names the daemons that the reloader finds not to answer, ``version`` is its own.
     """
 
@@ -57,8 +59,11 @@ async def read_pod(settings: Settings) -> Pod | None:
         version, silent = seen.version, tuple(f"{name}: {why}" for name, why in sorted(seen.silent.items()))
     except ReloaderFault as fault:
         reloader = str(fault)
-    quadlet = (QUADLETS / QUADLET).is_file()
-    return Pod(shutil.which("podman") is not None, quadlet, process, reloader, version, silent)
+    return Pod(shutil.which("podman") is not None, _written(), process, reloader, version, silent)
+
+
+def _written() -> bool:
+    return QUADLET.is_file() or PLAIN.is_file()
 
 
 def installed(pod: Pod, units: Units) -> Iterator[Finding]:
@@ -67,7 +72,7 @@ def installed(pod: Pod, units: Units) -> Iterator[Finding]:
         yield error("pod-units", "podman is not installed, and runtime is podman", "apt install podman")
         return
     if not pod.quadlet:
-        yield error("pod-units", f"{QUADLETS / QUADLET} does not exist: nothing starts FRR's pod", _GENERATE)
+        yield error("pod-units", f"neither {QUADLET} nor {PLAIN} exists: nothing starts FRR's pod", _GENERATE)
         return
     wrong = False
     for name in POD_UNITS:

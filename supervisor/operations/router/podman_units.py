@@ -1,6 +1,8 @@
-"""The files with which systemd runs FRR in podman's containers: ``openperouter generate quadlet``.
+"""The files with which systemd runs FRR in podman's containers: ``openperouter generate quadlet`` or ``systemd``.
 
     image, node configuration ──> a pod, two containers, two drop-ins, a settings file ──> written, compared or removed
+
+The pod and the containers are quadlets, or plain units made of them (:mod:`.plain_units`).
 
 The pod joins the network namespace that openperouter-netns.service makes. Its containers share the PID namespace: FRR,
 started by FRR's own scripts, and the reloader, the only one that runs vtysh. The directories have the same paths on the
@@ -12,21 +14,27 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from supervisor.process.atomic_file import sync_directory, write_atomic
 from supervisor.version import VERSION
 
 from ..exit_codes import USAGE, CommandError
+from .plain_units import service_name, services
 
+#: Quadlets, or plain units.
+Kind = Literal["quadlet", "systemd"]
 DEFAULT_IMAGE: Final = f"localhost/openperouter-router:{VERSION}"
 QUADLETS: Final = "etc/containers/systemd"
 POD: Final = f"{QUADLETS}/openperouter-router.pod"
 FRR: Final = f"{QUADLETS}/openperouter-frr.container"
 RELOADER: Final = f"{QUADLETS}/openperouter-reloader.container"
+PLAIN: Final = "etc/systemd/system"
+#: The file by which an installed kind is known, and which keeps the native FRR from starting.
+POD_OF: Final[Mapping[Kind, str]] = {"quadlet": POD, "systemd": f"{PLAIN}/{service_name(POD)}"}
 NATIVE_DROP_IN: Final = "etc/systemd/system/frr@perouter.service.d/openperouter-podman.conf"
 DAEMON_DROP_IN: Final = "etc/systemd/system/openperouter.service.d/openperouter-podman.conf"
 SETTINGS: Final = "etc/openperouter/conf.d/60-podman.yaml"
@@ -37,9 +45,7 @@ _UNIT_MODE: Final = 0o644
 _SETTINGS_MODE: Final = 0o640
 #: A registry's host and path, then a tag or a digest: what podman takes, without what a unit file would interpret.
 _REFERENCE: Final = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*(?:@sha256:[0-9a-f]{64})?")
-_HEADER: Final = (
-    '# Written by "openperouter generate quadlet", which replaces this file; changes belong into drop-ins.\n'
-)
+_HEADER: Final = '# Written by "openperouter generate {}", which replaces this file; changes belong into drop-ins.\n'
 
 #: What FRR's daemons keep (it does not start without SYS_ADMIN), and what watchfrr needs to start and end them: those
 #: of the drop-in of frr@perouter.service.
@@ -142,8 +148,8 @@ Volume=/etc/frr/perouter:/etc/frr/perouter:ro
 
 _NATIVE: Final = """\
 [Unit]
-# FRR runs in openperouter-router.pod instead.
-ConditionPathExists=!/etc/containers/systemd/openperouter-router.pod
+# FRR runs in the pod of this file instead.
+ConditionPathExists=!/{pod}
 """
 
 _DAEMON: Final = """\
@@ -176,7 +182,7 @@ def checked(image: str, node_config: Path | None) -> Parameters:
     return Parameters(image, node_config)
 
 
-def texts(parameters: Parameters) -> dict[str, str]:
+def texts(parameters: Parameters, kind: Kind = "quadlet") -> dict[str, str]:
     """Return the files' texts by their paths below ``/``."""
     frr = _UNIT.format(
         description="FRR of the router, in a container",
@@ -197,9 +203,12 @@ def texts(parameters: Parameters) -> dict[str, str]:
         stop_seconds=70,
         timeout_seconds=90,
     )
-    units = {POD: _POD, FRR: frr, RELOADER: reloader, NATIVE_DROP_IN: _NATIVE, DAEMON_DROP_IN: _DAEMON}
-    found = {name: _HEADER + text for name, text in units.items()}
-    return {**found, SETTINGS: _HEADER + _settings(parameters)}
+    units = {POD: _POD, FRR: frr, RELOADER: reloader}
+    if kind == "systemd":
+        units = {f"{PLAIN}/{name}": text for name, text in services(units).items()}
+    native = _NATIVE.format(pod=POD_OF[kind])
+    files = {**units, NATIVE_DROP_IN: native, DAEMON_DROP_IN: _DAEMON, SETTINGS: _settings(parameters)}
+    return {name: _HEADER.format(kind) + text for name, text in files.items()}
 
 
 def _settings(parameters: Parameters) -> str:
@@ -211,9 +220,17 @@ def _settings(parameters: Parameters) -> str:
     return text
 
 
-def paths() -> tuple[str, ...]:
+def paths(kind: Kind = "quadlet") -> tuple[str, ...]:
     """Return the paths of all files that the generator writes."""
-    return tuple(texts(Parameters()))
+    return tuple(texts(Parameters(), kind))
+
+
+def refuse_both(kind: Kind, root: Path) -> None:
+    """Raise :class:`CommandError` if the other kind is installed below ``root``: its units have the same names."""
+    for other, pod in POD_OF.items():
+        if other != kind and (root / pod).exists():
+            fix = f"openperouter generate {other} --remove"
+            raise CommandError(f"{root / pod} is of 'generate {other}', with units of the same names: {fix}", USAGE)
 
 
 def differences(wanted: Mapping[str, str], root: Path) -> list[str]:
@@ -248,14 +265,14 @@ def write(wanted: Mapping[str, str], root: Path) -> list[str]:
     return lines
 
 
-def remove(names: Iterable[str], root: Path) -> list[str]:
+def remove(kind: Kind, root: Path) -> list[str]:
     """Remove the generator's files, for FRR without containers again; return a line for each that was there.
 
     Raises :class:`CommandError` for a file that another hand made.
     """
-    present = {name: text for name in names if (text := _read(root / name)) is not None}
+    present = {name: text for name in paths(kind) if (text := _read(root / name)) is not None}
     for name, text in present.items():
-        if not text.startswith(_HEADER.partition(",")[0]):
+        if not text.startswith(_HEADER.format(kind).partition(",")[0]):
             raise CommandError(f"{root / name} is not of this command: nothing is removed", USAGE)
     for name in present:
         (root / name).unlink()

@@ -68,10 +68,15 @@ def lay_host_speaker(machine: Machine) -> None:
 
 def give_configuration(machine: Machine) -> None:
     """Give the example configuration to a node that has the program, and wait until it is in force."""
+    copy_configuration(machine)
+    machine.remote.run("systemctl reload openperouter", seconds=START_SECONDS)
+
+
+def copy_configuration(machine: Machine) -> None:
+    """Give the example configuration to a node, whatever it has of the program."""
     with tempfile.TemporaryDirectory(prefix="openperouter-stage-") as name:
         shutil.copytree(EXAMPLES, name, dirs_exist_ok=True)
         machine.remote.copy_in(Path(name), "/etc/openperouter")
-    machine.remote.run("systemctl reload openperouter", seconds=START_SECONDS)
 
 
 def start(machine: Machine) -> float:

@@ -199,6 +199,8 @@ class ApiServer:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-cluster-ip-range": "10.96.0.0/24",
             "authorization-mode": "Node,RBAC",
+            # As kubeadm has it; the router's pod is privileged.
+            "allow-privileged": "true",
             "audit-policy-file": policy,
             "audit-log-path": self.logs / "audit.log",
         }

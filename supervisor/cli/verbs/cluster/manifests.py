@@ -12,7 +12,7 @@ from supervisor.operations import exit_codes
 from ...options import StoreFile, add_verb
 
 #: Those of supervisor.operations.cluster.manifests, whose import takes a second.
-PARTS = ("crds", "nodes", "hostbridge", "controller", "webhook", "metrics", "network", "monitoring")
+PARTS = ("crds", "nodes", "hostbridge", "router", "controller", "webhook", "metrics", "network", "monitoring")
 
 
 def add_parser(verbs: Any) -> None:
@@ -24,15 +24,16 @@ def add_parser(verbs: Any) -> None:
         summary="print what the cluster needs, or write a helm chart and kustomizations",
         description="Print the manifests of the cluster's side: crds (custom resource definitions), nodes (namespace, "
         "permissions, admission policies) and hostbridge (the pod that gives a node its credentials). Only if they are "
-        "named: controller (aggregates what the nodes report), webhook (refuses what no node could use), metrics "
-        "(serves those of each node), network (NetworkPolicies for controller and metrics) and monitoring (alert rules "
-        "and what to scrape for Prometheus' operator, the dashboard for Grafana's sidecar). "
+        "named: router (the daemon and FRR as a pod, for nodes without the package; its image is openperouter-router), "
+        "controller (aggregates what the nodes report), webhook (refuses what no node could use), metrics (serves "
+        "those of each node), network (NetworkPolicies for controller and metrics) and monitoring (alert rules and "
+        "what to scrape for Prometheus' operator, the dashboard for Grafana's sidecar). "
         "Works on any machine, without a server.",
     )
     parser.add_argument(
         "part", nargs="?", choices=PARTS, metavar="PART", help="only this one (default: crds, nodes and hostbridge)"
     )
-    parser.add_argument("--image", default="", metavar="IMAGE", help="the image of the pods, with a tag or a digest")
+    parser.add_argument("--image", default="", metavar="IMAGE", help="the pods' image, with a tag or a digest")
     parser.add_argument(
         "--api-server",
         default="service",

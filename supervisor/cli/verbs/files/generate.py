@@ -27,9 +27,12 @@ def add_parser(verbs: Any) -> None:
         "files are checked as the daemon would check them; names and indices must be unique. Nothing is written if "
         "there is an error: exits with 78. The directory belongs to this command: what is no longer in the inventory "
         "is removed. quadlet: make the units with which systemd runs FRR in podman's containers, drop-ins for the "
-        "package's units, and the setting runtime; starts nothing and pulls no image.",
+        "package's units, and the setting runtime; starts nothing and pulls no image. systemd: the same as plain units "
+        "that call podman, for a podman without quadlets; a node has one kind of them.",
     )
-    parser.add_argument("what", choices=("nodes", "quadlet"), metavar="WHAT", help="nodes or quadlet")
+    parser.add_argument(
+        "what", choices=("nodes", "quadlet", "systemd"), metavar="WHAT", help="nodes, quadlet or systemd"
+    )
     parser.add_argument(
         "inventory", nargs="?", type=Path, action=StoreFile, metavar="INVENTORY", help="nodes: the inventory, YAML"
     )
@@ -46,41 +49,43 @@ def add_parser(verbs: Any) -> None:
         help="with nodes --check: compare this node's files with DIRECTORY (/etc/openperouter)",
     )
     parser.add_argument(
-        "--output", type=Path, action=StoreFile, metavar="DIR", help="quadlet: write below this directory (default: /)"
+        "--output", type=Path, action=StoreFile, metavar="DIR", help="units: write below this directory (default: /)"
     )
-    parser.add_argument("--image", metavar="REF", help="quadlet: the router's image (default: this version's)")
+    parser.add_argument("--image", metavar="REF", help="units: the router's image (default: this version's)")
     parser.add_argument(
-        "--node-config", type=Path, action=StoreFile, metavar="FILE", help="quadlet: the setting nodeConfigFile"
+        "--node-config", type=Path, action=StoreFile, metavar="FILE", help="units: the setting nodeConfigFile"
     )
-    parser.add_argument("--remove", action="store_true", help="quadlet: remove the files instead")
+    parser.add_argument("--remove", action="store_true", help="units: remove the files instead")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked for; options of the other kind are refused."""
-    quadlet = arguments.what == "quadlet"
-    other = ("inventory", "directory", "format", "node") if quadlet else ("output", "image", "node_config", "remove")
+    units = arguments.what != "nodes"
+    other = ("inventory", "directory", "format", "node") if units else ("output", "image", "node_config", "remove")
     wrong = [name for name in other if getattr(arguments, name) not in (None, False)]
     if wrong:
         name = wrong[0] if wrong[0] in ("inventory", "directory") else "--" + wrong[0].replace("_", "-")
         raise CommandError(f"generate {arguments.what} does not take {name}", exit_codes.USAGE)
-    return _quadlet(arguments) if quadlet else _nodes(arguments)
+    return _units(arguments) if units else _nodes(arguments)
 
 
-def _quadlet(arguments: argparse.Namespace) -> int:
+def _units(arguments: argparse.Namespace) -> int:
     """Write, compare or remove the units."""
     from supervisor.operations.router import podman_units
 
+    kind: podman_units.Kind = arguments.what
     root: Path = arguments.output or Path("/")
     if arguments.remove:
         if arguments.check or arguments.image is not None or arguments.node_config:
             raise CommandError("--remove takes --output only", exit_codes.USAGE)
-        lines = podman_units.remove(podman_units.paths(), root)
+        lines = podman_units.remove(kind, root)
         print("\n".join(lines) or "there is nothing to remove")
         return exit_codes.OK
     parameters = podman_units.checked(
         podman_units.DEFAULT_IMAGE if arguments.image is None else arguments.image, arguments.node_config
     )
-    wanted = podman_units.texts(parameters)
+    wanted = podman_units.texts(parameters, kind)
+    podman_units.refuse_both(kind, root)
     if arguments.check:
         lines = podman_units.differences(wanted, root)
         print("\n".join(lines) or "the units are as they should be")

@@ -64,6 +64,8 @@ def test_the_full_overlay_has_every_file_that_there_is() -> None:
     found = {path for name in folders for path in (PACKAGING / name).rglob("*") if path.suffix in (".yaml", ".json")}
     # Prometheus' own form of the rules; kustomizations themselves.
     found -= {PACKAGING / "monitoring/openperouter-rules.yaml", *PACKAGING.rglob("kustomization.yaml")}
+    # Instead of the package, on nodes without it.
+    found -= set((PACKAGING / "kubernetes/router").iterdir())
     assert set(resources(PACKAGING / "kustomize/overlays/full")) == found
 
 
@@ -78,6 +80,10 @@ def test_parts_image_and_server_can_be_chosen(capsys: pytest.CaptureFixture[str]
     assert main(["manifests", "metrics", "--image", image]) == 0
     [metrics] = objects(capsys.readouterr().out)
     assert metrics["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    assert main(["manifests", "router", "--image", image]) == 0
+    [router] = objects(capsys.readouterr().out)
+    pod = router["spec"]["template"]["spec"]
+    assert [one["image"] for one in (*pod["initContainers"], *pod["containers"])] == [image] * 3
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,13 @@ def test_a_pod_that_is_well_needs_no_frr_of_the_distribution() -> None:
     ("seen", "topic", "level", "message", "fix"),
     [
         (machine(replace(WELL, podman=False)), "pod-units", Level.ERROR, "podman is not installed", "apt install"),
-        (machine(replace(WELL, quadlet=False)), "pod-units", Level.ERROR, "router.pod does not exist", "quadlet"),
+        (
+            machine(replace(WELL, quadlet=False)),
+            "pod-units",
+            Level.ERROR,
+            "router-pod.service exists: nothing",
+            "quadlet",
+        ),
         (
             machine(WELL, Unit(POD_UNITS[1])),
             "pod-units",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import fields
@@ -318,3 +319,18 @@ async def test_a_long_change_of_frr_does_not_keep_the_doctor_waiting(
         assert not asked["mgmtd"]
         assert (await frr.read_frr(settings)).running == frozenset({"zebra", "bgpd", "mgmtd"})
         assert asked["mgmtd"] == ["show version"]
+
+
+@pytest.mark.parametrize("booted", [True, False])
+async def test_without_systemd_there_are_no_units_to_examine(
+    nowhere: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, booted: bool
+) -> None:
+    (tmp_path / "systemd").mkdir()
+    monkeypatch.setattr(
+        sys.modules[read_machine.__module__], "SYSTEMD_BOOTED", tmp_path / ("systemd" if booted else "none")
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    machine = await read_machine(nowhere, tmp_path / "openperouter.yaml")
+    assert (machine.units, machine.managers) == (None, None)
+    assert machine.unreadable is not None
+    assert ({"units", "managers"} <= machine.unreadable.keys()) == booted
