@@ -202,12 +202,12 @@ class FrrActor:
     async def _apply_supported(self, state: DesiredState, withdrawn: frozenset[int]) -> FrrOutcome:
         try:
             rendered = self._rendered_for(state, withdrawn)
+            then = self._render(state, frozenset()) if withdrawn else None
         except Fault as fault:
             return FrrOutcome(state, applied=False, error=f"cannot render FRR's configuration: {fault}")
         try:
             with self._ctx.working(f"applying generation {state.generation} to FRR", APPLY_SECONDS):
-                passing, superseded = bool(withdrawn), lambda: self._desired.pending
-                return await self._applier.apply(state, rendered, superseded, passing=passing)
+                return await self._applier.apply(state, rendered, lambda: self._desired.pending, then=then)
         except trio.TooSlowError:
             return FrrOutcome(state, applied=False, error=f"FRR took longer than {APPLY_SECONDS:g} s")
 
@@ -215,10 +215,12 @@ class FrrActor:
         """Render a state, unless it is the last one."""
         hostname, known = socket.gethostname(), self._rendered
         if known is None or known[0] is not state or known[1:3] != (withdrawn, hostname):
-            limit = self._settings.bgp_listen_limit
-            rendered = self._renderer.render(state, hostname=hostname, listen_limit=limit, withdrawn=withdrawn)
-            known = self._rendered = state, withdrawn, hostname, rendered
+            known = self._rendered = state, withdrawn, hostname, self._render(state, withdrawn)
         return known[3]
+
+    def _render(self, state: DesiredState, withdrawn: frozenset[int]) -> RenderedConfig:
+        limit = self._settings.bgp_listen_limit
+        return self._renderer.render(state, hostname=socket.gethostname(), listen_limit=limit, withdrawn=withdrawn)
 
     def _publish(self, outcome: FrrOutcome) -> None:
         """Publish what is news, and log it unless only the state is new."""

@@ -31,9 +31,9 @@ from .driver import FrrDriver, daemons_for
 from .refusals import Attempt, Refusals, RunningConfiguration, quotation, refused, vital
 from .render.render import RenderedConfig
 
-#: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have.
-READ_ATTEMPTS: Final = 6
-READ_PAUSE_SECONDS: Final = 0.5
+#: FRR's daemons apply what they are sent a moment later, through mgmtd, and only the result shows that they have: the
+#: pauses between readings, in seconds. Most need none; a tenant may be interrupted until the last.
+READ_PAUSES: Final = (0.05, 0.1, 0.25, 0.5, 0.6, 1.0)
 
 log = get_logger("frr")
 
@@ -51,7 +51,7 @@ class Applier:
         self._group = group
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
-        self._passing = False
+        self._then: RenderedConfig | None = None
         self._intended: tuple[RenderedConfig, Intent] | None = None
         self._compared: tuple[str, Intent, frozenset[Entry], Difference] | None = None
         self._forms = CheckedForms()
@@ -68,16 +68,17 @@ class Applier:
         rendered: RenderedConfig,
         superseded: Callable[[], bool] = lambda: False,
         *,
-        passing: bool = False,
+        then: RenderedConfig | None = None,
     ) -> FrrOutcome:
         """Make FRR run a configuration. That FRR is unreachable or too slow is an outcome, not an exception.
 
-        A ``passing`` one is a step on the way to another: FRR never boots with it, and what it leaves behind stays.
+        One with a ``then`` is a step on the way to that other one, for which something is interrupted: FRR never boots
+        with it, what it leaves behind stays, and what follows is checked with it.
         Raises :class:`SupersededError` if ``superseded`` becomes true before FRR runs it. That is looked at between two
         commands only: a session that ends during a commit breaks mgmtd.
         """
         async with self._one_at_a_time:
-            self._superseded, self._passing = superseded, passing
+            self._superseded, self._then = superseded, then
             KNOWN_BLOCKS.turn()
             try:
                 return await self._apply(desired, rendered)
@@ -99,6 +100,7 @@ class Applier:
         if changed:
             # FRR has taken the sections of which nothing is missing.
             sent = self.refusals.part(rendered, seen.intent.negations.union(seen.pending.missing), seen.intent)
+            await self._check_ahead(rendered, sent)
             for part in sent.parts():
                 if error := await self._check(part):
                     return FrrOutcome(desired, False, error=error)
@@ -116,6 +118,18 @@ class Applier:
             changed |= self._promote(wanted.text)
         await self._clear_residue(seen)
         return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
+
+    async def _check_ahead(self, rendered: RenderedConfig, sent: RenderedConfig) -> None:
+        """Check what follows together with what is sent, if anything follows: its dry run would interrupt for longer.
+
+        Of what is refused here, :meth:`_check` finds out which line it is.
+        """
+        present = {section.text for section in rendered.sections}
+        later = () if self._then is None else (one for one in self._then.sections if one.text not in present)
+        sections = {one.text: one for one in self._forms.unchecked((*sent.sections, *later)) if not one.raw}
+        ahead = RenderedConfig(tuple(sections.values()))
+        if self._then and ahead.text and not await self._driver.refusal(ahead.text):
+            self._forms.learn(ahead.sections)
 
     async def _check(self, part: RenderedConfig) -> str:
         """Leave out what a dry run refuses; return why this cannot be done without, or nothing."""
@@ -156,7 +170,7 @@ class Applier:
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
-        stale = set() if self._passing else set(residue(seen.text, seen.difference, seen.intent))
+        stale = set() if self._then else set(residue(seen.text, seen.difference, seen.intent))
         gone = stale & await self._driver.inactive_vrfs() if stale else stale
         if gone:
             await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
@@ -230,11 +244,11 @@ class Applier:
     async def _read_until(self, good: Callable[[str], bool]) -> str:
         """Return the running configuration once it is good, or the last one of a few readings."""
         text = await self._driver.running()
-        for _ in range(READ_ATTEMPTS - 1):
+        for pause in READ_PAUSES:
             if good(text):
                 break
             self._safe_point()
-            await trio.sleep(READ_PAUSE_SECONDS)
+            await trio.sleep(pause)
             text = await self._driver.running()
         return text
 
@@ -246,7 +260,7 @@ class Applier:
 
     def _promote(self, text: str) -> bool:
         """Make a verified text the one that FRR boots with; return whether it was different."""
-        if self._passing or self._on_disk() == text:
+        if self._then or self._on_disk() == text:
             return False
         remove_stale(self._conf)
         write_atomic(self._conf, text, mode=0o640, reader=_gid(self._group))

@@ -113,7 +113,7 @@ class HealthActor:
                 self._settle()
         # The numbers of probes change all the time, and the next poll will do for them.
         answering = probes.states() != old.probes.states()
-        return answering or kernel is not None or (frr is not None and not self._inputs.is_early)
+        return answering or ((kernel is not None or frr is not None) and not self._inputs.is_early)
 
     def _settle(self) -> None:
         """Poll quickly again, and give FRR time before anything counts as failed."""

@@ -52,11 +52,16 @@ class HealthInputs:
 
     @property
     def is_early(self) -> bool:
-        """Whether nothing can work yet: FRR has not answered at all, or the kernel not to what FRR has applied."""
-        if self.frr is None:
+        """Whether nothing can work yet: FRR has not answered at all, or the kernel not to what FRR has applied.
+
+        Nor while one of them waits for the other, because devices of L3VNIs are moved.
+        """
+        if self.frr is None or not self.frr.applied:
+            return self.frr is None
+        if self.kernel is None or self.kernel.desired.generation != self.frr.desired.generation:
             return True
-        unanswered = self.kernel is None or self.kernel.desired.generation != self.frr.desired.generation
-        return self.frr.applied and unanswered
+        asked = self.kernel.withdraw.intersection(vni.vni for vni in self.frr.desired.l3vnis)
+        return asked != self.frr.withdrawn
 
     @property
     def refused(self) -> frozenset[ResourceId]:

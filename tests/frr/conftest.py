@@ -72,7 +72,7 @@ def shared_frr() -> Iterator[FrrInstance]:
 @pytest.fixture
 def quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     """What FRR does not show after a second is refused: the applier's patience is for nodes with hundreds of VRFs."""
-    monkeypatch.setattr(apply, "READ_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(apply, "READ_PAUSES", (0.2,) * 5)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,9 +121,10 @@ class Leaf:
         self.frr = frr
         self._tenants: dict[int, tuple[int, int]] = {}
 
-    def load(self, text: str) -> None:
+    def load(self, text: str, daemon: str = "") -> None:
+        """Configure all daemons or, much quicker, one: what follows a change is not to be what takes its time."""
         self.frr.conf.write_text(text)
-        sh(f"vtysh -N {self.frr.name} -f {self.frr.conf}")
+        sh(f"vtysh -N {self.frr.name} {f'-d {daemon} ' if daemon else ''}-f {self.frr.conf}")
 
     def start(self) -> None:
         """Configure the underlay; any AS may call, from any address, so that the router's may change."""
@@ -147,7 +149,7 @@ class Leaf:
 
     def _detach(self, number: int) -> None:
         vni, _ = self._tenants.pop(number)
-        self.load(f"vrf t{number}\n no vni {vni}\nexit-vrf\n")
+        self.load(f"vrf t{number}\n no vni {vni}\nexit-vrf\n", "mgmtd")
         eventually("the leaf's zebra has let go", lambda: self._type_of(vni) != "L3")
         sh(f"ip -n leaf link del vni{vni} && ip -n leaf link del br{vni}")
 
@@ -166,18 +168,19 @@ class Leaf:
                 f"  route-target export {LEAF_AS}:{number}\n  advertise ipv4 unicast\n exit-address-family\nexit\n"
             )
         sh(
-            f"ip -n leaf link add br{vni} type bridge && ip -n leaf link set br{vni} addrgenmode none master {vrf} && "
-            f"ip -n leaf link add vni{vni} type vxlan id {vni} local 100.64.0.1 dstport {port} nolearning && "
-            f"ip -n leaf link set vni{vni} addrgenmode none master br{vni} && "
-            f"ip -n leaf link set br{vni} up && ip -n leaf link set vni{vni} up"
+            f"ip -n leaf -batch - <<'EOF'\n"
+            f"link add br{vni} type bridge\nlink set br{vni} addrgenmode none master {vrf}\n"
+            f"link add vni{vni} type vxlan id {vni} local 100.64.0.1 dstport {port} nolearning\n"
+            f"link set vni{vni} addrgenmode none master br{vni}\nlink set br{vni} up\nlink set vni{vni} up\nEOF"
         )
         eventually("the leaf's zebra has the VXLAN device", lambda: self._type_of(vni) is not None)
-        self.load(f"vrf {vrf}\n vni {vni}\nexit-vrf\n")
+        self.load(f"vrf {vrf}\n vni {vni}\nexit-vrf\n", "mgmtd")
         eventually("the leaf's zebra has the L3VNI", lambda: self._type_of(vni) == "L3")
         self._tenants[number] = (vni, port)
 
     def _type_of(self, vni: int) -> str | None:
-        found = json.loads(self.frr.vtysh("show evpn vni json") or "{}").get(str(vni), {}).get("type")
+        shown = sh(f"vtysh -N {self.frr.name} -d zebra -c 'show evpn vni json'")
+        found = json.loads(shown or "{}").get(str(vni), {}).get("type")
         return None if found is None else str(found)
 
     def routes(self, number: int) -> set[str]:
@@ -300,6 +303,27 @@ class Node:
         done = self.command("reload", "--timeout", str(RELOAD_SECONDS))
         assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{self.log()[-4000:]}"
 
+    def signal_reload(self, network: Network) -> None:
+        """Change the node, as ``systemctl reload`` does; return when that is verified.
+
+        ``openperouter reload`` says why it is not, but its start takes as long as many a change.
+        """
+        self.write(network)
+        before = self._reloads()["requested"]
+        assert self._daemon is not None
+        self._daemon.send_signal(signal.SIGHUP)
+
+        def verified() -> bool:
+            now = self._reloads()
+            return bool(now["verified"] == now["requested"] > before)
+
+        eventually("the change is verified", verified, RELOAD_SECONDS)
+
+    def _reloads(self) -> dict[str, Any]:
+        """Return how far requests to reload have come (``config.status.ReloadStatus``)."""
+        found: dict[str, Any] = json.loads((self.directory / "run" / "state.json").read_text())["reload"]
+        return found
+
     def follow(self, network: Network) -> None:
         """Change the fabric and the host."""
         self.leaf.follow(network)
@@ -411,6 +435,8 @@ class Pings:
 
     sent: int = 0
     received: int = 0
+    #: Interruptions: the times of the last reply before and of the first one after (``time.time``), and the pings lost.
+    gaps: list[tuple[float, float, int]] = field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -422,7 +448,7 @@ class Pings:
 def pings(tenant: Tenant) -> Iterator[Pings]:
     """Ping a tenant's far end twenty times a second."""
     process = subprocess.Popen(
-        [*ping_command(tenant), "-i", "0.05", "-W", "2", tenant.target],
+        [*ping_command(tenant), "-D", "-i", "0.05", "-W", "2", tenant.target],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -436,6 +462,14 @@ def pings(tenant: Tenant) -> Iterator[Pings]:
         counts = re.search(r"(\d+) packets transmitted, (\d+) received", output)
         if counts:
             result.sent, result.received = int(counts[1]), int(counts[2])
+        result.gaps = gaps_of(output)
+
+
+def gaps_of(output: str) -> list[tuple[float, float, int]]:
+    """Return the interruptions in the output of ``ping -D``, between its first reply and its last."""
+    found = re.findall(r"^\[([\d.]+)\] \d+ bytes .*icmp_seq=(\d+)", output, re.MULTILINE)
+    replies = [(float(when), int(number)) for when, number in found]
+    return [(a, b, after - before - 1) for (a, before), (b, after) in pairwise(replies) if after > before + 1]
 
 
 @contextmanager

@@ -402,6 +402,26 @@ async def test_a_vni_that_moves_is_withdrawn_until_the_kernel_has_moved_its_devi
     assert "vrf crimson\n vni 100\n" in booting(bench)
 
 
+@pytest.mark.parametrize("refused", ["", "vni 100"])
+async def test_while_a_vni_is_withdrawn_no_dry_run_delays_its_return(
+    refused: str, bench: Bench, autojump_clock: Clock
+) -> None:
+    """After an operator's reload nothing counts as checked any more."""
+    await in_force(bench)
+    bench.frr.checked.clear()
+    bench.frr.dry_refusals = {refused} if refused else set()
+    bench.desired.set(replace(MOVED, reload_id=BASIC.reload_id + 1))
+    await until(lambda: bench.out.version == 2)
+    assert any("vrf crimson\n vni 100\n" in text for text in bench.frr.checked)
+    bench.frr.checked.clear()
+    state = bench.outcome().desired
+    bench.kernel.set(KernelOutcome(state, applied=True))
+    await until(lambda: bench.out.version == 3, 5)
+    assert (bench.frr.checked == []) == (refused == "")
+    assert (" vni 100" in bench.frr.text) == (refused == "")
+    assert [str(failure.resource) for failure in bench.outcome().failures] == (["L3VNI red"] if refused else [])
+
+
 async def test_the_kernel_s_request_is_answered_and_ends_with_it(bench: Bench, autojump_clock: Clock) -> None:
     await in_force(bench)
     bench.kernel.set(KernelOutcome(BASIC, applied=False, withdraw=frozenset({100, 7})))

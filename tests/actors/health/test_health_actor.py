@@ -105,6 +105,30 @@ async def test_frr_is_left_alone_while_the_kernel_follows_but_not_for_longer_tha
     assert trio.current_time() == started + actor.INTERVAL_SECONDS * 3 - 1
 
 
+async def test_frr_is_left_alone_while_devices_are_moved(bench: Bench, autojump_clock: MockClock) -> None:
+    """Each poll takes time from what interrupts a tenant."""
+    bench.apply(desired(3))
+    await until_verified(bench.out.reader())
+    state = desired(4)
+    withdrawn = frozenset({state.l3vnis[0].vni})
+    before = bench.frr.polls
+    bench.desired.set(state)
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True))
+    await trio.testing.wait_all_tasks_blocked()
+    # The kernel's request before FRR has answered it, and the kernel's answer to FRR.
+    reports = bench.out.reader()
+    reports.take()
+    for asked, answered in ((withdrawn, frozenset[int]()), (frozenset[int](), withdrawn)):
+        bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, withdrawn=answered))
+        bench.kernel.set(KernelOutcome(state, applied=not asked, changed=True, withdraw=asked))
+        await trio.sleep(1)
+    assert bench.frr.polls == before
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True))
+    started = trio.current_time()
+    assert (await until_verified(reports)).generation == 4
+    assert trio.current_time() == started
+
+
 async def test_frr_is_polled_while_it_has_not_applied_a_state(bench: Bench, autojump_clock: MockClock) -> None:
     bench.outcomes.set(FrrOutcome(desired(3), applied=False, error="FRR does not run"))
     await trio.sleep(1)
