@@ -14,7 +14,7 @@ import sys
 import time
 
 from .episode import draw
-from .simulation import Result, run, run_many
+from .simulation import failures, run
 
 #: Seeds that one process takes at a time; a multiple of the size of a family.
 BLOCK = 40
@@ -48,8 +48,10 @@ def soak(first: int, processes: int) -> int:
     """Run episodes until interrupted; print those that fail, and how many there were."""
     begun, done, failed = time.monotonic(), 0, 0
     print(f"seeds from {first} on, {processes} processes; Ctrl-C ends it", flush=True)
+    blocks = (range(seed, seed + BLOCK) for seed in itertools.count(first, BLOCK))
+    # A spawned process cannot import from this module.
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for results in pool.imap_unordered(run_block, itertools.count(first, BLOCK)):
+        for results in pool.imap_unordered(failures, blocks):
             done += BLOCK
             failed += len(results)
             for result in results:
@@ -57,11 +59,6 @@ def soak(first: int, processes: int) -> int:
             rate = done / (time.monotonic() - begun)
             print(f"{done} episodes, {failed} failed, {rate:.1f} a second", flush=True)
     return 1 if failed else 0
-
-
-def run_block(first: int) -> list[Result]:
-    """Run a block of episodes; return those that failed, without their traces."""
-    return [result.brief() for result in run_many(range(first, first + BLOCK)) if result.violations]
 
 
 if __name__ == "__main__":

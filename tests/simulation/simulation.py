@@ -87,6 +87,11 @@ def run_many(seeds: Iterable[int]) -> Iterator[Result]:
         gc.unfreeze()
 
 
+def failures(seeds: Iterable[int]) -> list[Result]:
+    """Run many episodes; return those that failed, without their traces."""
+    return [result.brief() for result in run_many(seeds) if result.violations]
+
+
 def run(episode: Episode) -> Result:
     """Run an episode and judge it against a new router with its final configuration."""
     fresh = new_router(Episode(0, final_items(episode), (), episode.bystander, episode.api))
