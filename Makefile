@@ -30,7 +30,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes deb image check-deb test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -50,7 +50,8 @@ help:
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make image           build the container images (build/image), with their bills of materials (NAMES=openperouter-router: one)'
 	@echo 'make test-image      run the image as the metrics pod, under podman, scraped by Prometheus'
-	@echo 'make check-deb       install, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
+	@echo 'make check-deb       install, use, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
+	@echo 'make check-deb-next  the same in a tree of Debian 14 (testing)'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
 	@echo 'make bench-guest     the same on a booted node: changes, restart, CPU at rest, memory, with floors  (NETWORKS=100)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
@@ -193,6 +194,10 @@ deb: host-guest
 
 check-deb: deb
 	@$(PYTHON) packaging/deb/check_install.py
+
+# The same package in Debian 14 (testing), with that release's libraries; by hand, as test-frr-next is.
+check-deb-next: deb
+	@OPENPEROUTER_SUITE=forky $(PYTHON) packaging/deb/check_install.py
 
 test-deb: deb
 	@$(PYTHON) packaging/deb/autopkgtest.py $(TESTS)

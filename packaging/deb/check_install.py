@@ -2,8 +2,9 @@
 """Install, upgrade, remove and purge the built package in a tree: ``check_install.py [PACKAGE.deb]``.
 
 No service is started here and no kernel beyond the host's is needed: this checks that apt and dpkg succeed, that the
-program runs, that a purge leaves the file system as it was, and that it returns a NIC to the host. Tests on a booted
-guest check the rest. Needs root; every command runs in namespaces of its own.
+program runs with the release's libraries, that a purge leaves the file system as it was, and that it returns a NIC to
+the host. Tests on a booted guest check the rest. Needs root; every command runs in namespaces of its own.
+``OPENPEROUTER_SUITE=forky`` does it in the next Debian.
 """
 
 from __future__ import annotations
@@ -67,6 +68,54 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=no
 ISOLATE = ("unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child")
 
 INSTALL = "apt-get -qq install --no-install-recommends -y {package}"
+#: With the release's libraries every module is imported, the examples are checked, and the daemon runs for a moment,
+#: waiting for FRR, which is not started. What it leaves is outside of what is compared.
+USE = """
+openperouter --version | grep '^openperouter [0-9]'
+python3 -IB - <<'END'
+import importlib, pkgutil, sys, warnings
+sys.path.insert(0, "/usr/share/openperouter")
+warnings.simplefilter("error")
+# Libraries may warn of what later versions of Python do not do any more; that is theirs to change.
+warnings.filterwarnings("default", module="(?!(actors|config|supervisor)[.])")
+names = [module.name for name in ("actors", "config", "supervisor")
+         for module in pkgutil.walk_packages([f"/usr/share/openperouter/{name}"], f"{name}.")]
+for name in names:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+print(len(names), "modules")
+END
+directory=/tmp/use
+mkdir $directory
+cp -r /usr/share/doc/openperouter/examples/configs /usr/share/doc/openperouter/examples/node-config.yaml $directory
+for name in configs state run; do mkdir -p $directory/$name; done
+cat > $directory/openperouter.yaml <<END
+configsDir: $directory/configs
+nodeConfigFile: $directory/node-config.yaml
+stateDir: $directory/state
+runDir: $directory/run
+END
+alias router="openperouter --settings $directory/openperouter.yaml"
+router validate
+router validate --output json /usr/share/doc/openperouter/examples/configs | grep -Fx '[]'
+router show desired | grep -q 'vni: 100'
+router show peer-config red | grep -q 'router bgp'
+openperouter schema | grep -q '"l3vnis"'
+openperouter crds | grep -q '^kind: CustomResourceDefinition'
+openperouter generate nodes /usr/share/doc/openperouter/examples/fleet/inventory.yaml $directory/fleet
+
+ip link set lo up
+ip netns add perouter
+router run 2>$directory/journal & daemon=$!
+until router status 2>/dev/null | grep 'waiting: FRR does not run'; do
+    kill -0 $daemon || { cat $directory/journal; exit 1; }
+    sleep 0.2
+done
+kill $daemon
+wait $daemon
+ip netns del perouter
+rm -r $directory
+"""
 #: With a pseudo-terminal apt would mix the maintainer scripts' errors with their other output.
 PURGE = """
 apt-get -qq -o Dpkg::Use-Pty=0 purge -y openperouter >/tmp/output 2>/tmp/errors || {
@@ -228,6 +277,9 @@ def check(machine: Machine, package: str, higher: str) -> None:
     machine.run(f"grep -qx '{kept}' /usr/lib/systemd/system/openperouter.service")
     machine.run("test \"$(stat -c '%U:%G %a' /etc/frr/perouter/frr.conf)\" = 'root:frr 640'")
     machine.run("test -n \"$(find /usr/share/openperouter -name '*.pyc')\"")
+
+    say("use")
+    say(machine.run(USE))
 
     say("upgrade and downgrade, with settings and frr.conf changed by hand")
     machine.run(

@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ..operations.exit_codes import CONFIG, NO_INPUT, CommandError
 from ..operations.paths import DEFAULT_SETTINGS, require_readable, require_readable_settings
-from .terminal import duration
+from .terminal import ColourChoice, duration
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
@@ -44,6 +44,16 @@ def add_settings(parser: argparse.ArgumentParser, *, default: Path | str = argpa
         metavar="FILE",
         default=default,
         help=f"the settings file, with conf.d beside it (default: {DEFAULT_SETTINGS})",
+    )
+
+
+def add_colour(parser: argparse.ArgumentParser) -> None:
+    """Add ``--color`` to the whole command line."""
+    parser.add_argument(
+        "--color",
+        choices=get_args(ColourChoice),
+        default="auto",
+        help="colours: on a terminal, unless NO_COLOR is set (auto, the default), always or never",
     )
 
 

@@ -14,7 +14,8 @@ from ..operations import exit_codes
 from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
-from .options import add_settings, complain, require_settings
+from .options import add_colour, add_settings, complain, require_settings
+from .terminal import choose_colour
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown, web
@@ -79,13 +80,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit code. Prints a traceback for bugs only."""
     try:
-        parser = build_parser()
-        arguments = parser.parse_args(argv)
-        if arguments.verb is None:
-            parser.print_help()
-            return exit_codes.OK
-        require_settings(arguments.settings)
-        code: int = arguments.function(arguments)
+        code = _run(argv)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing again.
@@ -95,6 +90,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - outermost: faults get a message and a code, bugs a traceback
         return _report(error)
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = build_parser()
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit:
+        # argparse has printed help or the version. What cannot be written is found here, not by the interpreter's last
+        # flush, which would complain.
+        sys.stdout.flush()
+        raise
+    if arguments.verb is None:
+        parser.print_help()
+        return exit_codes.OK
+    require_settings(arguments.settings)
+    choose_colour(arguments.color)
+    code: int = arguments.function(arguments)
     return code
 
 
@@ -108,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"openperouter {VERSION}")
     add_settings(parser, default=DEFAULT_SETTINGS)
+    add_colour(parser)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", dest="verb")
     for verb in VERBS:
         verb.add_parser(verbs)

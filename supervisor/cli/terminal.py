@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from config.syntax.printable import printable
@@ -29,8 +30,20 @@ _RESET: Final = "\033[0m"
 Cell = tuple[str, Style]
 
 
+#: When to colour, as ``--color`` takes it.
+ColourChoice = Literal["auto", "always", "never"]
+_chosen: ContextVar[ColourChoice] = ContextVar("colour", default="auto")
+
+
+def choose_colour(choice: ColourChoice) -> None:
+    """Decide for this process when to colour."""
+    _chosen.set(choice)
+
+
 def wants_colour(stream: TextIO = sys.stdout) -> bool:
-    """Whether to colour: on a terminal, unless NO_COLOR (no-color.org) is set to anything or the terminal is dumb."""
+    """Whether to colour: as chosen; else on a terminal, unless it is dumb or NO_COLOR (no-color.org) is set."""
+    if _chosen.get() != "auto":
+        return _chosen.get() == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -5,6 +5,8 @@ The pages are about an L3VNI; the passthrough has the same session in the instan
 
 from __future__ import annotations
 
+import functools
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -24,6 +26,10 @@ from .harness import eventually, sh
 from .test_guarded_sessions import PLAIN, Host, hosts, passthrough
 
 ANNOUNCED = "10.50.0.0/24"
+#: A route of another node's host. Hosts share an AS, which is therefore in the path.
+OF_ANOTHER_HOST = "10.50.9.0/24"
+#: A route of the fabric without a host's AS; it shows that the other one would have arrived too.
+OF_THE_FABRIC = "203.0.113.0/24"
 
 
 @pytest.fixture
@@ -46,11 +52,30 @@ def bird(directory: Path, page: str = "bird-on-the-host.md") -> Iterator[None]:
             daemon.terminate()
 
 
+def learn_from_the_fabric(host: Host) -> None:
+    """Have the router announce two routes as from the fabric: leaf AS 64512, and of one the other node and its host."""
+    commands = ["configure terminal"]
+    for name, path in (("host", "64512 64514 64515"), ("fabric", "64512")):
+        commands += [f"route-map another-{name} permit 1", f"set as-path prepend {path}", "exit"]
+    commands += ["router bgp 64514", "address-family ipv4 unicast"]
+    commands += [
+        f"network {OF_ANOTHER_HOST} route-map another-host",
+        f"network {OF_THE_FABRIC} route-map another-fabric",
+    ]
+    host.router.vtysh(*commands)
+
+
+def learned_by_bird(directory: Path, protocol: str) -> str:
+    return sh(f"birdc -s {directory / 'ctl'} show route protocol {protocol}")
+
+
 async def test_the_page_on_bird(host: Host, tmp_path: Path) -> None:
     await host.bench.applied(passthrough(PLAIN))
     with bird(tmp_path):
         eventually("the session is up", host.is_up)
         eventually("BIRD's route is there", lambda: ANNOUNCED in host.routes())
+        learn_from_the_fabric(host)
+        eventually("the other host's route is there", lambda: OF_ANOTHER_HOST in learned_by_bird(tmp_path, "red_ipv4"))
 
 
 GOBGP = """\
@@ -100,6 +125,11 @@ async def test_gobgp_as_the_hosts_speaker(host: Host, tmp_path: Path) -> None:
         eventually("GoBGP's route has gone", lambda: ANNOUNCED not in host.routes())
 
 
+def learned_by_frr(host: Host) -> set[str]:
+    shown = json.loads(host.speaker.vtysh("show bgp ipv4 unicast json") or "{}").get("routes", {})
+    return {prefix for prefix, paths in shown.items() if any(path["path"] for path in paths)}
+
+
 async def test_the_page_on_frr(host: Host, tmp_path: Path) -> None:
     await host.bench.applied(passthrough(PLAIN))
     path = tmp_path / "host.conf"
@@ -107,6 +137,28 @@ async def test_the_page_on_frr(host: Host, tmp_path: Path) -> None:
     assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
     eventually("the session is up", host.is_up)
     eventually("FRR's route is there", lambda: ANNOUNCED in host.routes())
+    learn_from_the_fabric(host)
+    eventually("the other host's route is there", lambda: OF_ANOTHER_HOST in learned_by_frr(host))
+    unicast = ("configure terminal", "router bgp 64515", "address-family ipv4 unicast")
+    host.speaker.vtysh(*unicast, "no neighbor 172.27.10.1 allowas-in")
+    eventually("the other host's route has gone", lambda: OF_ANOTHER_HOST not in learned_by_frr(host))
+    assert OF_THE_FABRIC in learned_by_frr(host)
+    host.speaker.vtysh(*unicast, "neighbor 172.27.10.1 allowas-in 1", f"no network {ANNOUNCED}")
+    eventually("a withdrawn route does not come back to its host", lambda: ANNOUNCED not in host.routes())
+    assert ANNOUNCED not in learned_by_frr(host)
+
+
+async def test_hosts_with_an_as_of_their_own_need_nothing_for_each_others_routes(host: Host, tmp_path: Path) -> None:
+    await host.bench.applied(passthrough(replace(PLAIN, remote_as="external")))
+    path = tmp_path / "host.conf"
+    page = block("frr-on-the-host.md", "frr")
+    allowed = " neighbor 172.27.10.1 allowas-in 1\n"
+    assert allowed in page
+    path.write_text(page.replace("router bgp 64515", "router bgp 64516").replace(allowed, ""))
+    assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
+    eventually("the session is up", host.is_up)
+    learn_from_the_fabric(host)
+    eventually("the other host's route is there", lambda: OF_ANOTHER_HOST in learned_by_frr(host))
 
 
 def guarded(page: str) -> DesiredSession:
@@ -129,6 +181,8 @@ async def test_what_frr_k8s_makes_of_the_page_on_metallb(host: Host, tmp_path: P
     eventually("the service's route is there", lambda: "198.51.100.10/32" in host.routes())
     assert "192.0.2.7/32" in host.speaker.vtysh("show bgp ipv4 unicast neighbors 172.27.10.1 advertised-routes")
     assert "192.0.2.7/32" not in host.routes()
+    learn_from_the_fabric(host)
+    eventually("the tenant's route is there", lambda: OF_THE_FABRIC in learned_by_frr(host))
 
 
 async def test_what_the_page_on_calico_is_in_bird(host: Host, tmp_path: Path) -> None:
@@ -136,9 +190,12 @@ async def test_what_the_page_on_calico_is_in_bird(host: Host, tmp_path: Path) ->
     with bird(tmp_path, "calico.md"):
         eventually("the session is up", host.is_up)
         eventually("the pods' block is there", lambda: "10.244.7.0/26" in host.routes())
-        sent = sh(f"birdc -s {tmp_path / 'ctl'} show route export Global_192_170_10_1")
+        sent = sh(f"birdc -s {tmp_path / 'ctl'} show route export Global_172_27_10_1")
         assert "192.0.2.0/24" in sent
         assert "192.0.2.0/24" not in host.routes()
+        learn_from_the_fabric(host)
+        learned = functools.partial(learned_by_bird, tmp_path, "Global_172_27_10_1")
+        eventually("the other node's pods are there", lambda: OF_ANOTHER_HOST in learned())
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from contextvars import copy_context
 
 import pytest
 
-from supervisor.cli.terminal import Painter, duration, wants_colour
+from supervisor.cli import main
+from supervisor.cli.terminal import Painter, choose_colour, duration, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -29,6 +31,23 @@ def test_a_terminal_gets_colour_and_a_pipe_does_not() -> None:
 def test_a_user_who_wants_no_colour_gets_none(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
     assert not wants_colour(Terminal())
+
+
+@pytest.mark.parametrize(
+    ("words", "coloured"), [([], False), (["--color", "always"], True), (["--color=never"], False)]
+)
+def test_colour_can_be_chosen(words: list[str], coloured: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "explain", "l3vnis.vni"]) == 0
+    assert ("\033[" in capsys.readouterr().out) is coloured
+
+
+def test_the_choice_of_colour_precedes_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    context = copy_context()
+    context.run(choose_colour, "always")
+    assert context.run(wants_colour, Terminal())
+    context.run(choose_colour, "never")
+    assert not context.run(wants_colour, Terminal())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def test_a_plain_session_is_written_for_each_speaker() -> None:
         == f"""\
 # L3VNI red on node1, configured in {ORIGIN}
 # host-e-100: host 172.27.10.2/24, router 172.27.10.1 AS 64514
+# allowas-in, allow local as: for the routes of other nodes' hosts, which have AS 64515 too
 
 # FRR
 router bgp 64515
@@ -30,6 +31,7 @@ router bgp 64515
  neighbor 172.27.10.1 remote-as 64514
  address-family ipv4 unicast
   neighbor 172.27.10.1 activate
+  neighbor 172.27.10.1 allowas-in 1
  exit-address-family
 exit
 
@@ -37,6 +39,7 @@ exit
 protocol bgp red_ipv4 {{
   local 172.27.10.2 as 64515;
   neighbor 172.27.10.1 as 64514;
+  allow local as 1;
   ipv4 {{ import all; export all; }};
 }}
 
@@ -58,9 +61,21 @@ def test_a_guarded_session_has_its_guards_and_never_its_password() -> None:
     text = peer_config(CASES["guarded_host_sessions"], "100")
     assert "# PASSWORD: the one of L3VNI red" in text
     assert " neighbor 172.27.10.1 password PASSWORD\n neighbor 172.27.10.1 ttl-security hops 1\n" in text
-    assert '  password "PASSWORD";\n  ttl security on;\n  ipv6' in text
+    assert '  password "PASSWORD";\n  ttl security on;\n  allow local as 1;\n  ipv6' in text
+    assert "# ttlSecurityHops: a BGPPeer of MetalLB has none, and its session stays down\n" in text
     assert "  passwordSecret:\n    name: red-ipv6-password" in text
     assert "s3cret" not in text
+
+
+def test_a_session_in_a_vrf_of_the_host_names_it_for_each_speaker() -> None:
+    [red] = CASES["basic"].l3vnis
+    assert red.session is not None
+    inside = replace(CASES["basic"], l3vnis=(replace(red, session=replace(red.session, host_vrf=True)),))
+    text = peer_config(inside, "red")
+    assert "router bgp 64515 vrf host-v-100\n" in text
+    assert 'protocol bgp red_ipv4 {\n  vrf "host-v-100";\n' in text
+    assert text.endswith("\n  vrf: host-v-100")
+    assert "host-v-100" not in peer_config(CASES["basic"], "red")
 
 
 @pytest.mark.parametrize("name", ["basic", "dual_stack", "guarded_host_sessions", "internal"])

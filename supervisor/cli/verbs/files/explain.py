@@ -75,7 +75,8 @@ def _find(key: str, known: Sequence[tuple[str, ReferenceEntry]]) -> list[tuple[s
     wanted = _plain(key).lower().strip(".")
     paths = [(_plain(entry.path).lower(), (file, entry)) for file, entry in known]
     found = [one for path, one in paths if path == wanted]
-    found = found or [one for path, one in paths if path.endswith(f".{wanted}")]
+    # "l3vni" may mean the list of that name, too.
+    found = found or [one for path, one in paths if path.endswith(f".{wanted}") or path == f"{wanted}s"]
     if found:
         return found
     close = difflib.get_close_matches(wanted, [path for path, _ in paths], 3)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,6 +71,29 @@ class Nic:
         )
 
 
+def _wrong_addresses(text: str) -> str:
+    for one in text.split():
+        try:
+            ip_address(one)
+        except ValueError:
+            return f"{one} is no address, such as 192.0.2.1 or 2001:db8::1"
+    return ""
+
+
+def _wrong_network(text: str) -> str:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        usable = False
+    else:
+        usable = "/" in text
+    return "" if usable or not text else f"{text} is no network, such as 192.0.2.0/24 or 2001:db8::/64"
+
+
+def _wrong_tenant(text: str) -> str:
+    return "" if not text or TENANT.fullmatch(text) else f"{text}: a tenant is NAME:VNI, such as red:100"
+
+
 @dataclass
 class Questions:
     """Asks for what no option gives; elsewhere than on a terminal, collects the options that are missing."""
@@ -78,9 +102,22 @@ class Questions:
     ask: Callable[[str], str] = input
     missing: list[str] = field(default_factory=list)
 
-    def answer(self, given: Any, option: str, question: str, default: str | None = None) -> str:
-        """Return an option's value, else the answer, else the default. An empty answer takes the default."""
+    def answer(
+        self,
+        given: Any,
+        option: str,
+        question: str,
+        default: str | None = None,
+        wrong: Callable[[str], str] = lambda _: "",
+    ) -> str:
+        """Return an option's value, else the answer, else the default. An empty answer takes the default.
+
+        ``wrong`` returns what is wrong with a text, or nothing: then an answer is asked for again, and an option's
+        value is a :class:`CommandError`.
+        """
         if given is not None:
+            if fault := wrong(str(given)):
+                raise CommandError(f"{option}: {fault}", exit_codes.USAGE)
             return str(given)
         if not self.on_terminal:
             if default is None:
@@ -89,8 +126,11 @@ class Questions:
         shown = f" [{default}]" if default else ""
         while True:
             answer = self.ask(f"{question}{shown}: ").strip() or default
-            if answer is not None:
+            if answer is None:
+                continue
+            if not (fault := wrong(answer)):
                 return answer
+            print(fault)
 
     def number(self, given: Any, option: str, question: str, default: str | None = None) -> int:
         """Return a whole number; any other answer is asked for again. 0 stands for an option that is missing."""
@@ -154,6 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"written: {path}")
     code = plan.show_candidate(gather(settings, [arguments.directory]), settings, arguments.settings)
     if code == exit_codes.CONFIG:
+        print(f"\ncorrect the files, then: openperouter try {arguments.directory}")
         return code
     if arguments.try_it:
         try:
@@ -183,24 +224,22 @@ def collect(arguments: argparse.Namespace, questions: Questions, settings: Setti
     """Return the answers from options and questions; raise :class:`CommandError` when some are missing."""
     nics = arguments.nic or _choose_nics(questions)
     answers = Answers(nics, questions.number(arguments.asn, "--asn", "The router's AS number"))
-    if not (arguments.neighbor or arguments.unnumbered):
-        text = questions.answer(
-            None, "--neighbor or --unnumbered", "Address of the leaf (empty: unnumbered session)", ""
-        )
-        answers.neighbors = text.split()
-    else:
-        answers.neighbors = arguments.neighbor or ()
+    if not arguments.unnumbered:
+        given = " ".join(arguments.neighbor) if arguments.neighbor else None
+        question = "Address of the leaf (empty: unnumbered session)"
+        answers.neighbors = questions.answer(given, "--neighbor", question, "", _wrong_addresses).split()
     answers.neighbor_asn = arguments.neighbor_asn
-    answers.pool = questions.answer(arguments.pool, "--pool", "Pool of tunnel endpoints", DEFAULT_POOL)
+    answers.pool = questions.answer(arguments.pool, "--pool", "Pool of tunnel endpoints", DEFAULT_POOL, _wrong_network)
     if not settings.node_config_file.exists():
         answers.index = questions.number(arguments.index, "--index", "This node's index, unique in the fabric")
     elif arguments.index is not None:
         raise CommandError(f"{settings.node_config_file} exists: --index would not change it", exit_codes.USAGE)
-    tenant = questions.answer(arguments.tenant, "--tenant", "First tenant as NAME:VNI (empty: none)", "")
+    question = "First tenant as NAME:VNI (empty: none)"
+    tenant = TENANT.fullmatch(questions.answer(arguments.tenant, "--tenant", question, "", _wrong_tenant))
     if tenant:
-        answers.tenant = parse_tenant(tenant)
+        answers.tenant = tenant[1], int(tenant[2])
         pool = "Addresses of its session with the host, such as 192.168.100.0/24 (empty: no session)"
-        answers.tenant_pool = questions.answer(arguments.tenant_pool, "--tenant-pool", pool, "")
+        answers.tenant_pool = questions.answer(arguments.tenant_pool, "--tenant-pool", pool, "", _wrong_network)
     answers.host_asn = arguments.host_asn
     if not questions.on_terminal and not (arguments.neighbor or arguments.unnumbered):
         questions.missing.append("--neighbor or --unnumbered")
@@ -208,14 +247,6 @@ def collect(arguments: argparse.Namespace, questions: Questions, settings: Setti
         what = f"give {', '.join(questions.missing)} (without a terminal nothing can be asked); nothing is written"
         raise CommandError(what, exit_codes.USAGE)
     return answers
-
-
-def parse_tenant(text: str) -> tuple[str, int]:
-    """Return a name and a VNI; raise :class:`CommandError` for another form."""
-    found = TENANT.fullmatch(text)
-    if found is None:
-        raise CommandError(f"{text}: a tenant is NAME:VNI, such as red:100", exit_codes.USAGE)
-    return found[1], int(found[2])
 
 
 def _choose_nics(questions: Questions) -> list[str]:

@@ -7,6 +7,7 @@ at any moment. Confirming and reverting work from any session, and without a run
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
 from ...options import StoreFile, add_verb
-from ...terminal import print_line, print_problems
+from ...terminal import moment, print_line, print_problems
 
 if TYPE_CHECKING:
     from actors.static_config.trial import Journal, Trial
@@ -70,6 +71,7 @@ def add_parser(verbs: Any) -> None:
         help="open $EDITOR on a copy of the router files, or of those with the names PATH, then check, plan and try it",
     )
     action.add_argument("--status", action="store_true", help="show the trial; exits with 1 when there is none")
+    parser.add_argument("--json", action="store_true", help="with --status: one JSON document (schemaVersion 1)")
     parser.add_argument(
         "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
     )
@@ -79,7 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Start, confirm, revert or show a trial."""
     from actors.static_config.trial import Journal, TrialError
 
-    act = _confirm if arguments.confirm else _revert if arguments.revert else _show if arguments.status else None
+    if arguments.json and not arguments.status:
+        raise CommandError("--json needs --status", exit_codes.USAGE)
+    show = _show_json if arguments.json else _show
+    act = _confirm if arguments.confirm else _revert if arguments.revert else show if arguments.status else None
     if not arguments.edit and bool(arguments.paths) == (act is not None):
         what = "give a directory or files to try, or one of --edit, --confirm, --revert and --status"
         raise CommandError(what, exit_codes.USAGE)
@@ -227,6 +232,25 @@ def _show(settings: Settings, journal: Journal) -> int:
         for name in names:
             print(f"  {verb} {settings.configs_dir / name}")
     return exit_codes.OK
+
+
+def _show_json(settings: Settings, journal: Journal) -> int:
+    trial, ending = journal.load(), journal.last()
+    document = {
+        "schemaVersion": 1,
+        "trial": trial
+        and {
+            "id": trial.id,
+            "kept": trial.accepted,
+            "secondsLeft": None if trial.accepted else round(journal.left(trial)),
+            "writes": [str(settings.configs_dir / name) for name in trial.changed],
+            "removes": [str(settings.configs_dir / name) for name in trial.removed],
+        },
+        "last": ending
+        and {"id": ending.id, "kept": ending.confirmed, "reason": ending.reason, "endedAt": moment(ending.at)},
+    }
+    print(json.dumps(document, indent=2))
+    return exit_codes.OK if trial else exit_codes.DEGRADED
 
 
 def _report_start(settings: Settings, journal: Journal, trial: Trial) -> bool:

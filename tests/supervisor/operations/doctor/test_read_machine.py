@@ -306,6 +306,8 @@ async def test_a_long_change_of_frr_does_not_keep_the_doctor_waiting(
     run_dir = tmp_path / settings.frr_pathspace
     run_dir.mkdir()
     monkeypatch.setattr(processes, "pid_of", lambda _, daemon: 42 if daemon == "mgmtd" else None)
+    # The clock does not wait for processes, such as that of an installed zebra.
+    monkeypatch.setattr(frr, "ZEBRA", tmp_path / "no-zebra")
     async with AsyncExitStack() as daemons:
         asked = {
             name: await daemons.enter_async_context(daemon(run_dir / f"{name}.vty", {"show version": ("FRR", 0)}))

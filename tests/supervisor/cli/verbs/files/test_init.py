@@ -55,6 +55,7 @@ def staged(settings: Path) -> Path:
     return settings.parent / "staged"
 
 
+NO_NETWORK = "is no network, such as 192.0.2.0/24 or 2001:db8::/64"
 UNASKED = " (without a terminal nothing can be asked); nothing is written"
 ALL = ("--nic", "eth1", "--asn", "64514", "--unnumbered", "--index", "3", "--tenant", "red:100")
 
@@ -103,10 +104,12 @@ def test_numbered_neighbours_have_their_as(node: Path) -> None:
 
 
 def test_what_the_models_refuse_is_reported_with_its_place(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert init(node, *ALL, "--pool", "192.0.2.0", staged(node)) == 78
+    assert init(node, *ALL, "--pool", "224.0.0.0/24", staged(node)) == 78
     shown = capsys.readouterr().out
     assert f"{staged(node)}/openpe_underlay.yaml:" in shown
-    assert shown.endswith("not planned: the configuration has errors\n")
+    assert shown.endswith(
+        f"not planned: the configuration has errors\n\ncorrect the files, then: openperouter try {staged(node)}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,8 +123,14 @@ def test_what_the_models_refuse_is_reported_with_its_place(node: Path, capsys: p
             ("--nic", "eth1", "--asn", "1", "--unnumbered"),
             "give --index" + UNASKED,
         ),
-        ((*ALL[:-1], "red"), "red: a tenant is NAME:VNI, such as red:100"),
-        ((*ALL[:-1], "../x:1"), "../x:1: a tenant is NAME:VNI, such as red:100"),
+        ((*ALL[:-1], "red"), "--tenant: red: a tenant is NAME:VNI, such as red:100"),
+        ((*ALL[:-1], "../x:1"), "--tenant: ../x:1: a tenant is NAME:VNI, such as red:100"),
+        ((*ALL, "--pool", "192.0.2.0"), f"--pool: 192.0.2.0 {NO_NETWORK}"),
+        ((*ALL, "--tenant-pool", "red"), f"--tenant-pool: red {NO_NETWORK}"),
+        (
+            ("--nic", "eth1", "--asn", "1", "--neighbor", "leaf1"),
+            "--neighbor: leaf1 is no address, such as 192.0.2.1 or 2001:db8::1",
+        ),
     ],
 )
 def test_what_is_missing_or_wrong_is_named_and_nothing_is_written(
@@ -187,6 +196,28 @@ def test_a_wrong_number_is_asked_for_again(capsys: pytest.CaptureFixture[str]) -
     assert "'AS1' is not a whole number" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "wrong", "usable"),
+    [
+        ("pool", "0", "100.65.0.0/16"),
+        ("neighbor", "192.0.2.1 leaf", "192.0.2.1 192.0.2.3"),
+        ("tenant", "red", "red:100"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_asked_for_again(
+    option: str, wrong: str, usable: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: Iterator[str] = iter([wrong, usable])
+    questions = Questions(on_terminal=True, ask=lambda _: next(answers))
+    check = {
+        "pool": init_verb._wrong_network,
+        "neighbor": init_verb._wrong_addresses,
+        "tenant": init_verb._wrong_tenant,
+    }
+    assert questions.answer(None, f"--{option}", "what", None, check[option]) == usable
+    assert "such as" in capsys.readouterr().out
+
+
 def test_on_a_terminal_it_asks(node: Path) -> None:
     """A process of its own with a terminal, where neither kernel nor FRR can be asked: the files are written anyway."""
     (node.parent / "no-vtysh").unlink()
@@ -199,6 +230,7 @@ def test_on_a_terminal_it_asks(node: Path) -> None:
             (b"NICs to the fabric", b"eth1"),
             (b"AS number", b"64514"),
             (b"Address of the leaf", b""),
+            (b"Pool of tunnel endpoints", b"0"),
             (b"Pool of tunnel endpoints", b""),
             (b"index", b"3"),
             (b"First tenant", b"red:100"),

@@ -453,6 +453,26 @@ def test_the_status_shows_the_trial_or_how_the_last_one_ended(place: Place, caps
     assert "the trial was reverted: enough" in capsys.readouterr().out
 
 
+def test_programs_see_the_trial_and_how_the_last_one_ended(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(code: int) -> Any:
+        assert place.run("--status", "--json") == code
+        return json.loads(capsys.readouterr().out)
+
+    assert shown(1) == {"schemaVersion": 1, "trial": None, "last": None}
+    trial = place.begin()
+    seen = shown(0)["trial"]
+    assert 0 < seen.pop("secondsLeft") <= 120
+    writes = [str(place.configs / name) for name in trial.changed]
+    assert seen == {"id": trial.id, "kept": False, "writes": writes, "removes": []}
+    assert str(place.configs / "openpe_green.yaml") in writes
+    place.journal.revert(trial, "enough")
+    ended = shown(1)
+    assert ended["last"].pop("endedAt").startswith("20")
+    last = {"id": trial.id, "kept": False, "reason": "enough"}
+    assert ended == {"schemaVersion": 1, "trial": None, "last": last}
+    assert place.run("--json", place.green) == 64
+
+
 def test_a_damaged_trial_can_be_ended(place: Place) -> None:
     place.journal.open_file.write_text("{")
     assert place.run("--confirm") == 1
