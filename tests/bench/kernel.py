@@ -54,10 +54,10 @@ def in_router(number: int) -> Iterator[str]:
     yield f"link set vni{vni} type bridge_slave neigh_suppress on"
 
 
-def in_host(number: int, netns: str = Node.NETNS) -> Iterator[str]:
-    """Yield the commands in the host; ``netns`` is the router's namespace."""
+def in_host(number: int) -> Iterator[str]:
+    """Yield the commands in the host."""
     vni = 1000 + number
-    yield f"link add host-e-{vni} mtu 1450 group 4243 type veth peer name pe-e-{vni} mtu 1450 netns {netns}"
+    yield f"link add host-e-{vni} mtu 1450 group 4243 type veth peer name pe-e-{vni} mtu 1450 netns {Node.NETNS}"
     yield f"link set host-e-{vni} alias t{number} up"
     yield f"addr add {subnet(number)[1]} brd + dev host-e-{vni}"
 
