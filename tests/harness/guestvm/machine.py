@@ -99,18 +99,9 @@ class Machine:
         self._powered_on = 0.0
 
     @classmethod
-    def boot(
-        cls,
-        image: Image,
-        *,
-        memory: str = "2G",
-        cpus: int = 2,
-        uplink: bool = False,
-        name: str = "",
-        cable: Cable | None = None,
-    ) -> Machine:
+    def boot(cls, image: Image, *, memory: str = "2G", cpus: int = 2, uplink: bool = False) -> Machine:
         """Return a booted machine that answers on its shell."""
-        machine = cls(image, memory=memory, cpus=cpus, uplink=uplink, name=name, cable=cable)
+        machine = cls(image, memory=memory, cpus=cpus, uplink=uplink)
         try:
             machine.start()
         except BaseException:
