@@ -124,11 +124,13 @@ class Applier:
 
         Of what is refused here, :meth:`_check` finds out which line it is.
         """
+        if self._then is None:
+            return
         present = {section.text for section in rendered.sections}
-        later = () if self._then is None else (one for one in self._then.sections if one.text not in present)
+        later = (one for one in self._then.sections if one.text not in present)
         sections = {one.text: one for one in self._forms.unchecked((*sent.sections, *later)) if not one.raw}
         ahead = RenderedConfig(tuple(sections.values()))
-        if self._then and ahead.text and not await self._driver.refusal(ahead.text):
+        if ahead.text and not await self._driver.refusal(ahead.text):
             self._forms.learn(ahead.sections)
 
     async def _check(self, part: RenderedConfig) -> str:
