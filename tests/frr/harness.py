@@ -21,6 +21,8 @@ DAEMONS: Final = ("zebra", "mgmtd", "bgpd", "bfdd", "staticd")
 DAEMON_DIR: Final = Path("/usr/lib/frr")
 ETC: Final = Path("/etc/frr")
 RUN: Final = Path("/run/frr")
+#: What mgmtd answers to a session while another holds its lock.
+LOCKED: Final = "locked by another session"
 PACKAGED_DAEMONS: Final = Path(__file__).parents[2] / "packaging/frr/perouter/daemons"
 
 
@@ -115,8 +117,24 @@ class FrrInstance:
         shutil.rmtree(ETC / self.name, ignore_errors=True)
 
     def vtysh(self, *commands: str) -> str:
-        options = " ".join(f"-c '{command}'" for command in commands)
-        return sh(f"vtysh -N {self.name} {options}", check=False)
+        return self._unlocked(" ".join(f"-c '{command}'" for command in commands))
+
+    def load(self, path: Path | None = None, daemon: str = "") -> None:
+        """Send all daemons, or one, a file, by default the instance's configuration; each line must be taken."""
+        shown = self._unlocked(f"{f'-d {daemon} ' if daemon else ''}-f {path or self.conf}")
+        assert "%" not in shown, shown
+
+    def _unlocked(self, options: str) -> str:
+        """Run vtysh until mgmtd has the lock free for it: it may hold a session's for a while after its shell's end."""
+        shown = ""
+
+        def was_unlocked() -> bool:
+            nonlocal shown
+            shown = sh(f"vtysh -N {self.name} {options}", check=False)
+            return LOCKED not in shown
+
+        eventually(f"mgmtd of {self.name} is not locked", was_unlocked)
+        return shown
 
 
 def is_alive(pid: int) -> bool:

@@ -127,7 +127,7 @@ def running_fabric(directory: Path) -> Iterator[Fabric]:
 
 def load_leaf(fabric: Fabric) -> None:
     fabric.leaf.conf.write_text(LEAF_CONFIG)
-    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    fabric.leaf.load()
     vrf_with_vni("frrleaf", "100.64.0.1", 100)
 
 
@@ -140,7 +140,7 @@ async def test_routes_are_exchanged_both_ways_and_zebra_has_the_vni(fabric: Fabr
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     load_leaf(fabric)
     fabric.leaf.conf.write_text(FOREIGN)
-    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    fabric.leaf.load()
     vrf_with_vni("frrleaf", "100.64.0.1", 200, "blue", 1200)
     eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))
     eventually(
@@ -174,7 +174,7 @@ async def test_the_page_about_the_leaf(fabric: Fabric) -> None:
     await applied(fabric, replace(ROUTER, l3vnis=(derived,)))
     vrf_with_vni("frrtest", "100.65.0.1", 100)
     fabric.leaf.conf.write_text(configuration)
-    sh(f"vtysh -N {fabric.leaf.name} -f {fabric.leaf.conf}")
+    fabric.leaf.load()
     for line in commands.splitlines():
         sh(line.removeprefix("leaf$ ").replace("ip link", f"ip -n {fabric.leaf.name} link"))
     eventually("the router has the leaf's prefix in its VRF", lambda: "10.50.0.0/24" in fabric.routes(fabric.router))

@@ -130,7 +130,7 @@ class Fabric:
             f" address-family ipv4 unicast\n  network 10.77.0.1/32\n{activated} exit-address-family\n"
             f" address-family ipv6 unicast\n  network fd00:77::1/128\n{activated} exit-address-family\nexit\n"
         )
-        sh(f"vtysh -N {LEAF} -f {self.leaf.conf}")
+        self.leaf.load()
 
     def session(self, peer: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.router.vtysh(f"show bgp neighbors {peer} json") or "{}")

@@ -93,7 +93,7 @@ class Host:
             f"neighbor 172.27.10.1 remote-as 64514\nneighbor 172.27.10.1 timers connect 1\n{lines}"
             f"address-family ipv4 unicast\n{announced}network 172.30.0.0/24\nexit-address-family\nexit\n"
         )
-        sh(f"vtysh -N {self.speaker.name} -f {path}", check=False)
+        self.speaker.load(path)
 
     def session(self) -> dict[str, Any]:
         shown: dict[str, Any] = json.loads(self.router.vtysh("show bgp neighbors 172.27.10.2 json") or "{}")

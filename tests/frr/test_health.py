@@ -158,7 +158,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
 
 def load_leaf(fabric: Fabric) -> None:
     fabric.leaf.conf.write_text(LEAF)
-    sh(f"vtysh -N frrleaf -f {fabric.leaf.conf}")
+    fabric.leaf.load()
     devices("frrleaf", "100.64.0.1")
 
 

@@ -104,7 +104,7 @@ class Node:
         """Set up the host's BGP from nothing."""
         self.host.vtysh("configure", "no router bgp")
         self.host.conf.write_text(lines)
-        sh(f"vtysh -N {HOST} -f {self.host.conf}")
+        self.host.load()
 
     def session(self, place: int, peer: str) -> dict[str, Any]:
         """Return what the router's bgpd has of a session with the host."""

@@ -116,7 +116,7 @@ def fabric() -> Iterator[FrrInstance]:
             pytest.skip("this FRR is older than 10.6: make test-frr-next")
         use_ipv6()
         leaf.conf.write_text(LEAF_CONFIG)
-        sh(f"vtysh -N {LEAF} -f {leaf.conf}")
+        leaf.load()
         vrf_with_vni(LEAF, LEAFS_VTEP, 100)
         stretch(130, LEAFS_VTEP)
         sh(f"ip -n {LEAF} link add routed master red up type dummy")

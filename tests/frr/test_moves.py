@@ -62,7 +62,7 @@ SWAPPED: Final = replace(BASE, l3vnis=(BLUE, tenant("green", 100), tenant("red",
 def machines(vrf_kernel: None) -> Iterator[tuple[FrrInstance, FrrInstance]]:
     with peers() as (router, leaf):
         leaf.conf.write_text(LEAF_CONFIG + "".join(TENANT.format(vni=vni) for vni in VNIS))
-        sh(f"vtysh -N {LEAF} -f {leaf.conf}")
+        leaf.load()
         for vni in VNIS:
             vrf_with_vni(LEAF, "100.64.0.1", vni, f"v{vni}", 1000 + vni)
         yield router, leaf

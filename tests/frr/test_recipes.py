@@ -134,7 +134,7 @@ async def test_the_page_on_frr(host: Host, tmp_path: Path) -> None:
     await host.bench.applied(passthrough(PLAIN))
     path = tmp_path / "host.conf"
     path.write_text(block("frr-on-the-host.md", "frr"))
-    assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
+    host.speaker.load(path)
     eventually("the session is up", host.is_up)
     eventually("FRR's route is there", lambda: ANNOUNCED in host.routes())
     learn_from_the_fabric(host)
@@ -155,7 +155,7 @@ async def test_hosts_with_an_as_of_their_own_need_nothing_for_each_others_routes
     allowed = " neighbor 172.27.10.1 allowas-in 1\n"
     assert allowed in page
     path.write_text(page.replace("router bgp 64515", "router bgp 64516").replace(allowed, ""))
-    assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
+    host.speaker.load(path)
     eventually("the session is up", host.is_up)
     learn_from_the_fabric(host)
     eventually("the other host's route is there", lambda: OF_ANOTHER_HOST in learned_by_frr(host))
@@ -176,7 +176,7 @@ async def test_what_frr_k8s_makes_of_the_page_on_metallb(host: Host, tmp_path: P
     outside = "router bgp 64515\naddress-family ipv4 unicast\nnetwork 192.0.2.7/32\nexit\nexit\n"
     outside += "ip prefix-list 172.27.10.1-pl-ipv4 seq 9 permit 192.0.2.7/32\n"
     path.write_text(block("metallb.md", "frr") + outside)
-    assert "%" not in sh(f"vtysh -N {host.speaker.name} -f {path}")
+    host.speaker.load(path)
     eventually("the session is up", host.is_up)
     eventually("the service's route is there", lambda: "198.51.100.10/32" in host.routes())
     assert "192.0.2.7/32" in host.speaker.vtysh("show bgp ipv4 unicast neighbors 172.27.10.1 advertised-routes")

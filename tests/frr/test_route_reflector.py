@@ -114,7 +114,7 @@ async def test_clients_reach_one_another_directly_until_the_reflector_is_lost_an
         await bench.applied(DESIRED)
         for number, frr in clients.items():
             frr.conf.write_text(client_config(number))
-            sh(f"vtysh -N {frr.name} -f {frr.conf}")
+            frr.load()
         eventually("the clients reach one another", lambda: is_connected(clients))
 
         # Unicast and EVPN are reflected with their next hop, their originator and the cluster's ID.

@@ -50,7 +50,7 @@ async def fabric(directory: Path) -> AsyncIterator[tuple[Router, FrrInstance]]:
     """The router's actors and the leaf, which has a host's MAC in the segment."""
     with peers() as (instance, leaf):
         leaf.conf.write_text(LEAF_CONFIG)
-        sh(f"vtysh -N {LEAF} -f {leaf.conf}")
+        leaf.load()
         sh(
             f"ip -n {LEAF} link add br-pe-{VNI} address 02:00:00:00:64:01 type bridge && "
             f"ip -n {LEAF} link add vni{VNI} type vxlan id {VNI} local 100.64.0.1 dstport 4789 nolearning && "

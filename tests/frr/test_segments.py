@@ -211,7 +211,7 @@ async def fabric(directory: Path) -> AsyncIterator[tuple[Router, FrrInstance, Ac
     """The router's actors, the leaf, and all hosts; the mover is at the router."""
     with peers() as (instance, leaf), namespaces():
         leaf.conf.write_text(LEAF_CONFIG)
-        sh(f"vtysh -N {LEAF} -f {leaf.conf}")
+        leaf.load()
         vrf_with_vni(LEAF, "100.64.0.1", 100)
         stretch(130)
         settings = settings_of(directory).model_copy(update={"silent_host_seconds": float(SILENT)})

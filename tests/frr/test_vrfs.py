@@ -119,7 +119,7 @@ def _announce(leaf: FrrInstance, directory: Path) -> None:
         sh(f"ip -n {LEAF} -batch {directory / 'routes'}")
         config += kernels.format(vni=vni)
     leaf.conf.write_text(config)
-    sh(f"vtysh -N {LEAF} -f {leaf.conf}")
+    leaf.load()
 
 
 def _prefix(vrf: int, route: int) -> str:

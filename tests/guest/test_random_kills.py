@@ -64,7 +64,7 @@ def others(draw: random.Random) -> str:
     """Return a file with tenants that no ping goes through: none to three, of few kinds, so that they often change."""
     l3vnis = "".join(
         L3VNI.format(vrf=vrf, vni=draw.choice((first, first + 1)), asn=draw.choice((64515, 64999)), cidr=cidr)
-        for vrf, first, cidr in (("blue", 300, "192.172.10.0/24"), ("cyan", 302, "192.173.10.0/24"))
+        for vrf, first, cidr in (("blue", 300, "172.29.10.0/24"), ("cyan", 302, "172.30.10.0/24"))
         if draw.random() < 0.5
     )
     l2vnis = "".join(L2VNI.format(vni=vni) for vni in (400, 401) if draw.random() < 0.5)

@@ -21,7 +21,7 @@ l3vnis:
       asn: 64514
       hostASN: 64515
       localCIDR:
-        ipv4: 192.172.10.0/24
+        ipv4: 172.29.10.0/24
 """
 BROKEN_FILE = GOOD + "    vni: [200\n"
 BAD_RESOURCE = GOOD.replace("vni: 200", "vni: two hundred")

@@ -124,7 +124,7 @@ class Leaf:
     def load(self, text: str, daemon: str = "") -> None:
         """Configure all daemons or, much quicker, one: what follows a change is not to be what takes its time."""
         self.frr.conf.write_text(text)
-        sh(f"vtysh -N {self.frr.name} {f'-d {daemon} ' if daemon else ''}-f {self.frr.conf}")
+        self.frr.load(daemon=daemon)
 
     def start(self) -> None:
         """Configure the underlay; any AS may call, from any address, so that the router's may change."""
@@ -281,7 +281,8 @@ class Node:
         )  # fmt: skip
 
     def log(self) -> str:
-        return (self.directory / "log").read_text()
+        path = self.directory / "log"
+        return path.read_text() if path.exists() else "no daemon has run"
 
     def write(self, network: Network) -> None:
         """Write the files of a network, each as an editor does."""

@@ -252,7 +252,7 @@ class _Users:
             spec["hostSession"] = self.session(40)
         elif item.kind is Kind.L2VNI:
             if "gatewayIPs" in spec:
-                spec["gatewayIPs"] = self.random.choice((["192.172.3.1/24"], ["192.172.1.1/24"], ["192.172.1.9/24"]))
+                spec["gatewayIPs"] = self.random.choice((["172.29.3.1/24"], ["172.29.1.1/24"], ["172.29.1.9/24"]))
             else:
                 spec["hostMaster"] = self.random.choice(BRIDGES)
         elif spec["vni"] in TENANT_VNIS and self.random.random() < 0.7:
@@ -332,7 +332,7 @@ class _Users:
             domain = self.random.choice(("green", "blue", "amber", "missing"))
             spec["routingDomain"] = {"type": "L3VNI", "l3vni": {"name": domain}}
             if self.random.random() < 0.7:
-                spec["gatewayIPs"] = self.random.choice((["192.172.1.1/24"], ["192.172.2.1/24", "2001:db8:2::1/64"]))
+                spec["gatewayIPs"] = self.random.choice((["172.29.1.1/24"], ["172.29.2.1/24", "2001:db8:2::1/64"]))
         if self.random.random() < 0.6:
             spec["hostMaster"] = self.random.choice(BRIDGES)
         return Item(Kind.L2VNI, name, spec, self.at_home(Kind.L2VNI, name))

@@ -58,7 +58,7 @@ def frr_lines(text: str) -> frozenset[str]:
 def of_bystander(lines: frozenset[str]) -> frozenset[str]:
     """Return the lines that belong to the tenant ``red`` alone."""
     own = (
-        line for line in lines if line.partition(" / ")[0].endswith((" vrf red", "vrf red")) and "192.172" not in line
+        line for line in lines if line.partition(" / ")[0].endswith((" vrf red", "vrf red")) and "172.29" not in line
     )
     return frozenset(own)
 
