@@ -498,5 +498,7 @@ def running_node(directory: Path) -> Iterator[Node]:
         finally:
             node.stop()
             bird.stop()
+            # The kernel removes a namespace, with the devices' other ends, some time after its name is gone.
             with suppress(AssertionError):
+                sh("for link in $(ip -o link | cut -d: -f2 | cut -d@ -f1 | grep host-e-); do ip link del $link; done")
                 sh("for link in $(ip -o link show group 4243 | cut -d: -f2 | cut -d@ -f1); do ip link del $link; done")
