@@ -58,6 +58,22 @@ def test_a_frozen_supervisor_is_replaced_and_the_next_one_repairs(node: Machine)
     eventually(lambda: PLAIN(node).ok, "what was deleted meanwhile works again")
 
 
+def test_a_supervisor_that_dies_while_a_reloads_command_runs_is_started_again(node: Machine) -> None:
+    """systemd has no failure to restart for: the last that it sees is the command's success."""
+    directory = "/run/systemd/system/openperouter.service.d"
+    node.remote.run(f"mkdir -p {directory}")
+    # Without systemd's own signal the death does not interrupt a reload that the daemon has announced.
+    write(node, f"{directory}/dies.conf", "[Service]\nType=notify\nExecReload=\nExecReload=/bin/kill -KILL $MAINPID\n")
+    node.remote.run("systemctl daemon-reload")
+    killed = property_of(node, "MainPID")
+    try:
+        with no_ping_lost(node, FABRIC_HOST_V4):
+            node.remote.run("systemctl reload openperouter", check=False)
+            eventually(lambda: replaced(node, killed), "the supervisor is ready again", seconds=300)
+    finally:
+        node.remote.run(f"rm {directory}/dies.conf && systemctl daemon-reload")
+
+
 def test_settings_that_cannot_be_used_need_only_be_corrected(node: Machine) -> None:
     settings = node.remote.run(f"cat {SETTINGS}").stdout
     with no_ping_lost(node, FABRIC_HOST_V4):
