@@ -69,7 +69,8 @@ def lay_host_speaker(machine: Machine) -> None:
 def give_configuration(machine: Machine) -> None:
     """Give the example configuration to a node that has the program, and wait until it is in force."""
     copy_configuration(machine)
-    machine.remote.run("systemctl reload openperouter", seconds=START_SECONDS)
+    # A reload of a unit that still starts is over with its start: apt does not wait for it on a machine that is busy.
+    machine.remote.run("systemctl start openperouter && systemctl reload openperouter", seconds=START_SECONDS)
 
 
 def copy_configuration(machine: Machine) -> None:
