@@ -28,7 +28,7 @@ class Node(NamedTuple):
 
 NODES: Final = {
     "config": Node(
-        r"(hostname|log|debug|ip nht|ipv6 nht|ip prefix-list|ipv6 prefix-list|ip route|ipv6 route|frr) .+",
+        r"(hostname|log|debug|bgp route-map|ipv?6? nht|ip prefix-list|ipv6 prefix-list|ip route|ipv6 route|frr) .+",
         {
             r"router bgp \d+( vrf \S+)?": "bgp",
             r"vrf \S+": "vrf",
@@ -68,6 +68,7 @@ SINGLE: Final = re.compile(
     r"neighbor \S+ ((interface )?remote-as|password|port|description|ebgp-multihop|bfd profile|timers (connect|(?=\d)))"
     r"|neighbor \S+ (ttl-security|maximum-prefix|prefix-list)"
     r"|bgp (router-id|listen limit|graceful-restart (restart-time|stalepath-time))|vni|rd|hostname|log syslog"
+    r"|bgp route-map delay-timer"
     r"|log timestamp precision|receive-interval|transmit-interval|detect-multiplier|minimum-ttl"
 )
 DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")

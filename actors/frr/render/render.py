@@ -29,6 +29,7 @@ from supervisor.runtime.faults import ConfigFault
 
 from .template_context import (
     PASSTHROUGH_POLICY,
+    POLICY_DELAY,
     bfd_profiles,
     passthrough_instance,
     prefix_lists,
@@ -156,7 +157,7 @@ def _stanzas(
         profiles = bfd_profiles(underlay)
         if profiles:
             yield _fill(underlay, "bfd.j2", profiles=profiles)
-    yield _fill(underlay, "route_map.j2")
+    yield _fill(underlay, "route_map.j2", delay=POLICY_DELAY)
     if underlay is not None:
         yield _fill(underlay, "bgp.j2", bgp=underlay_instance(underlay, listen_limit))
         if desired.passthrough is not None:

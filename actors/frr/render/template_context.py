@@ -37,6 +37,10 @@ DEFAULT_BFD: Final = Bfd(300, 300, 3, False, 254)
 
 #: Minutes until a session that was closed for too many prefixes may come up again.
 MAXIMUM_PREFIX_RESTART: Final = 5
+#: Seconds until bgpd applies a changed route map. After its start it opens no session for as many whole seconds as are
+#: then left (bgp_config_end in bgp_vty.c): by FRR's default of five 4 s, without a route map 1 s, and by this one none.
+#: It still announces nothing before the route maps: the first routes follow a session by a second ("coalesce-time").
+POLICY_DELAY: Final = 1
 #: The route map for a host that may announce anything, and the one for what it may announce through a passthrough.
 ALLOW_ALL: Final = "allowall"
 PASSTHROUGH_POLICY: Final = "allowed-through"

@@ -96,7 +96,7 @@ _UNIT: Final = """\
 [Unit]
 Description={description}
 Documentation=man:openperouter(8)
-Before=openperouter.service network-online.target kubelet.service
+{after}Before=openperouter.service network-online.target kubelet.service
 StartLimitIntervalSec=0
 
 [Quadlet]
@@ -136,6 +136,11 @@ Volume=/etc/frr/perouter:/etc/frr/perouter:ro
 Volume=/var/lib/frr:/var/lib/frr
 # The daemons log with syslog, as they do without a container.
 Volume=/run/systemd/journal/dev-log:/dev/log
+"""
+
+_RELOADER_AFTER: Final = """\
+# In a restart of the pod the sessions are down while FRR is: this stops before it and starts after it.
+After=openperouter-frr.service
 """
 
 _RELOADER_OPTIONS: Final = """\
@@ -188,6 +193,7 @@ def texts(parameters: Parameters, kind: Kind = "quadlet") -> dict[str, str]:
         description="FRR of the router, in a container",
         name="openperouter-frr",
         image=parameters.image,
+        after="",
         options=_FRR_OPTIONS,
         capabilities=_FRR_CAPABILITIES,
         stop_seconds=45,
@@ -197,6 +203,7 @@ def texts(parameters: Parameters, kind: Kind = "quadlet") -> dict[str, str]:
         description="Reloader of FRR's configuration, in a container",
         name="openperouter-reloader",
         image=parameters.image,
+        after=_RELOADER_AFTER,
         options=_RELOADER_OPTIONS,
         capabilities=_RELOADER_CAPABILITIES,
         # It ends what it is doing first: supervisor.operations.router.reloader has the limit.
