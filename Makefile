@@ -30,7 +30,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-nodes bench-networks bench-changes deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -53,6 +53,7 @@ help:
 	@echo 'make check-deb       install, use, upgrade, remove and purge it in a tree; make test-deb: its tests on booted guests'
 	@echo 'make check-deb-next  the same in a tree of Debian 14 (testing)'
 	@echo 'make bench           CPU, event loop and kernel work of hundreds of networks, with limits      (NETWORKS=500)'
+	@echo 'make bench-guest     the same on a booted node: changes, restart, CPU at rest, memory, with floors  (NETWORKS=100)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
 	@echo 'make bench-changes   pings lost by changes, against the procedure that upstream documents  (ARGS=port: those named so)'
 	@echo 'make format          let ruff fix what it can'
@@ -216,6 +217,9 @@ bench: .venv/.ready host-guest host-uml
 
 bench-nodes: .venv/.ready host-guest
 	$(BENCH) tests.bench.many_nodes --nodes $(or $(NODES),200)
+
+bench-guest: .venv/.ready host-guest
+	$(BENCH) tests.bench.guest --networks $(or $(NETWORKS),100)
 
 bench-networks: .venv/.ready host-guest
 	$(BENCH) tests.bench.hundred_networks --networks $(or $(NETWORKS),100)

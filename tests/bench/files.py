@@ -45,9 +45,12 @@ def configuration(count: int) -> str:
 
 def l3vnis(count: int) -> str:
     """Return that many L3VNIs with a host session each: ``t0`` with VNI 1000, and so on."""
-    return "l3vnis:\n" + "".join(
-        l3vni(f"t{number}", 1000 + number, f"10.{number // 250}.{number % 250}.0/24") for number in range(count)
-    )
+    return "l3vnis:\n" + "".join(l3vni(f"t{number}", 1000 + number, f"{net(number)}.0/24") for number in range(count))
+
+
+def net(number: int) -> str:
+    """Return the first three bytes of a network's addresses; none is an emulated machine's own, 10.0.2.0/24."""
+    return f"10.{100 + number // 250}.{number % 250}"
 
 
 def l3vni(vrf: str, vni: int, subnet: str) -> str:

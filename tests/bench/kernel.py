@@ -18,6 +18,7 @@ from config.desired import DesiredState
 from tests.actors.netlink.builders import l3vni, state
 from tests.kernel.node import Node, ip
 
+from .files import net
 from .stopwatch import compare, measure
 
 COUNT = 100
@@ -29,7 +30,7 @@ LIMIT_OF_ONE = 0.25
 
 def subnet(number: int) -> tuple[str, str]:
     """Return the router's and the host's address of a network."""
-    return f"10.{number // 250}.{number % 250}.1/24", f"10.{number // 250}.{number % 250}.2/24"
+    return f"{net(number)}.1/24", f"{net(number)}.2/24"
 
 
 def networks(count: int) -> DesiredState:
@@ -54,10 +55,10 @@ def in_router(number: int) -> Iterator[str]:
     yield f"link set vni{vni} type bridge_slave neigh_suppress on"
 
 
-def in_host(number: int) -> Iterator[str]:
-    """Yield the commands in the host."""
+def in_host(number: int, netns: str = Node.NETNS) -> Iterator[str]:
+    """Yield the commands in the host; ``netns`` is the router's namespace."""
     vni = 1000 + number
-    yield f"link add host-e-{vni} mtu 1450 group 4243 type veth peer name pe-e-{vni} mtu 1450 netns {Node.NETNS}"
+    yield f"link add host-e-{vni} mtu 1450 group 4243 type veth peer name pe-e-{vni} mtu 1450 netns {netns}"
     yield f"link set host-e-{vni} alias t{number} up"
     yield f"addr add {subnet(number)[1]} brd + dev host-e-{vni}"
 

@@ -1,0 +1,268 @@
+"""A whole node with many L3VNIs, as its users see it: a booted Debian 13 with systemd and FRR, under emulation.
+
+    make bench-guest [NETWORKS=100]
+
+Changes are made by replacing one file: none to all, one more, half of them less. Each counts to the journal's line that
+the kernel is configured and verified, which follows FRR's. A restart counts from exec to READY=1, as systemd saw both.
+The minute at rest counts CPU of the daemon with its programs. The floors, last and in the same machine with the daemon
+stopped, are what ``vtysh -f`` and ``ip -batch`` take for the same lines and devices; they verify nothing.
+
+Python is about 20 times slower there than on the host, so quote the ratios. Repeated samples show the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from config.status import Status
+from demo import topology
+from guestvm.errors import GuestError
+from guestvm.image import ensure_image
+from guestvm.machine import Machine
+from supervisor.logs import message_ids
+from tests.guest.commands import CONFIGS, property_of, write
+
+from .files import l3vnis
+from .kernel import in_host, in_router, veth_in_router
+from .stopwatch import compare
+
+NAMESPACE = "perouter"
+FILE = f"{CONFIGS}/openpe_bench.yaml"
+FRR_CONF = f"/etc/frr/{NAMESPACE}/frr.conf"
+STATE = "/run/openperouter/state.json"
+#: What the daemon logs before it changes FRR, a text without an ID.
+CHANGING = "changing FRR's configuration"
+#: Nothing that is measured here hangs for so long.
+SECONDS = 1800
+RESTARTS = 3
+MINUTES = 2
+#: After a change, health is polled, and routes are counted.
+SETTLE_SECONDS = 60
+IN_FORCE_SECONDS = 300
+_CGROUPS = "/sys/fs/cgroup/system.slice"
+#: CPU of these, with all their processes.
+_UNITS = {"daemon": "openperouter.service", "FRR": f"system-frr.slice/frr@{NAMESPACE}.service"}
+#: A block of FRR's configuration that belongs to a VRF.
+_BLOCK = re.compile(r"^(?:vrf|router bgp \d+ vrf) (\S+)\n(?: .*\n|!\n)*exit(?:-vrf)?\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change took, in seconds: until it is verified, and of CPU by unit."""
+
+    total: float
+    frr: float
+    kernel: float
+    cpu: dict[str, float]
+
+    def __str__(self) -> str:
+        cpu = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.cpu.items())
+        reading = self.total - self.frr - self.kernel
+        return f"{self.total:.1f} s (reading {reading:.1f}, FRR {self.frr:.1f}, kernel {self.kernel:.1f}); CPU: {cpu}"
+
+
+class Node:
+    """A booted node with the example configuration in force, and what is measured on it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def run(self, command: str, *, seconds: float = SECONDS, stdin: str | None = None) -> str:
+        """Run a shell command; return its output."""
+        return self.machine.remote.run(command, seconds=seconds, stdin=stdin).stdout
+
+    def cpu(self) -> dict[str, float]:
+        """Return the seconds of CPU of each unit since it was started."""
+        files = " ".join(f"{_CGROUPS}/{unit}/cpu.stat" for unit in _UNITS.values())
+        used = re.findall(r"^usage_usec (\d+)$", self.run(f"cat {files}"), re.MULTILINE)
+        return dict(zip(_UNITS, (int(one) / 1e6 for one in used), strict=True))
+
+    def memory(self) -> dict[str, float]:
+        """Return the daemon's resident memory in MB, and its wakeups until now."""
+        proc = f"/proc/{property_of(self.machine, 'MainPID')}"
+        found = dict(re.findall(r"^(\w+):\s+(\d+)", self.run(f"cat {proc}/status"), re.MULTILINE))
+        switches = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", self.run(f"cat {proc}/task/*/status"), re.MULTILINE)
+        return {
+            "VmRSS": int(found["VmRSS"]) / 1024,
+            "VmHWM": int(found["VmHWM"]) / 1024,
+            "wakeups": sum(map(int, switches)),
+        }
+
+    def change(self, what: str, count: int) -> Change:
+        """Configure that many networks; print and return what that took."""
+        before = self.cpu()
+        began = float(self.run(f"cat >{FILE}.new && date +%s.%N && mv {FILE}.new {FILE}", stdin=l3vnis(count)))
+        since = f"--since=@{began:.6f}"
+        wait = f"journalctl -q -o cat {since} MESSAGE_ID={message_ids.KERNEL_CONFIGURED}"
+        self.run(f'until [ -n "$({wait})" ]; do sleep 1; done')
+        after = self.cpu()
+        marks = list(self._marks(since))
+        changing, verified, configured = (
+            max((seconds for seconds, line in marks if wanted in line), default=began)
+            for wanted in (CHANGING, message_ids.FRR_VERIFIED, message_ids.KERNEL_CONFIGURED)
+        )
+        used = {name: after[name] - before[name] for name in after}
+        found = Change(configured - began, verified - changing, configured - verified, used)
+        print(f"{what:<40} {found}", flush=True)
+        self.until_in_force(count)
+        return found
+
+    def until_in_force(self, count: int) -> None:
+        """Wait until the status shows that many networks, each verified by health as well."""
+        deadline = time.monotonic() + IN_FORCE_SECONDS
+        while lacking := self._lacks(count):
+            if time.monotonic() > deadline:
+                raise GuestError(f"{count} networks are not in force after {IN_FORCE_SECONDS} s: {lacking}")
+            self.run("sleep 1")
+
+    def _marks(self, since: str) -> Iterator[tuple[float, str]]:
+        """Yield the Unix second and all fields of each of the daemon's log lines since then."""
+        for line in self.run(f"journalctl -q --all -o json -u openperouter {since}").splitlines():
+            yield int(json.loads(line)["__REALTIME_TIMESTAMP"]) / 1e6, line
+
+    def _lacks(self, count: int) -> str:
+        """Return what the status lacks, or nothing."""
+        status = Status.from_json(self.run(f"cat {STATE}"))
+        ours = [vni for vni in status.vnis if re.fullmatch(r"t\d+", vni.vrf)]
+        faults = [f"{vni.vrf}: {vni.detail}" for vni in ours if not vni.ok]
+        if status.ready and len(ours) == count and not faults:
+            return ""
+        return "; ".join((status.phase, f"{len(ours)} networks", f"{len(faults)} with a fault", *faults[:3]))
+
+    def restart(self) -> tuple[float, float]:
+        """Restart with nothing changed; return the seconds from exec to READY=1, and the daemon's CPU until then."""
+        self.run("systemctl restart openperouter")
+        cpu = self.cpu()["daemon"]
+        began, ready = (
+            int(property_of(self.machine, name)) / 1e6
+            for name in ("ExecMainStartTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+        )
+        return ready - began, cpu
+
+    def rest(self) -> tuple[float, float]:
+        """Return the daemon's CPU and its wakeups in a minute."""
+        cpu, wakeups = self.cpu()["daemon"], self.memory()["wakeups"]
+        self.run("sleep 60")
+        return self.cpu()["daemon"] - cpu, self.memory()["wakeups"] - wakeups
+
+    def timed(self, *commands: str) -> float:
+        """Return the seconds of some commands, one after the other."""
+        script = "; ".join(("set -e; date +%s.%N", *commands, "date +%s.%N"))
+        began, *_, ended = self.run(script).split()
+        return float(ended) - float(began)
+
+
+class Floors:
+    """What FRR's and the kernel's own tools take for the same networks, on a node whose daemon is stopped.
+
+    ``configuration`` is FRR's with all networks.
+    """
+
+    def __init__(self, node: Node, configuration: str) -> None:
+        self.node = node
+        self.blocks = [(match[1], match[0]) for match in _BLOCK.finditer(configuration)]
+
+    def add(self, first: int, last: int) -> float:
+        """Add networks; return the seconds of ``vtysh -f`` and ``ip -batch`` together."""
+        names = {f"t{number}" for number in range(first, last)}
+        lines = [text for name, text in self.blocks if name in names]
+        if len(lines) != 2 * len(names):
+            raise GuestError(f"FRR's configuration has {len(lines)} blocks of {len(names)} networks")
+        files = [
+            self._file("frr", lines),
+            *(
+                self._file(name, (f"{line}\n" for number in range(first, last) for line in commands(number)))
+                for name, commands in (
+                    ("router", in_router),
+                    ("host", partial(in_host, netns=NAMESPACE)),
+                    ("veth", veth_in_router),
+                )
+            ),
+        ]
+        frr, router, host, veth = files
+        inside = f"ip -n {NAMESPACE} -batch"
+        return self.node.timed(_vtysh(frr), f"{inside} {router}", f"ip -batch {host}", f"{inside} {veth}")
+
+    def remove(self, first: int, last: int) -> float:
+        """Remove networks: from FRR, their devices, and what FRR keeps of a VRF until its device is gone."""
+        numbers = range(first, last)
+        asn = next(match[1] for _, text in self.blocks if (match := re.match(r"router bgp (\d+) vrf", text)))
+        vnis = self._file("vnis", (f"vrf t{number}\n no vni {1000 + number}\nexit-vrf\n" for number in numbers))
+        instances = self._file("instances", (f"no router bgp {asn} vrf t{number}\n" for number in numbers))
+        devices = self._file("devices", (f"link del {name}\n" for number in numbers for name in _devices(number)))
+        vrfs = self._file("vrfs", (f"no vrf t{number}\n" for number in numbers))
+        return self.node.timed(_vtysh(vnis), _vtysh(instances), f"ip -n {NAMESPACE} -batch {devices}", _vtysh(vrfs))
+
+    def _file(self, name: str, lines: Iterable[str]) -> str:
+        path = f"/run/floor-{name}"
+        write(self.node.machine, path, "".join(lines))
+        return path
+
+
+def _vtysh(file: str) -> str:
+    return f"vtysh -N {NAMESPACE} -f {file} >/dev/null"
+
+
+def _devices(number: int) -> tuple[str, ...]:
+    vni = 1000 + number
+    return f"pe-e-{vni}", f"vni{vni}", f"br-pe-{vni}", f"t{number}"
+
+
+def run(node: Node, count: int) -> None:
+    """Print all figures, then the ratios."""
+    half = count // 2
+    more = node.change(f"0 to {count} L3VNIs", count)
+    one = node.change(f"one more at {count}", count + 1)
+    configuration = node.run(f"cat {FRR_CONF}")
+    print(f"{'resident memory after them':<40} {node.memory()['VmRSS']:.1f} MB", flush=True)
+    starts = [node.restart() for _ in range(RESTARTS)]
+    for seconds, cpu in starts:
+        print(
+            f"{f'restart, nothing changed, {count + 1} L3VNIs':<40} {seconds:.1f} s to READY; CPU {cpu:.1f}", flush=True
+        )
+    time.sleep(SETTLE_SECONDS)
+    print(f"{'resident memory after a start':<40} {node.memory()['VmRSS']:.1f} MB", flush=True)
+    for _ in range(MINUTES):
+        cpu, wakeups = node.rest()
+        print(f"{'a minute at rest':<40} {cpu:.2f} s of CPU, {wakeups:.0f} wakeups", flush=True)
+    fewer = node.change(f"{count + 1} to {half}", half)
+    memory = node.memory()
+    print(
+        f"{'resident memory then, and its maximum':<40} {memory['VmRSS']:.1f} and {memory['VmHWM']:.1f} MB", flush=True
+    )
+    node.run(f"rm {FILE}")
+    node.until_in_force(0)
+    node.run("systemctl stop openperouter")
+    floors = Floors(node, configuration)
+    floor = floors.add(0, count)
+    floor_of_one = floors.add(count, count + 1)
+    floor_of_fewer = floors.remove(half, count + 1)
+    for what, seconds, own in (
+        (f"0 to {count}", floor, more.total),
+        ("one more", floor_of_one, one.total),
+        (f"{count + 1} to {half}", floor_of_fewer, fewer.total),
+    ):
+        compare(f"floor of {what}: vtysh -f and ip -batch", seconds, unit="s")
+        compare(f"{what}, to its floor", own / seconds)
+    compare("restart, to the floor of all", min(seconds for seconds, _ in starts) / floor)
+
+
+def main() -> None:
+    """Boot, start the router, measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=int, default=100)
+    options = parser.parse_args()
+    with Machine.boot(ensure_image(), memory="3G") as machine:
+        topology.install(machine)
+        topology.start(machine)
+        run(Node(machine), options.networks)
+
+
+if __name__ == "__main__":
+    main()
