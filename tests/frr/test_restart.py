@@ -35,7 +35,7 @@ WORKLOADS = {"near": (NAME, "192.168.210.10"), "far": (LEAF, "192.168.210.20")}
 #: Five probes of one a second, in probes of five a second.
 RATE, LOST = 5, 25
 #: Of so many restarts the best one counts, and one that is good enough is the last: the machine may be busy.
-RESTARTS = 3
+RESTARTS = 6
 #: Seconds from the end of bgpd's configuration to its first session: by FRR's default four, since it has route maps.
 HOLD = 2.0
 LEAF_CONFIG = """\
