@@ -10,6 +10,7 @@ import argparse
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import time
 
@@ -29,6 +30,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is not None:
         return one(options.seed)
+    # A shell starts what it runs in the background with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     first = options.first if options.first is not None else int(time.time()) * BLOCK
     try:
         return soak(first, options.processes)
