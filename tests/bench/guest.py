@@ -87,7 +87,9 @@ class Node:
         """Return the daemon's resident memory in MB, and its wakeups until now."""
         proc = f"/proc/{property_of(self.machine, 'MainPID')}"
         found = dict(re.findall(r"^(\w+):\s+(\d+)", self.run(f"cat {proc}/status"), re.MULTILINE))
-        switches = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", self.run(f"cat {proc}/task/*/status"), re.MULTILINE)
+        # A thread may end meanwhile.
+        threads = self.run(f"cat {proc}/task/*/status 2>/dev/null; true")
+        switches = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", threads, re.MULTILINE)
         return {
             "VmRSS": int(found["VmRSS"]) / 1024,
             "VmHWM": int(found["VmHWM"]) / 1024,
