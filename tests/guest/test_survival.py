@@ -71,7 +71,8 @@ def test_a_supervisor_that_dies_while_a_reloads_command_runs_is_started_again(no
             node.remote.run("systemctl reload openperouter", check=False)
             eventually(lambda: replaced(node, killed), "the supervisor is ready again", seconds=300)
     finally:
-        node.remote.run(f"rm {directory}/dies.conf && systemctl daemon-reload")
+        gone = f"rm {directory}/dies.conf && rmdir --ignore-fail-on-non-empty {directory}"
+        node.remote.run(f"{gone} && systemctl daemon-reload")
 
 
 def test_settings_that_cannot_be_used_need_only_be_corrected(node: Machine) -> None:
