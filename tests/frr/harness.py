@@ -7,6 +7,7 @@ systemd. It has watchfrr only if a test asks for it; otherwise the test decides 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -135,6 +136,30 @@ class FrrInstance:
 
         eventually(f"mgmtd of {self.name} is not locked", was_unlocked)
         return shown
+
+
+@dataclass
+class PingCount:
+    """What became of pings; the counts are those of a run that has ended."""
+
+    sent: int = 0
+    received: int = 0
+    output: str = ""
+
+
+@contextmanager
+def pinging(netns: str, arguments: str) -> Iterator[PingCount]:
+    """Ping from a namespace meanwhile, with these arguments; each ping waits two seconds for its reply."""
+    pings = PingCount()
+    command = ["ip", "netns", "exec", netns, "ping", "-n", "-W", "2", *arguments.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield pings
+        finally:
+            process.send_signal(signal.SIGINT)
+            pings.output, _ = process.communicate(timeout=60)
+    counts = re.findall(r"(\d+) (?:packets transmitted|received)", pings.output)
+    pings.sent, pings.received = map(int, counts)
 
 
 def is_alive(pid: int) -> bool:

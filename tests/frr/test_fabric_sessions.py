@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from config.desired import Bfd, BGPFamily, EndpointKind, FabricNeighbor, Gracefu
 from tests.actors.frr.cases import V6_NEIGHBOR, neighbor, state, underlay
 
 from .conftest import settings_for
-from .harness import FrrInstance, eventually, running_frr, sh
+from .harness import FrrInstance, eventually, pinging, running_frr, sh
 from .test_apply import Bench
 
 ROUTER, LEAF = "frrtest", "frrleaf"
@@ -328,17 +327,11 @@ def bird_as_leaf(fabric: Fabric, directory: Path) -> Iterator[Callable[[str], st
 def no_packet_lost() -> Iterator[None]:
     """Ping the leaf's prefix twenty times a second meanwhile."""
     source, target = TARGETS[V4]
-    command = ["ip", "netns", "exec", ROUTER, "ping", "-n", "-i", "0.05", "-W", "2", "-I", source, target]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=60)
-    sent, received = map(int, re.findall(r"(\d+) (?:packets transmitted|received)", output))
-    assert received > 20, output
+    with pinging(ROUTER, f"-i 0.05 -I {source} {target}") as flow:
+        yield
+    assert flow.received > 20, flow.output
     # One may be on its way.
-    assert sent - received <= 1, output
+    assert flow.sent - flow.received <= 1, flow.output
 
 
 async def test_a_graceful_restart_of_bgpd_loses_no_packet(fabric: Fabric, tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime
 from ipaddress import ip_address
 
@@ -23,7 +21,7 @@ from actors.frr.render.render import render
 from config.desired import GracefulRestart
 from tests.actors.frr.cases import state, underlay
 
-from .harness import DAEMON_DIR, RUN, FrrInstance, eventually, namespace, running_frr, sh
+from .harness import DAEMON_DIR, RUN, FrrInstance, eventually, namespace, pinging, running_frr, sh
 from .router import LEAF, NAME
 from .test_apply import HOST
 
@@ -75,21 +73,6 @@ def wire() -> None:
         )
 
 
-@contextmanager
-def pinging(lost: list[int]) -> Iterator[None]:
-    """Send probes from near to far meanwhile; append how many had no answer."""
-    target = WORKLOADS["far"][1]
-    command = ["ip", "netns", "exec", "near", "ping", "-n", "-i", str(1 / RATE), "-W", "2", target]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=60)
-    sent, received = map(int, re.findall(r"(\d+) (?:packets transmitted|received)", output))
-    lost.append(sent - received)
-
-
 def reaches() -> bool:
     command = ["ip", "netns", "exec", "near", "ping", "-n", "-c", "3", "-i", "0.2", "-W", "1", WORKLOADS["far"][1]]
     return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
@@ -116,10 +99,11 @@ def test_a_restart_of_frr_loses_at_most_five_probes_of_one_a_second(graceful: Gr
         lost: list[int] = []
         while len(lost) < RESTARTS and min(lost, default=LOST + 1) > LOST:
             bgpd = router.pid("bgpd")
-            with pinging(lost):
+            with pinging("near", f"-i {1 / RATE} {WORKLOADS['far'][1]}") as flow:
                 sh(f"{router.enter} {DAEMON_DIR}/frrinit.sh restart {NAME} </dev/null >/dev/null 2>&1")
                 eventually("packets again", reaches)
             assert router.pid("bgpd") != bgpd
+            lost.append(flow.sent - flow.received)
         # At least one is lost: else nothing was interrupted, and nothing is shown.
         assert 0 < min(lost) <= LOST, lost
 
