@@ -73,7 +73,7 @@ def documented(directory: Path) -> Iterator[tuple[Node, Apply]]:
         procedure = DocumentedProcedure(node)
 
         def apply(network: Network) -> None:
-            node.network = network
+            node.expect(network)
             procedure.apply(network)
 
         apply(BASE)
@@ -145,7 +145,8 @@ def table(here: Way, there: Way) -> bool:
     worse = [name for name in comparable if here.costs[name].concerned > there.costs[name].concerned]
     if worse:
         print(f"more than the documented procedure: {', '.join(worse)}")
-    return not any(cost.trouble for cost in here.costs.values()) and others[0] == 0 and not worse and sums[0] < sums[1]
+    fewer = sums[0] < sums[1] or not any(sums)
+    return not any(cost.trouble for cost in here.costs.values()) and others[0] == 0 and not worse and fewer
 
 
 def main() -> int:

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.frr.harness import sh
-from tests.router.node import LEAF_AS, Network, Node, Tenant
+from tests.router.node import LEAF_AS, VXLAN_OVERHEAD, Network, Node, Tenant
 
 NIC = "toswitch1"
 ADDRESS = "192.168.11.3/24"
-VXLAN_OVERHEAD = 50
 #: It never gives up; the baseline does.
 PATIENCE_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 0.005

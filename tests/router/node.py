@@ -32,6 +32,8 @@ UNIT: Final = Path(__file__).parents[2] / "packaging/systemd/openperouter.servic
 ROUTER_AS: Final = 64514
 HOST_AS: Final = 64515
 LEAF_AS: Final = 64512
+#: Ethernet, IPv4, UDP and VXLAN around a packet.
+VXLAN_OVERHEAD: Final = 50
 #: From a change of files until everything forwards again; a busy machine takes its time.
 CONVERGE_SECONDS: Final = 60.0
 RELOAD_SECONDS: Final = 180
@@ -86,12 +88,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the node's files say."""
+    """What the node's files say, and the NIC."""
 
     tenants: tuple[Tenant, ...]
     asn: int = ROUTER_AS
     index: int = 0
     vteps: str = "100.65.0.0/24"
+    #: Of the NIC. No file says it: an operator changes it beside the daemon.
+    mtu: int = 1500
 
     def with_tenant(self, changed: Tenant) -> Network:
         return replace(self, tenants=tuple(changed if t.number == changed.number else t for t in self.tenants))
@@ -286,11 +290,17 @@ class Node:
 
     def write(self, network: Network) -> None:
         """Write the files of a network, each as an editor does."""
-        self.network = network
+        self.expect(network)
         for name, text in network.files().items():
             path = self.directory / name
             path.with_suffix(".new").write_text(text)
             path.with_suffix(".new").rename(path)
+
+    def expect(self, network: Network) -> None:
+        """Have this network from now on, and its NIC, which is in the router already when its MTU changes."""
+        if network.mtu != self.network.mtu:
+            sh(f"ip -n perouter link set toswitch1 mtu {network.mtu}")
+        self.network = network
 
     def apply(self, network: Network) -> None:
         """Change the fabric, the host and the node to another network; return when all of it forwards."""
@@ -367,12 +377,17 @@ class Node:
     def _works(self, tenant: Tenant) -> bool:
         self.route_host(tenant)
         return (
-            tenant.announced in self.leaf.routes(tenant.number)
+            self._mtu_of(tenant) == self.network.mtu - VXLAN_OVERHEAD
+            and tenant.announced in self.leaf.routes(tenant.number)
             and tenant.prefix in self.bird.routes(tenant)
             and subprocess.run(
                 [*ping_command(tenant), "-c", "1", "-W", "1", tenant.target], capture_output=True, check=False
             ).returncode == 0
         )  # fmt: skip
+
+    def _mtu_of(self, tenant: Tenant) -> int:
+        [link] = json.loads(sh(f"ip -j link show dev host-e-{tenant.vni}", check=False) or "[{}]")
+        return int(link.get("mtu", 0))
 
     def fingerprint(self, tenant: Tenant) -> dict[str, Any]:
         """Return what must stay the same of a tenant that a change does not concern: devices and sessions."""

@@ -57,6 +57,7 @@ CHANGES: dict[str, tuple[Callable[[Network], Network], set[int]]] = {
     "router's AS": (lambda network: replace(network, asn=64600), {1, 2, 3}),
     "VTEP": (lambda network: replace(network, vteps="100.66.0.0/24"), {1, 2, 3}),
     "node index": (lambda network: replace(network, index=1), {1, 2, 3}),
+    "MTU of the NIC": (lambda network: replace(network, mtu=1400), set()),
 }
 
 
