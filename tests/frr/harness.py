@@ -122,7 +122,11 @@ class FrrInstance:
 
     def load(self, path: Path | None = None, daemon: str = "") -> None:
         """Send all daemons, or one, a file, by default the instance's configuration; each line must be taken."""
-        shown = self._unlocked(f"{f'-d {daemon} ' if daemon else ''}-f {path or self.conf}")
+        shown = sh(f"vtysh -N {self.name} {f'-d {daemon} ' if daemon else ''}-f {path or self.conf}", check=False)
+        if LOCKED in shown:
+            # Only mgmtd has left out its part. bgpd would refuse a second "route-target import" of the same target.
+            others = [line for line in shown.splitlines() if LOCKED not in line]
+            shown = "\n".join([*others, self._unlocked(f"-d mgmtd -f {path or self.conf}")])
         assert "%" not in shown, shown
 
     def _unlocked(self, options: str) -> str:
