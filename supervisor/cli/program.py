@@ -15,7 +15,7 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_colour, add_settings, complain, require_settings
-from .terminal import choose_colour
+from .terminal import choose_colour, choose_quiet
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown, web
@@ -107,6 +107,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return exit_codes.OK
     require_settings(arguments.settings)
     choose_colour(arguments.color)
+    choose_quiet(quiet=getattr(arguments, "quiet", False))
     code: int = arguments.function(arguments)
     return code
 

@@ -345,10 +345,11 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
         (("session", "red", "--vrf", "red"), "--vrf is for route"),
         (("route", "red"), "red is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
         (("topology", "red"), "topology takes no NAME"),
-        (("vni", "100", "--dot"), "--dot is for topology, without --json"),
-        (("topology", "--json", "--dot"), "--dot is for topology, without --json"),
-        (("session", "red", "--svg"), "--svg is for topology, without --json"),
-        (("topology", "--dot", "--svg"), "--svg is for topology, without --json or --dot"),
+        (("vni", "100", "--dot"), "vni has no output dot, only text, json, yaml"),
+        (("session", "red", "--output", "svg"), "session has no output svg, only text, json, yaml"),
+        (("frr", "--json"), "frr has no output json, only text"),
+        (("peer-config", "red", "--output", "yaml"), "peer-config has no output yaml, only text"),
+        (("desired", "--intended"), "--intended is for frr"),
     ],
 )
 def test_wrong_usage_is_refused(
