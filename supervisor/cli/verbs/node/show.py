@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "config":
             from supervisor.operations.documents import configuration_document
 
+            require_readable([settings.node_config_file, settings.configs_dir])
             _print(configuration_document(settings), arguments.output)
         case "frr" if arguments.intended:
             from actors.frr.preview import rendered_redacted
