@@ -19,7 +19,7 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
 from ...options import StoreFile, add_output, add_quiet, add_verb, print_document
-from ...terminal import choose_quiet, moment, print_line, say
+from ...terminal import choose_quiet, is_quiet, moment, say
 
 if TYPE_CHECKING:
     from actors.static_config.trial import Journal, Trial
@@ -178,7 +178,8 @@ def _attended(settings: Settings, journal: Journal, trial: Trial, report: Report
             journal.revert(trial, why)
     ending = journal.last()
     kept = ending is not None and ending.id == trial.id and ending.confirmed
-    (say if kept else print_line)(journal.how_ended(trial.id))
+    if not (kept and is_quiet()):
+        print(journal.how_ended(trial.id), flush=True)
     _report_files(report)
     return exit_codes.OK if kept else exit_codes.DEGRADED
 
