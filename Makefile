@@ -24,7 +24,7 @@ FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(NEXT_TESTS:%=--ignore=%) $
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
-LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod namespace_deleted nic_deaths podman random_kills two_nodes)
+LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes namespace_deleted nic_deaths podman random_kills two_nodes)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 

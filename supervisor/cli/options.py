@@ -1,22 +1,27 @@
-"""What several verbs share: the settings option, error messages, and reading the desired state."""
+"""What several verbs share: options, messages on standard error, documents, and reading the desired state."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from ..operations.exit_codes import CONFIG, NO_INPUT, CommandError
 from ..operations.paths import DEFAULT_SETTINGS, require_readable, require_readable_settings
-from .terminal import ColourChoice, duration
+from .terminal import ColourChoice, duration, is_quiet
 
 if TYPE_CHECKING:
     from config.desired import DesiredState
 
     from ..operations.inspection.current_status import CurrentStatus
+
+
+#: What ``--output`` takes for every verb that has it.
+OUTPUTS: Final = ("text", "json", "yaml")
 
 
 class StoreFile(argparse.Action):
@@ -67,6 +72,38 @@ def add_verb(
     return parser
 
 
+def add_output(
+    parser: argparse.ArgumentParser, about: str, more: tuple[str, ...] = ()
+) -> argparse._MutuallyExclusiveGroup:
+    """Add ``--output``, and ``--json`` for its most frequent value; return the group of options that exclude them.
+
+    ``about`` says what ``json`` and ``yaml`` are, which are the same document; ``more`` are further values.
+    """
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--output", choices=(*OUTPUTS, *more), default="text", help=f"text for people (default); {about}"
+    )
+    group.add_argument("--json", action="store_const", dest="output", const="json", help="the same as --output json")
+    return group
+
+
+def add_quiet(options: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup, about: str) -> None:
+    """Add ``--quiet``; ``about`` says what is still printed."""
+    options.add_argument("-q", "--quiet", action="store_true", help=about)
+
+
+def print_document(document: object, output: str, *, stream: bool = False) -> None:
+    """Print a document as ``json`` or as ``yaml``; of several in a ``stream``, one a line or each below ``---``."""
+    text = json.dumps(document, indent=None if stream else 2, ensure_ascii=False, default=str)
+    if output == "yaml":
+        from ..operations.documents import to_yaml
+
+        # The same members and values as in JSON, whatever the document is made of.
+        text = ("---\n" if stream else "") + to_yaml(json.loads(text)).rstrip("\n")
+    # A file's name, for instance, need not be UTF-8.
+    print(text.encode("utf-8", "replace").decode("utf-8"), flush=stream)
+
+
 def add_vrf(parser: argparse.ArgumentParser) -> None:
     """Add ``--vrf`` to a verb that acts inside the router."""
     parser.add_argument(
@@ -79,10 +116,16 @@ def complain(message: str) -> None:
     print(f"openperouter: {message}", file=sys.stderr)
 
 
-def complain_of_last(seen: CurrentStatus) -> None:
+def note(message: str) -> None:
+    """Print to standard error what is worth knowing but no error, unless ``--quiet`` is given."""
+    if not is_quiet():
+        complain(message)
+
+
+def note_last(seen: CurrentStatus) -> None:
     """Say that what follows is the last status of a daemon that gives none now."""
     age = duration(time.time() - seen.status.updated_at)
-    complain(f"{seen.why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")
+    note(f"{seen.why}; what follows is its last status, {age} old. Forwarding continues without the daemon.")
     sys.stderr.flush()
 
 
@@ -111,11 +154,12 @@ def read_desired(settings_file: Path, *, all_problems: bool = False) -> DesiredS
     if read.api is not None and read.api.snapshot is not None:
         objects = len(read.api.snapshot.objects)
         age = duration(time.time() - read.api.snapshot.synced_at)
-        complain(f"with {objects} saved API object{'' if objects == 1 else 's'}, {age} old")
+        note(f"with {objects} saved API object{'' if objects == 1 else 's'}, {age} old")
     elif read.api_unusable:
-        complain(f"without API objects: {read.api_unusable}")
+        note(f"without API objects: {read.api_unusable}")
+    wrong = errors(read.problems)
     for problem in read.problems if all_problems or read.desired is None else ():
-        complain(str(problem))
+        (complain if problem in wrong else note)(str(problem))
     if read.desired is None:
-        raise CommandError(f"no usable configuration: {errors(read.problems)[0]}", CONFIG)
+        raise CommandError(f"no usable configuration: {wrong[0]}", CONFIG)
     return read.desired

@@ -15,7 +15,7 @@ from ..operations.exit_codes import CommandError
 from ..operations.paths import DEFAULT_SETTINGS
 from ..version import VERSION
 from .options import add_colour, add_settings, complain, require_settings
-from .terminal import choose_colour
+from .terminal import choose_colour, choose_quiet
 from .verbs import cluster
 from .verbs.files import explain, generate, init, migrate, plan, schema, try_, validate
 from .verbs.node import bundle, doctor, events, logs, reload, run, show, status, teardown, web
@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     try:
-        arguments = parser.parse_args(argv)
+        arguments, unknown = parser.parse_known_args(argv)
+        if unknown:
+            _refuse(unknown, parser, arguments.verb)
     except SystemExit:
         # argparse has printed help or the version. What cannot be written is found here, not by the interpreter's last
         # flush, which would complain.
@@ -107,8 +109,24 @@ def _run(argv: Sequence[str] | None) -> int:
         return exit_codes.OK
     require_settings(arguments.settings)
     choose_colour(arguments.color)
+    choose_quiet(quiet=getattr(arguments, "quiet", False))
     code: int = arguments.function(arguments)
     return code
+
+
+def _refuse(unknown: Sequence[str], parser: argparse.ArgumentParser, verb: str | None) -> NoReturn:
+    """End with the usage of the command that was given, and what may have been meant."""
+    verbs = next(one.choices for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    own: argparse.ArgumentParser = verbs[verb] if verb else parser
+    option, known = unknown[0].partition("=")[0], own._option_string_actions
+    message = f"unrecognized arguments: {' '.join(unknown)}"
+    if option in known:
+        message += f": {option} goes after the command"
+    elif option in parser._option_string_actions:
+        message += f": {option} goes before the command"
+    elif option.startswith("--") and (close := difflib.get_close_matches(option, known, 1)):
+        message += f": did you mean {close[0]}?"
+    own.error(message)
 
 
 def build_parser() -> argparse.ArgumentParser:

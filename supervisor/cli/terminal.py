@@ -40,6 +40,19 @@ def choose_colour(choice: ColourChoice) -> None:
     _chosen.set(choice)
 
 
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def choose_quiet(*, quiet: bool) -> None:
+    """Decide for this process whether it prints only errors and what was asked for."""
+    _quiet.set(quiet)
+
+
+def is_quiet() -> bool:
+    """Whether ``--quiet`` is given."""
+    return _quiet.get()
+
+
 def wants_colour(stream: TextIO = sys.stdout) -> bool:
     """Whether to colour: as chosen; else on a terminal, unless it is dumb or NO_COLOR (no-color.org) is set."""
     if _chosen.get() != "auto":
@@ -81,12 +94,19 @@ def print_line(text: str, style: Style = "plain") -> None:
     print(Painter(colour=wants_colour()).paint(text, style))
 
 
+def say(text: str, style: Style = "plain") -> None:
+    """Print one styled line at once, unless ``--quiet`` is given: what is done, and how it went if it went well."""
+    if not is_quiet():
+        print_line(text, style)
+        sys.stdout.flush()
+
+
 def print_problems(problems: Sequence[Problem]) -> int:
-    """Print problems, errors in red and warnings in yellow; return how many errors there are."""
+    """Print problems, errors in red and warnings, unless quiet, in yellow; return how many errors there are."""
     from config.problems import errors
 
     wrong = errors(problems)
-    for problem in problems:
+    for problem in wrong if is_quiet() else problems:
         print_line(str(problem), "bad" if problem in wrong else "warn")
     return len(wrong)
 

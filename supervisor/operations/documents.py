@@ -85,19 +85,15 @@ def _scalar(value: object) -> bool | int | float | str:
 
 def configuration_document(settings: Settings) -> dict[str, Any]:
     """Return the settings in force and the content of every configuration file that exists."""
-    paths = [settings.node_config_file, *_router_files(settings.configs_dir)]
-    return {
-        "settings": settings.model_dump(mode="json", by_alias=True),
-        "files": {str(path): _file(path) for path in paths},
-    }
-
-
-def _router_files(directory: Path) -> list[Path]:
+    files = {str(settings.node_config_file): _file(settings.node_config_file)}
     try:
-        names = list_directory(directory)
-    except UnreadableFileError:
-        return []
-    return [directory / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+        names = list_directory(settings.configs_dir)
+    except UnreadableFileError as error:
+        files[str(settings.configs_dir)] = error.reason
+    else:
+        paths = [settings.configs_dir / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+        files |= {str(path): _file(path) for path in paths}
+    return {"settings": settings.model_dump(mode="json", by_alias=True), "files": files}
 
 
 def _file(path: Path) -> Any:
@@ -108,7 +104,7 @@ def _file(path: Path) -> Any:
     except FileNotFoundError:
         return "does not exist"
     except UnreadableFileError as error:
-        return f"cannot be shown: {error.reason}"
+        return error.reason
     except InvalidYamlError as error:
         return f"cannot be shown: {error.problems[0]}"
 

@@ -26,9 +26,10 @@ BROKEN_PIPE: Final = 141
 TABLE: Final = """\
 exit codes:
   0    success; status: ready; plan: nothing to do; doctor: all is well
-  1    status: degraded; reload: refused, or not all is in force; try: reverted; doctor: warnings only; \
-trace: no answer; show route: none
-  2    status: running but not ready yet; plan, generate --check: there are changes to make; doctor: errors
+  1    status: degraded; reload: refused, or not all is in force; try: reverted; try --status: no trial; \
+doctor, join: warnings only; trace: no answer; show route: none
+  2    status: running but not ready yet; plan, generate --check, migrate --check: there are changes to make; \
+doctor: errors
   3    the daemon is not running
   4    no answer from the daemon, or no outcome of a reload, in time
   64   wrong usage; teardown: not confirmed

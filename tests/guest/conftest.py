@@ -35,6 +35,7 @@ _SECONDS_OF_TWO = 1800
 _ORDER = {
     "test_two_nodes": -2,
     "test_fresh_install": -1,
+    "test_first_ten_minutes": -1,
     "test_cluster": 1,
     "test_namespace_deleted": 2,
     "test_package_life": 3,

@@ -5,6 +5,6 @@ checks on that; :mod:`.examine` puts them together.
 """
 
 from .examine import HostState, examine, judge, read_machine
-from .findings import Finding, Level, as_json, as_lines
+from .findings import Finding, Level, as_document, as_json, as_lines
 
-__all__ = ["Finding", "HostState", "Level", "as_json", "as_lines", "examine", "judge", "read_machine"]
+__all__ = ["Finding", "HostState", "Level", "as_document", "as_json", "as_lines", "examine", "judge", "read_machine"]

@@ -16,6 +16,7 @@ from pathlib import Path
 import trio
 
 from config.settings import Settings
+from config.syntax.printable import one_line
 from supervisor.process.subprocesses import CommandMissing
 from supervisor.runtime.faults import Fault
 
@@ -132,7 +133,11 @@ def judge(seen: HostState) -> list[Finding]:
     fix = "run 'openperouter doctor' as root, and remove the cause"
     return [
         *findings,
-        *(warning(area, f"could not be examined: {reason}", fix) for area, reason in (seen.unreadable or {}).items()),
+        *(
+            # What a program says has several lines.
+            warning(area, f"could not be examined: {one_line(reason)}", fix)
+            for area, reason in (seen.unreadable or {}).items()
+        ),
     ]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 Emphasis = Literal["plain", "bold"]
 
@@ -44,25 +44,35 @@ def error(topic: str, message: str, fix: str) -> Finding:
     return Finding(topic, Level.ERROR, message, fix)
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_document(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return all findings as a document for programs; its members keep their meaning."""
-    return json.dumps({"schema_version": 2, "findings": [asdict(finding) for finding in findings]}, indent=2)
+    return {"schema_version": 2, "findings": [asdict(finding) for finding in findings]}
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return the same as text."""
+    return json.dumps(as_document(findings), indent=2)
 
 
 def as_lines(
-    findings: Sequence[Finding], paint: Callable[[str, Level | Emphasis], str] = lambda text, _: text
+    findings: Sequence[Finding],
+    paint: Callable[[str, Level | Emphasis], str] = lambda text, _: text,
+    *,
+    only_problems: bool = False,
 ) -> list[str]:
-    """Return all findings for people: a line each, the fix below, a count at the end.
+    """Return all findings for people: a line each, the fix below, a count at the end; or the problems alone.
 
     ``paint`` makes a text safe for a terminal and colours it.
     """
     lines = []
     for finding in findings:
+        if only_problems and finding.level is Level.OK:
+            continue
         headline = paint(f"{finding.topic}: {finding.message}", "plain")
         lines.append(f"{paint(f'{finding.level.value:7}', finding.level)}  {headline}")
         if finding.fix:
             lines.append(paint(f"         fix: {finding.fix}", "bold"))
-    return [*lines, paint(", ".join(_counts(findings)), "bold")]
+    return lines if only_problems else [*lines, paint(", ".join(_counts(findings)), "bold")]
 
 
 def _counts(findings: Sequence[Finding]) -> list[str]:

@@ -205,7 +205,7 @@ def validity(settings: Settings, configuration: ConfigurationFiles) -> Iterator[
     if not found.resources and not wrong:
         yield ok("configuration", f"{settings.configs_dir} has no resources: the router has nothing to do")
     elif not wrong:
-        yield ok("configuration", f"{found.resources} resources are valid")
+        yield ok("configuration", f"valid: {found.resources} resource{'s' * (found.resources != 1)}")
 
 
 def node_index(settings: Settings, configuration: ConfigurationFiles) -> Iterator[Finding]:

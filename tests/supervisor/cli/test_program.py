@@ -44,6 +44,29 @@ def test_a_mistyped_word_gets_a_suggestion(words: list[str], message: str, capsy
     assert capsys.readouterr().err == f"openperouter: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "usage", "message"),
+    [
+        (["status", "--jsn"], "status", "--jsn: did you mean --json?"),
+        (["validate", "--color=never"], "validate", "--color=never: --color goes before the command"),
+        (["-q", "status"], "status", "-q: -q goes after the command"),
+        (["ping", "-q", "192.0.2.1"], "ping", "-q"),
+        (["plan", "--outptu=json"], "plan", "--outptu=json: did you mean --output?"),
+        (["version", "now"], "version", "now"),
+        (["--zzz"], "[-h]", "--zzz"),
+    ],
+)
+def test_an_unknown_option_gets_the_commands_usage_and_a_suggestion(
+    words: list[str], usage: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(words)
+    assert ending.value.code == 64
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"usage: openperouter {usage}")
+    assert last == f"openperouter: unrecognized arguments: {message}"
+
+
 def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out == program.build_parser().format_help()

@@ -11,7 +11,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings, require_readable
 
-from ...options import StoreFile, add_verb, complain
+from ...options import StoreFile, add_quiet, add_verb, complain
+from ...terminal import say
 
 
 def add_parser(verbs: Any) -> None:
@@ -38,6 +39,7 @@ def add_parser(verbs: Any) -> None:
         "--token-file", type=Path, action=StoreFile, metavar="FILE", help="with --server: read the token from a file"
     )
     parser.add_argument("--force", action="store_true", help="store them even if they do not work, or not yet")
+    add_quiet(parser, "print only warnings and errors")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     credentials = _credentials(arguments)
     verdict = trio.run(join.examine, credentials, node_name(settings), settings.namespace)
     for note in verdict.notes:
-        print(f"ok: {note}")
+        say(f"ok: {note}")
     for warning in verdict.warnings:
         complain(f"warning: {warning}")
     if not arguments.force:
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"warning: {fault}")
     target = kubeconfig_path(settings)
     write_kubeconfig(target, kubeconfig_text(credentials))
-    print(f"stored in {target}; 'openperouter status' shows the connection")
+    say(f"stored in {target}; 'openperouter status' shows the connection")
     return exit_codes.DEGRADED if verdict.faults or verdict.warnings else exit_codes.OK
 
 

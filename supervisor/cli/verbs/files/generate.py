@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import require_readable
 
-from ...options import StoreFile, add_verb, complain
-from ...terminal import print_problems
+from ...options import StoreFile, add_quiet, add_verb, complain, note
+from ...terminal import is_quiet, print_problems
 
 
 def add_parser(verbs: Any) -> None:
@@ -56,6 +57,7 @@ def add_parser(verbs: Any) -> None:
         "--node-config", type=Path, action=StoreFile, metavar="FILE", help="units: the setting nodeConfigFile"
     )
     parser.add_argument("--remove", action="store_true", help="units: remove the files instead")
+    add_quiet(parser, "print errors only, not what is written or differs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,8 +80,7 @@ def _units(arguments: argparse.Namespace) -> int:
     if arguments.remove:
         if arguments.check or arguments.image is not None or arguments.node_config:
             raise CommandError("--remove takes --output only", exit_codes.USAGE)
-        lines = podman_units.remove(kind, root)
-        print("\n".join(lines) or "there is nothing to remove")
+        _say(podman_units.remove(kind, root), "there is nothing to remove")
         return exit_codes.OK
     parameters = podman_units.checked(
         podman_units.DEFAULT_IMAGE if arguments.image is None else arguments.image, arguments.node_config
@@ -88,13 +89,19 @@ def _units(arguments: argparse.Namespace) -> int:
     podman_units.refuse_both(kind, root)
     if arguments.check:
         lines = podman_units.differences(wanted, root)
-        print("\n".join(lines) or "the units are as they should be")
+        _say(lines, "the units are as they should be")
         return exit_codes.PENDING if lines else exit_codes.OK
     lines = podman_units.write(wanted, root)
-    print("\n".join(lines) or "the units are as they should be")
+    _say(lines, "the units are as they should be")
     if lines:
-        complain(f"now: systemctl daemon-reload; with the image loaded, systemctl restart {podman_units.SERVICES}")
+        note(f"now: systemctl daemon-reload; with the image loaded, systemctl restart {podman_units.SERVICES}")
     return exit_codes.OK
+
+
+def _say(lines: Sequence[str], otherwise: str) -> None:
+    """Print what was done or differs, or that nothing was or does."""
+    if not is_quiet():
+        print("\n".join(lines) or otherwise)
 
 
 def _nodes(arguments: argparse.Namespace) -> int:
@@ -117,12 +124,12 @@ def _nodes(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.directory
     wanted = inventory.tree(nodes, cloud_init=arguments.format == "cloud-init")
     if not arguments.check:
-        print("\n".join(inventory.write(wanted, directory)) or f"{directory} is as it should be")
+        _say(inventory.write(wanted, directory), f"{directory} is as it should be")
         return exit_codes.OK
     if arguments.node:
         texts = inventory.of_node(nodes, arguments.node)
         lines = inventory.differences(texts, directory, inventory.installed_files(directory))
     else:
         lines = inventory.differences(wanted, directory, inventory.generated_files(directory))
-    print("\n".join(lines) or f"{directory} is as it should be")
+    _say(lines, f"{directory} is as it should be")
     return exit_codes.PENDING if lines else exit_codes.OK

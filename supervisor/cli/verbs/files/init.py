@@ -15,8 +15,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings
 
-from ...options import StoreFile, add_verb
-from ...terminal import print_line
+from ...options import StoreFile, add_quiet, add_verb
+from ...terminal import print_line, say
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -166,6 +166,7 @@ def add_parser(verbs: Any) -> None:
         "--host-asn", type=int, metavar="N", help="the host's AS number in it (default: one above ours)"
     )
     parser.add_argument("--try", action="store_true", dest="try_it", help="try the configuration afterwards")
+    add_quiet(parser, "print only questions and errors, not what is written and planned")
     parser.add_argument(
         "directory",
         nargs="?",
@@ -191,17 +192,19 @@ def run(arguments: argparse.Namespace) -> int:
     except EOFError:
         raise CommandError("the input ended; nothing is written", exit_codes.USAGE) from None
     for path in write(answers, arguments.directory, settings.node_config_file):
-        print(f"written: {path}")
+        say(f"written: {path}")
     code = plan.show_candidate(gather(settings, [arguments.directory]), settings, arguments.settings)
     if code == exit_codes.CONFIG:
-        print(f"\ncorrect the files, then: openperouter try {arguments.directory}")
+        say("")
+        say(f"correct the files, then: openperouter try {arguments.directory}")
         return code
     if arguments.try_it:
         try:
             return try_.try_files(settings, arguments.settings, [arguments.directory])
         except TrialError as error:
             raise CommandError(str(error), exit_codes.DEGRADED) from None
-    print(f"\nnothing is in force yet; next: openperouter try {arguments.directory}")
+    say("")
+    say(f"nothing is in force yet; next: openperouter try {arguments.directory}")
     return exit_codes.UNAVAILABLE if code == exit_codes.UNAVAILABLE else exit_codes.OK
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 
-from ...options import StoreFile, add_verb, complain
+from ...options import StoreFile, add_quiet, add_verb, complain
+from ...terminal import is_quiet
 
 
 def add_parser(verbs: Any) -> None:
@@ -29,6 +30,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, action=StoreFile, metavar="FILE", help="files to rewrite")
     parser.add_argument("--check", action="store_true", help="only print the changes; exits with 2 when there are any")
+    add_quiet(parser, "print errors only, and no changes")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,10 +59,11 @@ def _migrate(path: Path, *, only_check: bool) -> int:
     old = content.decode("utf-8-sig")
     if new == old:
         return exit_codes.OK
-    before, after = (text.splitlines(keepends=True) for text in (old, new))
-    difference = "".join(difflib.unified_diff(before, after, str(path), str(path), n=1))
-    # A password may be on one line with what is changed.
-    sys.stdout.write(Redactor([]).clean(difference))
+    if not is_quiet():
+        before, after = (text.splitlines(keepends=True) for text in (old, new))
+        difference = "".join(difflib.unified_diff(before, after, str(path), str(path), n=1))
+        # A password may be on one line with what is changed.
+        sys.stdout.write(Redactor([]).clean(difference))
     if only_check:
         return exit_codes.PENDING
     # A symbolic link stays one: its target is the file.

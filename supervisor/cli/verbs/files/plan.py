@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import load_usable_settings
 
-from ...options import StoreFile, add_verb, complain, read_desired
-from ...terminal import print_line, print_problems
+from ...options import StoreFile, add_output, add_quiet, add_verb, complain, print_document, read_desired
+from ...terminal import is_quiet, print_problems, say
 
 if TYPE_CHECKING:
     from config.desired import DesiredState, DesiredUnderlay, RouterIdScheme
@@ -41,7 +40,8 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     summary = "show what the configuration, or a changed one, would do, without doing it"
     parser = add_verb(verbs, "plan", run, summary=summary, description=DESCRIPTION)
-    parser.add_argument("--json", action="store_true", help="print one JSON document (schemaVersion 1)")
+    output = add_output(parser, "json and yaml: one document (schemaVersion 1)")
+    add_quiet(output, "print errors only: the exit code shows whether there is anything to do")
     parser.add_argument(
         "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
     )
@@ -74,37 +74,40 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load_usable_settings(arguments.settings)
     if not arguments.paths:
         desired = read_desired(arguments.settings, all_problems=True)
-        return show(_planned(desired, settings, _Document(problems=desired.problems)), as_json=arguments.json)
+        return show(_planned(desired, settings, _Document(problems=desired.problems)), arguments.output)
     from supervisor.operations.candidate import gather
 
-    return show_candidate(gather(settings, arguments.paths), settings, arguments.settings, as_json=arguments.json)
+    return show_candidate(gather(settings, arguments.paths), settings, arguments.settings, arguments.output)
 
 
-def show_candidate(candidate: CandidateFiles, settings: Settings, settings_file: Path, *, as_json: bool = False) -> int:
+def show_candidate(candidate: CandidateFiles, settings: Settings, settings_file: Path, output: str = "text") -> int:
     """Print what other files would change; return the exit code."""
     from config.problems import errors
     from supervisor.operations.candidate import read_candidate
 
     read = read_candidate(candidate, settings, settings_file)
     document = _Document(files=str(candidate), problems=read.problems)
-    if not as_json:
+    if output == "text":
         print_problems(read.problems)
     if errors(read.problems) or read.desired is None:
-        if as_json:
-            print(_as_json(document))
+        if output == "text":
+            say("not planned: the configuration has errors", "bold")
         else:
-            print_line("not planned: the configuration has errors", "bold")
+            print_document(_as_data(document), output)
         return exit_codes.CONFIG
-    if not as_json:
-        print(document.files or "these files are in force already")
-    return show(_planned(read.desired, settings, document), as_json=as_json)
+    if output == "text":
+        say(document.files or "these files are in force already")
+    return show(_planned(read.desired, settings, document), output)
 
 
-def show(document: _Document, *, as_json: bool) -> int:
+def show(document: _Document, output: str) -> int:
     """Print a document; return the exit code."""
     for title, why in document.unavailable.items():
         complain(f"{title} is not available: {why}")
-    print(_as_json(document) if as_json else "\n".join(_lines(document)))
+    if output != "text":
+        print_document(_as_data(document), output)
+    elif not is_quiet():
+        print("\n".join(_lines(document)))
     return document.code
 
 
@@ -166,23 +169,17 @@ def _lines(document: _Document) -> list[str]:
     return lines
 
 
-def _as_json(document: _Document) -> str:
+def _as_data(document: _Document) -> dict[str, Any]:
     from supervisor.operations.documents import problem_document
 
-    return json.dumps(
-        {
-            "schemaVersion": SCHEMA_VERSION,
-            "files": document.files,
-            "routerID": document.router_id,
-            "problems": [problem_document(problem) for problem in document.problems],
-            "frr": document.frr,
-            "kernel": document.kernel,
-            "interrupts": [
-                {"subject": one.subject, "name": one.name, "effect": one.effect} for one in document.interrupts
-            ],
-            "notes": document.notes,
-            "unavailable": document.unavailable,
-        },
-        indent=2,
-        ensure_ascii=False,
-    )
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "files": document.files,
+        "routerID": document.router_id,
+        "problems": [problem_document(problem) for problem in document.problems],
+        "frr": document.frr,
+        "kernel": document.kernel,
+        "interrupts": [{"subject": one.subject, "name": one.name, "effect": one.effect} for one in document.interrupts],
+        "notes": document.notes,
+        "unavailable": document.unavailable,
+    }

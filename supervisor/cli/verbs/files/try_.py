@@ -7,7 +7,6 @@ at any moment. Confirming and reverting work from any session, and without a run
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -19,12 +18,14 @@ from supervisor.operations.control_client import NotRunningError, ask
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
 
-from ...options import StoreFile, add_verb
-from ...terminal import moment, print_line, print_problems
+from ...options import StoreFile, add_output, add_quiet, add_verb, print_document
+from ...terminal import choose_quiet, is_quiet, moment, say
 
 if TYPE_CHECKING:
     from actors.static_config.trial import Journal, Trial
     from config.settings import Settings
+
+    from .try_prompt import Report
 
 DEFAULT_SECONDS: Final = 120.0
 #: A trial is not meant to be left alone for longer than a day.
@@ -71,7 +72,8 @@ def add_parser(verbs: Any) -> None:
         help="open $EDITOR on a copy of the router files, or of those with the names PATH, then check, plan and try it",
     )
     action.add_argument("--status", action="store_true", help="show the trial; exits with 1 when there is none")
-    parser.add_argument("--json", action="store_true", help="with --status: one JSON document (schemaVersion 1)")
+    about = "json and yaml, where nothing is asked: one document (schemaVersion 1)"
+    add_quiet(add_output(parser, about), "print only the question and errors")
     parser.add_argument(
         "paths", nargs="*", type=Path, action=StoreFile, metavar="PATH", help="a directory, or openpe_*.yaml files"
     )
@@ -81,26 +83,33 @@ def run(arguments: argparse.Namespace) -> int:
     """Start, confirm, revert or show a trial."""
     from actors.static_config.trial import Journal, TrialError
 
-    if arguments.json and not arguments.status:
-        raise CommandError("--json needs --status", exit_codes.USAGE)
-    show = _show_json if arguments.json else _show
-    act = _confirm if arguments.confirm else _revert if arguments.revert else show if arguments.status else None
+    from .try_prompt import Report
+
+    act = _confirm if arguments.confirm else _revert if arguments.revert else _show if arguments.status else None
     if not arguments.edit and bool(arguments.paths) == (act is not None):
         what = "give a directory or files to try, or one of --edit, --confirm, --revert and --status"
         raise CommandError(what, exit_codes.USAGE)
+    silent = arguments.output != "text"
+    if silent and (arguments.edit or not (act or arguments.detach)):
+        what = f"--output {arguments.output} needs one of --detach, --confirm, --revert and --status"
+        raise CommandError(what, exit_codes.USAGE)
+    choose_quiet(quiet=silent or arguments.quiet)
     settings = load_usable_settings(arguments.settings)
-    journal = Journal(settings.state_dir)
+    journal, report = Journal(settings.state_dir), Report(settings.run_dir, silent)
+    trying = partial(
+        try_files, settings, arguments.settings, seconds=arguments.timeout, detach=arguments.detach, report=report
+    )
     try:
-        if act:
-            return act(settings, journal)
-        trying = partial(try_files, settings, arguments.settings, seconds=arguments.timeout, detach=arguments.detach)
         if arguments.edit:
             from .try_edit import edit_and_try
 
             return edit_and_try(settings, arguments.settings, arguments.paths, trying)
-        return trying(arguments.paths)
+        code = act(settings, journal, report) if act else trying(arguments.paths)
+        if silent:
+            print_document(_state(settings, journal) | ({} if arguments.status else report.data), arguments.output)
     except TrialError as error:
         raise CommandError(str(error), exit_codes.DEGRADED) from None
+    return code
 
 
 def try_files(
@@ -110,38 +119,42 @@ def try_files(
     *,
     seconds: float = DEFAULT_SECONDS,
     detach: bool = False,
+    report: Report | None = None,
 ) -> int:
     """Try a directory or files; return the exit code. Raises :class:`CommandError`, ``TrialError``."""
     from actors.static_config.trial import Journal
     from supervisor.operations.candidate import gather, read_candidate
 
-    journal = Journal(settings.state_dir)
+    from .try_prompt import Report
+
+    journal, report = Journal(settings.state_dir), report or Report(settings.run_dir)
     if not 0 < seconds <= LONGEST_SECONDS:
         raise CommandError(f"--timeout must be above 0 and at most {LONGEST_SECONDS:g} s", exit_codes.USAGE)
     candidate = gather(settings, paths)
-    if print_problems(read_candidate(candidate, settings, settings_file).problems):
-        print_line("not tried: the configuration has errors; nothing has changed", "bold")
+    if report.problems(read_candidate(candidate, settings, settings_file).problems):
+        say("not tried: the configuration has errors; nothing has changed", "bold")
         return exit_codes.CONFIG
     if not (candidate.changed or candidate.removed):
-        print("nothing to try: these files are in force already")
+        say("nothing to try: these files are in force already")
         return exit_codes.OK
     try:
         next(ask(settings.run_dir / CONTROL_SOCKET, {"verb": "status"}), None)
     except NotRunningError as error:
         raise NotRunningError(f"{error}: nothing can be tried") from None
     trial = candidate.trial(seconds)
-    print(f"{candidate}\non trial until {_clock(trial.ends_at)}", flush=True)
-    return _detached(settings, journal, trial) if detach else _attended(settings, journal, trial)
+    say(str(candidate))
+    say(f"on trial until {_clock(trial.ends_at)}")
+    return _detached(journal, trial, report) if detach else _attended(settings, journal, trial, report)
 
 
-def _detached(settings: Settings, journal: Journal, trial: Trial) -> int:
+def _detached(journal: Journal, trial: Trial, report: Report) -> int:
     journal.start(trial)
-    ok = _report_start(settings, journal, trial)
-    print("keep it with: openperouter try --confirm")
+    ok = _report_start(journal, trial, report)
+    say("keep it with: openperouter try --confirm")
     return exit_codes.OK if ok else exit_codes.DEGRADED
 
 
-def _attended(settings: Settings, journal: Journal, trial: Trial) -> int:
+def _attended(settings: Settings, journal: Journal, trial: Trial, report: Report) -> int:
     """Run a trial that is decided at this terminal: leaving it, in whatever way, reverts it."""
     from .try_prompt import HangupError, ask_to_keep, hangups_raised, silence, uninterrupted
 
@@ -149,9 +162,9 @@ def _attended(settings: Settings, journal: Journal, trial: Trial) -> int:
     journal.start(trial)
     try:
         with hangups_raised():
-            _report_start(settings, journal, trial)
+            _report_start(journal, trial, report)
             if ask_to_keep(journal, trial):
-                return _keep(settings, journal, trial)
+                return _keep(settings, journal, trial, report)
             why = journal.why_over(trial)
     except KeyboardInterrupt:
         why = "it was interrupted"
@@ -163,20 +176,21 @@ def _attended(settings: Settings, journal: Journal, trial: Trial) -> int:
     finally:
         with uninterrupted():
             journal.revert(trial, why)
-    print(journal.how_ended(trial.id), flush=True)
-    _report_files(settings)
     ending = journal.last()
     kept = ending is not None and ending.id == trial.id and ending.confirmed
+    if not (kept and is_quiet()):
+        print(journal.how_ended(trial.id), flush=True)
+    _report_files(report)
     return exit_codes.OK if kept else exit_codes.DEGRADED
 
 
-def _confirm(settings: Settings, journal: Journal) -> int:
-    return _keep(settings, journal, _load(journal))
+def _confirm(settings: Settings, journal: Journal, report: Report) -> int:
+    return _keep(settings, journal, _load(journal), report)
 
 
-def _keep(settings: Settings, journal: Journal, trial: Trial) -> int:
+def _keep(settings: Settings, journal: Journal, trial: Trial, report: Report) -> int:
     """Make a trial permanent. The daemon uses its texts until the last file is in its place."""
-    from .try_prompt import reload_and_report, uninterrupted
+    from .try_prompt import uninterrupted
 
     accepted = journal.accept(trial)
     try:
@@ -188,12 +202,12 @@ def _keep(settings: Settings, journal: Journal, trial: Trial) -> int:
             "openperouter try --confirm tries again, --revert discards it",
             exit_codes.UNAVAILABLE,
         ) from None
-    print(f"kept: written to {settings.configs_dir}; the files as they were before are in {saved}", flush=True)
-    reload_and_report(settings.run_dir, SETTLE_SECONDS, "in force and verified", "kept, but not all of it is in force")
+    say(f"kept: written to {settings.configs_dir}; the files as they were before are in {saved}")
+    report.reload(SETTLE_SECONDS, "in force and verified", "kept, but not all of it is in force")
     return exit_codes.OK
 
 
-def _revert(settings: Settings, journal: Journal) -> int:
+def _revert(_settings: Settings, journal: Journal, report: Report) -> int:
     """End a trial, also one that was confirmed but could not be written."""
     from actors.static_config.trial import TrialDamagedError
 
@@ -204,8 +218,8 @@ def _revert(settings: Settings, journal: Journal) -> int:
     else:
         if not journal.revert(trial, "it was ended with openperouter try --revert"):
             raise CommandError(journal.how_ended(trial.id), exit_codes.DEGRADED)
-    print("reverted", flush=True)
-    _report_files(settings)
+    say("reverted")
+    _report_files(report)
     return exit_codes.OK
 
 
@@ -219,24 +233,25 @@ def _load(journal: Journal) -> Trial:
     return trial
 
 
-def _show(settings: Settings, journal: Journal) -> int:
+def _show(settings: Settings, journal: Journal, _report: Report) -> int:
     trial = journal.load()
     if trial is None:
         ending = journal.last()
         how = f"; {journal.how_ended(ending.id)} ({_clock(ending.at)})" if ending else ""
-        print(f"no trial is in force{how}")
+        say(f"no trial is in force{how}")
         return exit_codes.DEGRADED
     left = "" if trial.accepted else f", {journal.left(trial):.0f} s left"
-    print(f"{trial}{left}")
+    say(f"{trial}{left}")
     for verb, names in (("writes", trial.changed), ("removes", trial.removed)):
         for name in names:
-            print(f"  {verb} {settings.configs_dir / name}")
+            say(f"  {verb} {settings.configs_dir / name}")
     return exit_codes.OK
 
 
-def _show_json(settings: Settings, journal: Journal) -> int:
+def _state(settings: Settings, journal: Journal) -> dict[str, Any]:
+    """Return what is on trial, and how the last trial ended."""
     trial, ending = journal.load(), journal.last()
-    document = {
+    return {
         "schemaVersion": 1,
         "trial": trial
         and {
@@ -249,22 +264,15 @@ def _show_json(settings: Settings, journal: Journal) -> int:
         "last": ending
         and {"id": ending.id, "kept": ending.confirmed, "reason": ending.reason, "endedAt": moment(ending.at)},
     }
-    print(json.dumps(document, indent=2))
-    return exit_codes.OK if trial else exit_codes.DEGRADED
 
 
-def _report_start(settings: Settings, journal: Journal, trial: Trial) -> bool:
-    from .try_prompt import reload_and_report
-
+def _report_start(journal: Journal, trial: Trial, report: Report) -> bool:
     good, bad = "on trial, in force and verified", "on trial, but not all of it is in force"
-    return reload_and_report(settings.run_dir, journal.left(trial), good, bad)
+    return report.reload(journal.left(trial), good, bad)
 
 
-def _report_files(settings: Settings) -> None:
-    from .try_prompt import reload_and_report
-
-    good, bad = "the files are in force", "the files are in force, as far as possible"
-    reload_and_report(settings.run_dir, SETTLE_SECONDS, good, bad)
+def _report_files(report: Report) -> None:
+    report.reload(SETTLE_SECONDS, "the files are in force", "the files are in force, as far as possible")
 
 
 def _clock(moment: float) -> str:

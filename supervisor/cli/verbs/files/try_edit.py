@@ -20,6 +20,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 
 from ...options import complain
+from ...terminal import say
 from . import plan
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _until_tried(settings: Settings, settings_file: Path, paths: Sequence[Path],
         _edit(paths)
         candidate = gather(settings, paths)
         if not (candidate.changed or candidate.removed):
-            print("nothing was changed")
+            say("nothing was changed")
             return exit_codes.OK
         code = plan.show_candidate(candidate, settings, settings_file)
         if not sys.stdin.isatty():
@@ -69,7 +70,7 @@ def _until_tried(settings: Settings, settings_file: Path, paths: Sequence[Path],
             if answer == "y":
                 return trying(paths)
             if answer != "e":
-                print("not tried; nothing has changed")
+                say("not tried; nothing has changed")
                 return exit_codes.DEGRADED
 
 

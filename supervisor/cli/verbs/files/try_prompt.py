@@ -1,4 +1,4 @@
-"""One trial as seen from the terminal: its outcome, and the question whether to keep it.
+"""One trial as seen from the terminal or by a program: its outcome, and the question whether to keep it.
 
 Nothing here is needed for a trial to be reverted: the daemon does that when the time is over. This only makes it
 happen at once when the terminal hangs up, the user interrupts, or the input ends.
@@ -14,16 +14,20 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.static_config.trial import Journal, Trial, TrialError
 from supervisor.operations import control_client
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET
 
-from ...terminal import print_line
+from ...terminal import is_quiet, print_line, print_problems, say
+
+if TYPE_CHECKING:
+    from config.problems import Problem
 
 #: The daemon's own limit for one reload request.
 LONGEST_RELOAD_SECONDS: Final = 600.0
@@ -35,18 +39,38 @@ class HangupError(Exception):
     """The terminal is gone, or this process was asked to terminate."""
 
 
-def reload_and_report(run_dir: Path, seconds: float, good: str, bad: str) -> bool:
-    """Make the daemon read what is there now; print its progress and one of two phrases with the outcome."""
-    seconds = min(max(seconds, 1.0), LONGEST_RELOAD_SECONDS)
-    try:
-        outcome = control_client.reload(run_dir / CONTROL_SOCKET, seconds, lambda line: print(f"  {line}", flush=True))
-    except CommandError as error:
-        outcome = control_client.ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
-    print_line(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn")
-    for problem in outcome.problems:
-        print_line(f"  {problem}", "bad")
-    sys.stdout.flush()
-    return outcome.ok
+@dataclass
+class Report:
+    """What happens to a trial: lines at once for people, or only ``data`` at the end for programs (``silent``)."""
+
+    run_dir: Path
+    silent: bool = False
+    data: dict[str, Any] = field(default_factory=lambda: {"problems": [], "outcome": None})
+
+    def problems(self, problems: Sequence[Problem]) -> bool:
+        """Report what is wrong with the files; return whether there are errors."""
+        from config.problems import errors
+        from supervisor.operations.documents import problem_document
+
+        self.data["problems"] = [problem_document(problem) for problem in problems]
+        if not self.silent:
+            print_problems(problems)
+        return bool(errors(problems))
+
+    def reload(self, seconds: float, good: str, bad: str) -> bool:
+        """Make the daemon read what is there now; report its progress and one of two phrases with the outcome."""
+        seconds = min(max(seconds, 1.0), LONGEST_RELOAD_SECONDS)
+        try:
+            outcome = control_client.reload(self.run_dir / CONTROL_SOCKET, seconds, lambda line: say(f"  {line}"))
+        except CommandError as error:
+            outcome = control_client.ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
+        self.data["outcome"] = {"ok": outcome.ok, "message": outcome.text, "problems": outcome.problems}
+        if not self.silent and not (outcome.ok and is_quiet()):
+            print_line(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn")
+            for problem in outcome.problems:
+                print_line(f"  {problem}", "bad")
+            sys.stdout.flush()
+        return outcome.ok
 
 
 def ask_to_keep(journal: Journal, trial: Trial) -> bool:

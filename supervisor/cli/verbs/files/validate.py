@@ -14,8 +14,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import require_readable, require_readable_settings
 
-from ...options import StoreFile, add_verb, complain
-from ...terminal import print_line, print_problems
+from ...options import StoreFile, add_output, add_quiet, add_verb, note, print_document
+from ...terminal import print_problems, say
 
 if TYPE_CHECKING:
     from config.problems import Problem
@@ -46,12 +46,8 @@ def add_parser(verbs: Any) -> None:
         metavar="FILE",
         help="files to check instead of everything; a directory stands for its openpe_*.yaml, - for standard input",
     )
-    parser.add_argument(
-        "--output",
-        choices=OUTPUTS,
-        default="text",
-        help="text for people; json; github: annotations of a workflow run; sarif: for editors and code scanning",
-    )
+    about = "json and yaml: a list; github: annotations of a workflow run; sarif: for editors and code scanning"
+    add_quiet(add_output(parser, about, tuple(_WRITERS)), "print errors only")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,12 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     refused, unchecked = check_snippets(read)
     problems = (*problems_of_files(read), *refused)
     if unchecked:
-        complain(unchecked)
+        note(unchecked)
     if arguments.output == "text":
         print_problems(problems)
-        print_line(_result(read, problems, files or [read.settings.configs_dir]), "bold")
-    else:
+        say(_result(read, problems, files or [read.settings.configs_dir]), "bold")
+    elif arguments.output in _WRITERS:
         print(_WRITERS[arguments.output](problems))
+    else:
+        from supervisor.operations.documents import problem_document
+
+        print_document([problem_document(problem) for problem in problems], arguments.output)
     return exit_codes.CONFIG if errors(problems) else exit_codes.OK
 
 
@@ -111,12 +111,6 @@ def _why_nothing(directory: Path) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _as_json(problems: Sequence[Problem]) -> str:
-    from supervisor.operations.documents import problem_document
-
-    return json.dumps([problem_document(problem) for problem in problems], indent=2)
 
 
 def _as_github(problems: Sequence[Problem]) -> str:
@@ -161,9 +155,6 @@ def _location(problem: Problem) -> Mapping[str, Any]:
 
 
 _WRITERS: Final[Mapping[str, Callable[[Sequence[Problem]], str]]] = {
-    "json": _as_json,
     "github": _as_github,
     "sarif": _as_sarif,
 }
-#: What ``--output`` takes.
-OUTPUTS: Final = ("text", *_WRITERS)

@@ -13,7 +13,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ...options import StoreFile, add_settings, complain
+from ...options import StoreFile, add_quiet, add_settings, complain, note
+from ...terminal import is_quiet
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -47,6 +48,7 @@ def add_parser(verbs: Any) -> None:
         metavar="N",
         help="hours of journal to include (default: %(default)s)",
     )
+    add_quiet(parser, "print only the archive's path and errors")
     parser.set_defaults(function=run)
 
 
@@ -74,8 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
     failed = [piece.name for piece in pieces if piece.error]
     if failed:
-        complain(f"{len(failed)} of {len(pieces)} items unavailable (see manifest.json)")
-    print(f"{path}: {len(pieces)} files, {size // 1024 + 1} KiB; passwords are removed; review it before you send it")
+        note(f"{len(failed)} of {len(pieces)} items unavailable (see manifest.json)")
+    about = f"{len(pieces)} files, {size // 1024 + 1} KiB; passwords are removed; review it before you send it"
+    print(path if is_quiet() else f"{path}: {about}")
     return exit_codes.OK
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import conf_d
 
-from ...options import add_settings, complain
-from ...terminal import Painter, Style, wants_colour
+from ...options import add_output, add_quiet, add_settings, complain, note, print_document
+from ...terminal import Painter, Style, is_quiet, wants_colour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def add_parser(verbs: Any) -> None:
         description=DESCRIPTION,
     )
     add_settings(parser)
-    parser.add_argument("--json", action="store_true", help="print all findings as one JSON document")
+    add_quiet(add_output(parser, "json and yaml: all findings as one document"), "print problems only")
     parser.add_argument("--fix", action="store_true", help="first take excess rights from files (only for root)")
     parser.set_defaults(function=run)
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from config.problems import errors
     from config.settings import load_settings
-    from supervisor.operations.doctor import as_json, as_lines, examine
+    from supervisor.operations.doctor import as_document, as_lines, examine
 
     settings, problems = load_settings(arguments.settings, conf_d(arguments.settings))
     for problem in errors(problems):
@@ -65,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     def paint(text: str, style: Level | Emphasis) -> str:
         return painter.paint(text, _STYLES[style])
 
-    print(as_json(findings) if arguments.json else "\n".join(as_lines(findings, paint)))
+    if arguments.output != "text":
+        print_document(as_document(findings), arguments.output)
+    elif lines := as_lines(findings, paint, only_problems=is_quiet()):
+        print("\n".join(lines))
     return exit_code(findings)
 
 
@@ -75,7 +78,7 @@ def _fix(settings: Settings, settings_file: Path) -> None:
     if os.geteuid() != 0:
         raise PermissionError(errno.EPERM, "not root", "doctor --fix")
     for done in narrow(settings, read_files(settings, settings_file)):
-        complain(f"fixed: {done}")
+        note(f"fixed: {done}")
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

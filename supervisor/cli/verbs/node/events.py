@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from supervisor.operations.control_client import ANSWER_SECONDS, ask, follow
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
-from ...options import add_verb, complain
+from ...options import add_output, add_verb, complain, print_document
 from ...terminal import moment, print_line
 
 DESCRIPTION: Final = (
@@ -29,13 +28,13 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser = add_verb(verbs, "events", run, summary="show what has changed on the node", description=DESCRIPTION)
     parser.add_argument("-f", "--follow", action="store_true", help="continue with each change until interrupted")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_output(parser, "json: one object per line; yaml: one document each")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the events."""
     path = run_dir(arguments.settings) / CONTROL_SOCKET
-    page = _Page(as_json=arguments.json)
+    page = _Page(arguments.output)
     if arguments.follow:
         follow(lambda: page.read(path, follow=True), complain)
     for _ in page.read(path, follow=False):
@@ -47,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 class _Page:
     """What was printed: of which daemon's life, and up to which event."""
 
-    as_json: bool
+    output: str
     instance: str = ""
     last: int = 0
 
@@ -75,8 +74,8 @@ class _Page:
         if self.last and number > self.last + 1:
             complain(f"{number - self.last - 1} events are missing: the daemon keeps the newest only")
         self.last = number
-        if self.as_json:
-            print(json.dumps(event, ensure_ascii=False), flush=True)
+        if self.output != "text":
+            print_document(event, self.output, stream=True)
         else:
             print_line(event_line(event), "warn" if event["level"] == "warning" else "plain")
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from supervisor.operations import control_client, exit_codes
 from supervisor.operations.paths import CONTROL_SOCKET, run_dir
 
-from ...options import add_verb, complain
+from ...options import add_quiet, add_verb, complain
+from ...terminal import print_line, say
 
 DEFAULT_SECONDS: Final = 60.0
 
@@ -36,20 +37,17 @@ def add_parser(verbs: Any) -> None:
         action="store_true",
         help="drop the objects that the API server does not confirm now: all of them if it does not answer",
     )
+    add_quiet(parser, "print only why not everything is in force")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Request a reload and follow it."""
     socket = run_dir(arguments.settings) / CONTROL_SOCKET
-    outcome = control_client.reload(socket, arguments.timeout, _print, forget_api=arguments.forget_api)
+    outcome = control_client.reload(socket, arguments.timeout, say, forget_api=arguments.forget_api)
     if outcome.ok:
-        print(outcome.text)
+        say(outcome.text)
         return exit_codes.OK
     complain(f"reload: {outcome.text}")
     for problem in outcome.problems:
-        _print(f"  {problem}")
+        print_line(f"  {problem}")
     return exit_codes.NO_ANSWER if outcome.timed_out else exit_codes.DEGRADED
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)

@@ -15,7 +15,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings, require_readable, require_readable_settings
 
-from ...options import add_verb, complain, complain_of_last, read_desired
+from ...options import OUTPUTS, add_output, add_quiet, add_verb, note, note_last, print_document, read_desired
 from ...terminal import Painter, print_line, wants_colour
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ SUBJECTS = {
 #: The subjects that need a NAME, and those that show the daemon's status.
 NAMED = ("session", "vni", "l2vni", "route", "peer-config")
 FROM_STATUS = ("session", "vni", "l2vni", "topology")
+#: What ``--output`` takes beyond the usual, and the subjects that have another choice than that.
+PICTURES = ("dot", "svg")
+OTHER_OUTPUTS = {"frr": ("text",), "peer-config": ("text",), "topology": (*OUTPUTS, *PICTURES)}
 
 
 def add_parser(verbs: Any) -> None:
@@ -66,9 +69,12 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--vrf", metavar="VRF", help="route: in one VRF, by its name or a VNI's number or name; default"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of YAML or text (not for frr)")
-    parser.add_argument("--dot", action="store_true", help="topology: print a Graphviz document")
-    parser.add_argument("--svg", action="store_true", help="topology: print a drawing (SVG)")
+    about = "json and yaml: one document (not for frr and peer-config); topology: dot for Graphviz, svg for a drawing"
+    output = add_output(parser, about, PICTURES)
+    for picture in PICTURES:
+        again = f"the same as --output {picture}"
+        output.add_argument(f"--{picture}", action="store_const", dest="output", const=picture, help=again)
+    add_quiet(parser, "print no notes on standard error")
     parser.add_argument("--intended", action="store_true", help="frr: the desired configuration")
 
 
@@ -82,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "desired":
             from supervisor.operations.documents import desired_document
 
-            _print(desired_document(read_desired(arguments.settings)), as_json=arguments.json)
+            _print(desired_document(read_desired(arguments.settings)), arguments.output)
         case "peer-config":
             from supervisor.operations.peer_config import peer_config
 
@@ -92,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         case "config":
             from supervisor.operations.documents import configuration_document
 
-            _print(configuration_document(settings), as_json=arguments.json)
+            require_readable([settings.node_config_file, settings.configs_dir])
+            _print(configuration_document(settings), arguments.output)
         case "frr" if arguments.intended:
             from actors.frr.preview import rendered_redacted
 
@@ -108,10 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
 
             from actors.netlink.preview import observe_kernel, observe_text
 
-            if arguments.json:
-                _print(trio.run(observe_kernel, settings), as_json=True)
-            else:
+            if arguments.output == "text":
                 print(trio.run(observe_text, settings))
+            else:
+                _print(trio.run(observe_kernel, settings), arguments.output)
     return exit_codes.OK
 
 
@@ -122,10 +129,11 @@ def _check_usage(arguments: argparse.Namespace) -> None:
         raise CommandError(what, exit_codes.USAGE)
     if arguments.vrf is not None and subject != "route":
         raise CommandError("--vrf is for route", exit_codes.USAGE)
-    pictures = [option for option, given in (("--dot", arguments.dot), ("--svg", arguments.svg)) if given]
-    if pictures and (subject != "topology" or arguments.json or len(pictures) > 1):
-        others = " or --dot" if len(pictures) > 1 else ""
-        raise CommandError(f"{pictures[-1]} is for topology, without --json{others}", exit_codes.USAGE)
+    outputs = OTHER_OUTPUTS.get(subject, OUTPUTS)
+    if arguments.output not in outputs:
+        raise CommandError(f"{subject} has no output {arguments.output}, only {', '.join(outputs)}", exit_codes.USAGE)
+    if arguments.intended and subject != "frr":
+        raise CommandError("--intended is for frr", exit_codes.USAGE)
 
 
 def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
@@ -134,7 +142,7 @@ def _show_status(arguments: argparse.Namespace, run_dir: Path) -> int:
 
     seen = read_status(run_dir)
     if seen.is_last:
-        complain_of_last(seen)
+        note_last(seen)
     desired = _configured(arguments.settings)
     if arguments.subject == "topology":
         _topology(seen.status, desired, arguments)
@@ -151,7 +159,7 @@ def _configured(settings_file: Path) -> DesiredState | None:
     read = read_all(settings_file, remembered=True)
     require_readable([read.settings.node_config_file, read.settings.configs_dir])
     if read.desired is None:
-        complain("without the addresses of host ends: the configuration is not usable now (see openperouter validate)")
+        note("without the addresses of host ends: the configuration is not usable now (see openperouter validate)")
     return read.desired
 
 
@@ -159,14 +167,14 @@ def _topology(status: Status, desired: DesiredState | None, arguments: argparse.
     from supervisor.operations.inspection.topology import lines, to_document, to_dot, topology
 
     root = topology(status, desired)
-    if arguments.dot:
+    if arguments.output == "dot":
         print(to_dot(root))
-    elif arguments.svg:
+    elif arguments.output == "svg":
         from supervisor.operations.inspection.drawing import to_svg
 
         print(to_svg(root))
-    elif arguments.json:
-        _print(to_document(root), as_json=True)
+    elif arguments.output != "text":
+        _print(to_document(root), arguments.output)
     else:
         for branch, place in lines(root):
             print(branch, end="")
@@ -197,8 +205,8 @@ def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argpa
             history = None if events is None else vni_history(vni, events)
             pages.append(vni_page(vni, painter, history))
             documents.append(details.vni_document(vni, status) | (history.to_data() if history else {}))
-    if arguments.json:
-        _print(documents, as_json=True)
+    if arguments.output != "text":
+        _print(documents, arguments.output)
     else:
         print("\n\n".join(pages))
 
@@ -216,15 +224,15 @@ def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
     vrf = DEFAULT_VRF if arguments.vrf == DEFAULT_VRF else vrf_option(arguments.settings, arguments.vrf)
     found = trio.run(find_routes, DaemonSockets.of(settings), arguments.name, vrf)
     if found.missing:
-        complain(f"without the paths of BGP: {found.missing}")
-    if arguments.json:
-        _print([asdict(route) for route in (*found.routes, *found.evpn)], as_json=True)
+        note(f"without the paths of BGP: {found.missing}")
+    if arguments.output != "text":
+        _print([asdict(route) for route in (*found.routes, *found.evpn)], arguments.output)
     elif found.routes or found.evpn:
         painter = Painter(colour=wants_colour())
         print("\n\n".join(route_page(route, painter) for route in (*found.routes, *found.evpn)))
         sys.stdout.flush()
     if found.more:
-        complain(f"{found.more} more are not shown: name a VRF with --vrf")
+        note(f"{found.more} more are not shown: name a VRF with --vrf")
     if not found.routes:
         where = f"VRF {vrf}" if vrf else "any VRF"
         raise CommandError(f"there is no route to {arguments.name} in {where}", exit_codes.DEGRADED)
@@ -240,16 +248,10 @@ def _past_events(seen: CurrentStatus, directory: Path) -> list[PastEvent] | None
     try:
         return past_events(directory)
     except (CommandError, OSError) as error:
-        complain(f"without the history: {error}")
+        note(f"without the history: {error}")
         return None
 
 
-def _print(document: object, *, as_json: bool) -> None:
-    if as_json:
-        import json
-
-        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
-    else:
-        from supervisor.operations.documents import to_yaml
-
-        print(to_yaml(document).rstrip())
+def _print(document: object, output: str) -> None:
+    """Print a document; what is nothing else is YAML for people too."""
+    print_document(document, "yaml" if output == "text" else output)

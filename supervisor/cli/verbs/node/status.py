@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.inspection.current_status import CurrentStatus, read_status, statuses
 from supervisor.operations.paths import run_dir
 
-from ...options import add_settings, complain, complain_of_last
+from ...options import add_output, add_quiet, add_settings, complain, note_last, print_document
 from ...terminal import Painter, wants_colour
 from .status_page import render
 
@@ -37,7 +38,10 @@ def add_parser(verbs: Any) -> None:
         "is shown then) and 4 when it does not answer. With --watch, waits up to a minute for a daemon that restarts.",
     )
     add_settings(parser)
-    parser.add_argument("--json", action="store_true", help="print the status as one JSON document (schema_version 1)")
+    add_quiet(
+        add_output(parser, "json and yaml: one document (schema_version 1)"),
+        "print nothing: the exit code has the state",
+    )
     parser.add_argument(
         "--watch", action="store_true", help="keep running and show each change; with --json, one document per line"
     )
@@ -47,14 +51,27 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until interrupted."""
+    if arguments.quiet and (arguments.watch or arguments.verbose):
+        raise CommandError("--quiet shows nothing: it goes neither with --watch nor with --verbose", exit_codes.USAGE)
     directory = run_dir(arguments.settings)
+    if arguments.quiet:
+        return _code_alone(directory)
     if arguments.watch:
-        _watch(directory, as_json=arguments.json, everything=arguments.verbose)
+        _watch(directory, output=arguments.output, everything=arguments.verbose)
     seen = read_status(directory)
     if seen.is_last:
-        return _show_last(seen, as_json=arguments.json)
-    _show(seen.status, as_json=arguments.json, everything=arguments.verbose)
+        return _show_last(seen, output=arguments.output)
+    _show(seen.status, output=arguments.output, everything=arguments.verbose)
     return exit_code(seen.status)
+
+
+def _code_alone(directory: Path) -> int:
+    """Return the exit code; that the daemon does not run, or does not answer, is an answer and no error."""
+    try:
+        seen = read_status(directory)
+    except CommandError as error:
+        return error.exit_code
+    return seen.code or exit_code(seen.status)
 
 
 def exit_code(status: Status) -> int:
@@ -64,25 +81,25 @@ def exit_code(status: Status) -> int:
     return exit_codes.OK if status.ready else exit_codes.PENDING
 
 
-def _show(status: Status, *, as_json: bool, everything: bool = False) -> None:
-    if as_json:
-        print(status.to_json(indent=2))
+def _show(status: Status, *, output: str, everything: bool = False) -> None:
+    if output != "text":
+        print_document(json.loads(status.to_json()), output)
     else:
         print(render(status, Painter(colour=wants_colour()), time.time(), everything=everything))
 
 
-def _watch(directory: Path, *, as_json: bool, everything: bool) -> NoReturn:
+def _watch(directory: Path, *, output: str, everything: bool) -> NoReturn:
     """Show every change: on a terminal the whole page again, elsewhere a line each."""
-    show = partial(_show_change, as_json=as_json, everything=everything)
+    show = partial(_show_change, output=output, everything=everything)
     try:
         follow(lambda: map(show, statuses(directory, "watch")), complain)
     except StatusFormatError as error:
         raise CommandError(str(error), exit_codes.NO_ANSWER) from None
 
 
-def _show_change(status: Status, *, as_json: bool, everything: bool) -> None:
-    if as_json:
-        print(status.to_json(), flush=True)
+def _show_change(status: Status, *, output: str, everything: bool) -> None:
+    if output != "text":
+        print_document(json.loads(status.to_json()), output, stream=True)
     elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         page = render(status, Painter(colour=wants_colour()), time.time(), everything=everything)
         print(_CLEAR + page, flush=True)
@@ -94,9 +111,9 @@ def _clock(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
 
 
-def _show_last(seen: CurrentStatus, *, as_json: bool) -> int:
+def _show_last(seen: CurrentStatus, *, output: str) -> int:
     """Show a status that is history, after a clear warning."""
-    complain_of_last(seen)
+    note_last(seen)
     status = seen.status
-    _show(status if as_json else replace(status, summary=f"last known: {status.summary}"), as_json=as_json)
+    _show(replace(status, summary=f"last known: {status.summary}") if output == "text" else status, output=output)
     return seen.code

@@ -11,7 +11,8 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ...options import add_verb, complain
+from ...options import add_quiet, add_verb, complain
+from ...terminal import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +41,7 @@ def add_parser(verbs: Any) -> None:
         "the network namespace could not be emptied, 71 when the kernel refused an operation, 75 if the daemon runs.",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_quiet(parser, "print only the question and errors")
     parser.add_argument(
         "--netns",
         action="store_true",
@@ -111,10 +113,6 @@ def _confirm(settings: Settings) -> None:
         raise CommandError("nothing was done", exit_codes.USAGE)
 
 
-def _report(line: str) -> None:
-    print(line, flush=True)
-
-
 def _take_down(settings: Settings, *, netns: bool) -> int:
     """Do everything that is possible; return the exit code of the worst failure."""
     import trio
@@ -122,22 +120,22 @@ def _take_down(settings: Settings, *, netns: bool) -> int:
     from supervisor.operations.teardown import clear_frr, clear_kernel, forget_status, remove_namespace
 
     code = exit_codes.OK
-    left = trio.run(clear_frr, settings, _report)
+    left = trio.run(clear_frr, settings, say)
     if left:
         complain(f"FRR may still have configuration of the router: {left}")
         code = exit_codes.UNAVAILABLE
-    refused = clear_kernel(settings, _report)
+    refused = clear_kernel(settings, say)
     for error in refused:
         complain(f"the kernel refused: {error}")
         code = exit_codes.KERNEL
     if netns and not refused:
-        kept = remove_namespace(settings, _report)
+        kept = remove_namespace(settings, say)
         if kept:
             complain(kept)
             code = code or exit_codes.UNAVAILABLE
     if code == exit_codes.OK:
-        forget_status(settings, _report)
-        _report("the router is down; the next start of openperouter builds it again (systemctl disable openperouter)")
+        forget_status(settings, say)
+        say("the router is down; the next start of openperouter builds it again (systemctl disable openperouter)")
     else:
         complain("not everything was taken down: fix the cause and repeat the command")
     return code

@@ -443,7 +443,7 @@ FAULTS: dict[str, tuple[HostState, str, Level, str, str]] = {
         "ACTOR=health",
     ),
     "unreadable": (
-        replace(HEALTHY, device_kinds=None, unreadable={"device_kinds": "Permission denied"}),
+        replace(HEALTHY, device_kinds=None, unreadable={"device_kinds": "Permission\ndenied"}),
         "device_kinds",
         Level.WARNING,
         "Permission denied",

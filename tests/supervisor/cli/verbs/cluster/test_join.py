@@ -68,6 +68,14 @@ def test_a_token_that_works_is_stored_for_root_alone(node: Node, capsys: pytest.
     assert TOKEN not in out + err
 
 
+def test_quiet_leaves_warnings_which_have_an_exit_code(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert node.by_token("-q") == exit_codes.OK
+    assert capsys.readouterr() == ("", "")
+    node.verdict = WARNS
+    assert node.by_token("--quiet") == exit_codes.DEGRADED
+    assert capsys.readouterr() == ("", "openperouter: warning: the token is bound to no node\n")
+
+
 def test_a_token_in_a_file(node: Node, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     assert node.by_token("--token-file", str(tmp_path / "token"), token="") == exit_codes.OK

@@ -88,6 +88,18 @@ def test_only_what_changed_is_written_and_what_left_is_removed(fleet: Fleet) -> 
     assert sorted(path.name for path in fleet.out.iterdir() if path.is_dir()) == ["node-a"]
 
 
+def test_quiet_writes_and_compares_without_a_word(fleet: Fleet) -> None:
+    assert fleet.generate("-q") == (0, "")
+    assert fleet.generate("--check", "-q") == (0, "")
+    (fleet.out / "node-a" / UNDERLAY).write_text("edited\n")
+    assert fleet.generate("--check", "--quiet") == (exit_codes.PENDING, "")
+    fleet.change(fleet.inventory, "leaf: 192.168.12.2", "leaf: nowhere")
+    code, said = fleet.generate("-q")
+    assert code == exit_codes.CONFIG
+    assert ": error: " in said
+    assert "warning" not in said
+
+
 def test_what_tools_keep_there_stays(fleet: Fleet) -> None:
     fleet.generate()
     (fleet.out / ".git/refs").mkdir(parents=True)

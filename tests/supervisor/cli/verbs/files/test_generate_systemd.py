@@ -85,6 +85,14 @@ def test_systemd_finds_no_fault(tmp_path: Path) -> None:
     assert faults == []
 
 
+def test_quiet_writes_units_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("systemd", tmp_path, "-q") == 0
+    assert generate("systemd", tmp_path, "-q", "--check") == 0
+    (tmp_path / SETTINGS).write_text("other\n")
+    assert generate("systemd", tmp_path, "-q", "--check") == 2
+    assert capsys.readouterr() == ("", "")
+
+
 def test_all_files_are_written_compared_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = {f"{SYSTEM}/{unit}" for unit in POD_UNITS} | {NATIVE_DROP_IN, DAEMON_DROP_IN, SETTINGS}
     assert set(paths("systemd")) == wanted

@@ -92,6 +92,16 @@ def test_options_become_files_that_are_valid_and_planned(node: Path, capsys: pyt
     assert list((node.parent / "configs").iterdir()) == []
 
 
+def test_quiet_writes_and_prints_errors_only(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(node, *ALL, "-q", staged(node)) == 0
+    assert capsys.readouterr() == ("", "")
+    assert (staged(node) / "openpe_red.yaml").exists()
+    (node.parent / "node-config.yaml").unlink()
+    assert init(node, *ALL, "--quiet", "--pool", "224.0.0.0/24", node.parent / "other") == 78
+    [line] = capsys.readouterr().out.splitlines()
+    assert ": error: " in line
+
+
 def test_numbered_neighbours_have_their_as(node: Path) -> None:
     words = ("--nic", "eth1", "--asn", "64514", "--neighbor", "192.0.2.1", "--neighbor", "192.0.2.3")
     assert init(node, *words, "--neighbor-asn", "64512", "--index", "0", staged(node)) == 0

@@ -369,5 +369,5 @@ def test_doctor_shows_a_user_what_it_can_and_advises_nothing_about_the_rest(clos
     shown = said.splitlines()
     at = shown.index(f"warning  network: could not be examined: {NOT_ENTERED}")
     assert shown[at + 1] == "         fix: run 'openperouter doctor' as root, and remove the cause"
-    assert "ok       configuration: 1 resources are valid" in shown
+    assert "ok       configuration: valid: 1 resource" in shown
     assert not [line for line in shown if line.startswith("error    netns")]

@@ -473,6 +473,20 @@ def test_programs_see_the_trial_and_how_the_last_one_ended(place: Place, capsys:
     assert place.run("--json", place.green) == 64
 
 
+@pytest.mark.parametrize(
+    ("typed", "code", "ending"),
+    [("\n", 0, []), ("", 1, ["the trial was reverted: the input of the command that started it ended"])],
+)
+def test_quiet_asks_and_says_only_why_it_was_reverted(place: Place, typed: str, code: int, ending: list[str]) -> None:
+    with daemon(place.root / "run"):
+        process = place.process("--quiet", place.green)
+        shown, _ = process.communicate(typed, timeout=DEADLINE)
+    assert process.returncode == code
+    question, *rest = shown.splitlines()
+    assert question.startswith("Press ENTER to keep it; it is reverted in ")
+    assert rest == ending
+
+
 def test_a_damaged_trial_can_be_ended(place: Place) -> None:
     place.journal.open_file.write_text("{")
     assert place.run("--confirm") == 1

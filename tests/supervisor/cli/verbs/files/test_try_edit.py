@@ -34,7 +34,9 @@ class Editing:
         monkeypatch.delenv("VISUAL", raising=False)
         monkeypatch.setenv("EDITOR", f"{shlex.quote(sys.executable)} {self.script}")
 
-    def _try_files(self, _settings: object, _file: Path, paths: list[Path], *, seconds: float, detach: bool) -> int:
+    def _try_files(
+        self, _settings: object, _file: Path, paths: list[Path], *, seconds: float, detach: bool, **_: object
+    ) -> int:
         whole = paths[0].is_dir()
         files = sorted(paths[0].iterdir()) if whole else paths
         self.tried.append(({path.name: path.read_text() for path in files}, whole, seconds, detach))

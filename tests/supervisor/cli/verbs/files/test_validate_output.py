@@ -12,8 +12,8 @@ import pytest
 
 from config.problems import Origin, Problem
 from supervisor.cli import main
-from supervisor.cli.verbs.files import validate as verb
 
+OUTPUTS = ("text", "json", "yaml", "github", "sarif")
 #: A key that is misspelt, an error, below a warning.
 MISSPELT = "l3vnis:\n  - vni: 100\n    VRF: red\n  - vni: 101\n    vfr: blue\n"
 
@@ -115,14 +115,14 @@ def test_a_valid_configuration_has_no_results(
     assert sarif(capsys)[1] == []
 
 
-@pytest.mark.parametrize("output", verb.OUTPUTS)
+@pytest.mark.parametrize("output", OUTPUTS)
 def test_warnings_alone_do_not_fail(settings: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
     (settings.parent / "configs" / "openpe_l3vni.yaml").write_text("l3vnis:\n  - vni: 100\n    VRF: red\n")
     assert validate(settings, output) == 0
     assert "VRF" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("output", verb.OUTPUTS)
+@pytest.mark.parametrize("output", OUTPUTS)
 def test_standard_input_and_a_directory_are_checked_too(
     settings: Path, strange: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_no_secret_is_in_any_output(settings: Path, capsys: pytest.CaptureFixtur
     (settings.parent / "configs" / "openpe_underlay.yaml").write_text(
         "underlays:\n  - asn: 0\n    neighbors:\n      - {asn: 1, address: 192.0.2.1, password: [hunter2hunter2]}\n"
     )
-    for output in verb.OUTPUTS:
+    for output in OUTPUTS:
         assert validate(settings, output) == 78
         shown = capsys.readouterr()
         assert "hunter2" not in shown.out + shown.err

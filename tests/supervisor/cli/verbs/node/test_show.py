@@ -50,6 +50,20 @@ def test_config_shows_settings_and_files(settings: Path, capsys: pytest.CaptureF
     assert document["files"][str(configs / "openpe_l3vni.yaml")] == {"l3vnis": [{"vni": 100, "vrf": "red"}]}
 
 
+def test_config_leaves_out_nothing_that_cannot_be_read(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = settings.parent / "configs"
+    with monkeypatch.context() as as_other_user:
+        as_other_user.setattr("os.access", lambda path, _mode: Path(path) != configs)
+        assert show(settings, "config") == 77
+    assert capsys.readouterr() == ("", f"openperouter: permission denied: {configs}; most commands need root\n")
+    settings.write_text(settings.read_text().replace(f"configsDir: {configs}", f"configsDir: {settings}"))
+    assert show(settings, "config") == 0
+    document = yaml.safe_load(capsys.readouterr().out)
+    assert document["files"][str(settings)] == "cannot be read: Not a directory"
+
+
 def test_the_intended_frr_configuration_can_be_shown_without_frr(
     settings: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -345,10 +359,11 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
         (("session", "red", "--vrf", "red"), "--vrf is for route"),
         (("route", "red"), "red is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
         (("topology", "red"), "topology takes no NAME"),
-        (("vni", "100", "--dot"), "--dot is for topology, without --json"),
-        (("topology", "--json", "--dot"), "--dot is for topology, without --json"),
-        (("session", "red", "--svg"), "--svg is for topology, without --json"),
-        (("topology", "--dot", "--svg"), "--svg is for topology, without --json or --dot"),
+        (("vni", "100", "--dot"), "vni has no output dot, only text, json, yaml"),
+        (("session", "red", "--output", "svg"), "session has no output svg, only text, json, yaml"),
+        (("frr", "--json"), "frr has no output json, only text"),
+        (("peer-config", "red", "--output", "yaml"), "peer-config has no output yaml, only text"),
+        (("desired", "--intended"), "--intended is for frr"),
     ],
 )
 def test_wrong_usage_is_refused(

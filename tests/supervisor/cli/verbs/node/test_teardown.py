@@ -71,6 +71,16 @@ def test_frr_comes_first_and_the_last_status_is_removed(settings: Path, parts: P
     assert not state.exists()
 
 
+def test_quiet_prints_what_went_wrong_only(settings: Path, parts: Parts, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_teardown(settings, "--yes", "-q") == 0
+    assert capsys.readouterr() == ("", "")
+    parts.frr = "zebra hangs"
+    assert run_teardown(settings, "--yes", "--quiet") == 69
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "zebra hangs" in shown.err
+
+
 def test_the_namespace_goes_only_on_request(settings: Path, parts: Parts) -> None:
     assert run_teardown(settings, "--yes", "--netns") == 0
     assert parts.done == ["frr", "kernel", "namespace"]
