@@ -102,7 +102,7 @@ async def run(
             with ctx.working("reading the configuration files", READ_SECONDS):
                 if request is not None:
                     differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-                wanted = ReadRequest(reload_id, out.peek(), differing, networks)
+                wanted = ReadRequest(reload_id, out.peek(), differing, networks, before.ranges)
                 reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
             if reading.snapshot is not None and reading.snapshot != out.peek():
                 out.set(reading.snapshot)
@@ -124,13 +124,15 @@ async def run(
 class ReadRequest:
     """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
-    ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses.
+    ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses; ``ranges`` of
+    tunnel endpoints are known to be in force.
     """
 
     reload_id: int
     previous: StaticSnapshot | None
     differing: tuple[Problem, ...] = ()
     networks: Callable[[], tuple[HostNetwork, ...]] = tuple
+    ranges: frozenset[IPNetwork] = frozenset()
 
     @property
     def is_asked_for(self) -> bool:
@@ -148,13 +150,14 @@ class Reading:
     """The result of reading everything once.
 
     ``snapshot`` is None at a start while an interface is missing that may still appear: READY would be too early.
-    ``waiting_files`` have changes that a reload will take in.
+    ``waiting_files`` have changes that a reload will take in. ``ranges`` are those of the files if they are in force.
     """
 
     snapshot: StaticSnapshot | None
     waiting_for: str = ""
     trial: Trial | None = None
     waiting_files: tuple[str, ...] = ()
+    ranges: frozenset[IPNetwork] = frozenset()
 
     def seconds(self, memory: StateStore) -> float | None:
         """Return after how many seconds to read again although nothing has changed; None is never."""
@@ -223,7 +226,9 @@ def read(
         return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
-    around = Surroundings(request.networks())
+    # What is in force may keep what it has, and reading the kernel takes longer than reading the files.
+    compared = trial is not None or not ranges(files.resources) <= request.ranges
+    around = Surroundings(request.networks() if compared else ())
     chosen, kept = settle_underlay(settings, files, node, memory, around)
     if trial and tried:
         around = replace(around, in_force=ranges_in_force(settings, node, memory, request.previous))
@@ -235,7 +240,8 @@ def read(
     problems = () if untouched else (*who.problems, *chosen.problems)
     problems = (*request.differing, *problems)
     snapshot = StaticSnapshot(node, chosen.resources, problems, request.reload_id, on_trial=trial is not None)
-    return Reading(snapshot, who.waiting_for, trial)
+    in_force = ranges(files.resources) if kept is files.last_good else frozenset()
+    return Reading(snapshot, who.waiting_for, trial, ranges=in_force)
 
 
 def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateStore) -> StaticRead:
