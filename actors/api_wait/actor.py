@@ -1,10 +1,10 @@
 """Publish how the API server can be reached: as soon as it can, whenever that changes, and why it cannot.
 
-    kubeconfig and its files ──> CredentialFiles (poll) ──> load ──> probe ──> Connection ──> ApiAccess
+    kubeconfig and its files ──> CredentialFiles (events) ──> load ──> probe ──> Connection ──> ApiAccess
 
 While a server answers it is left alone: the watches of its users notice its loss by themselves, and five thousand
-nodes that only poll for an answer would be a load. Only files are polled, once a second, and credentials that expire
-are read again.
+nodes that only poll for an answer would be a load. Only files are watched, and credentials that expire are read
+again.
 """
 
 from __future__ import annotations
@@ -52,21 +52,22 @@ async def run(
     connection = Connection(kubeconfig_path(settings), proven, connect=connect, load=read, wall=wall, chance=chance)
     ctx.started()
     wake = Wake.CHANGED
-    while True:
-        problem = connection.problem
-        with ctx.working("connecting to the API server", _ATTEMPT_SECONDS):
-            finished = await connection.files.unless_changed(partial(connection.attempt, wake))
-        if not finished:
-            wake = Wake.CHANGED
-            continue
-        before = out.peek()
-        access = connection.access(before)
-        if access is not before:
-            out.set(access)
-        _log_change(access, before, connection, problem)
-        _note(ctx, access, connection)
-        with ctx.idle():
-            wake = await connection.files.wait(*connection.pause())
+    with connection.files.events:
+        while True:
+            problem = connection.problem
+            with ctx.working("connecting to the API server", _ATTEMPT_SECONDS):
+                finished = await connection.files.unless_changed(partial(connection.attempt, wake))
+            if not finished:
+                wake = Wake.CHANGED
+                continue
+            before = out.peek()
+            access = connection.access(before)
+            if access is not before:
+                out.set(access)
+            _log_change(access, before, connection, problem)
+            _note(ctx, access, connection)
+            with ctx.idle():
+                wake = await connection.files.wait(*connection.pause())
 
 
 def _log_change(access: ApiAccess, before: ApiAccess | None, connection: Connection, problem: str) -> None:

@@ -1,12 +1,14 @@
 """Notice that a kubeconfig, or a file that it names, has another content than when it was read.
 
-Once a second each file gets a ``stat``. Only when one of those differs are the contents compared: a credentials proxy
-that writes the same every ten seconds (reference 8.6) changes nothing. The content that was read is known by the
-digests that the reader took before it read, so nothing that is written meanwhile is missed.
+Upon an event of the kernel, and every half minute, each file gets a ``stat``; every second where there are no events.
+Only when one of those differs are the contents compared: a credentials proxy that writes the same every ten seconds
+(reference 8.6) changes nothing. The content that was read is known by the digests that the reader took before it read,
+so nothing that is written meanwhile is missed.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
@@ -17,10 +19,11 @@ import trio
 
 from actors.lib.kube.credentials import digest
 from config.syntax.files import Mark, mark
+from supervisor.process.change_events import LONGEST_SECONDS, PathEvents
 
 T = TypeVar("T")
 
-#: Between two polls, in seconds.
+#: Between two polls at least, in seconds.
 POLL_SECONDS: Final = 1.0
 #: A change is settled when a poll finds nothing new, and after so many polls at the latest: files that belong together
 #: are written one after another.
@@ -39,13 +42,17 @@ class Wake(Enum):
 
 
 class CredentialFiles:
-    """What was read of the kubeconfig and of the files that it names, and whether that is still their content."""
+    """What was read of the kubeconfig and of the files that it names, and whether that is still their content.
+
+    Within the context ``events``, the files are only looked at when something may have changed.
+    """
 
     def __init__(self, kubeconfig: Path, wall: Callable[[], float] = time.time) -> None:
         self.kubeconfig = kubeconfig
         self._wall = wall
         self._read: Mapping[Path, str] = {kubeconfig: "missing"}
         self._marks: tuple[Mark, ...] | None = None
+        self.events = PathEvents(lambda: self._read)
 
     def exist(self) -> bool:
         """Whether there is a kubeconfig, readable or not."""
@@ -74,12 +81,13 @@ class CredentialFiles:
         """Wait for a settled change; for at most ``seconds``, and until ``expires_at`` (Unix seconds)."""
         end = trio.current_time() + seconds
         while not self.changed():
-            if expires_at is not None and self._wall() >= expires_at:
+            left = math.inf if expires_at is None else expires_at - self._wall()
+            if left <= 0:
                 return Wake.EXPIRED
             if trio.current_time() >= end:
                 return Wake.TIMER
-            # The wall clock is read at each poll because it may be set at any moment.
-            await trio.sleep(min(POLL_SECONDS, end - trio.current_time()))
+            # The wall clock may be set at any moment, and is read again by then.
+            await self.events.wait(POLL_SECONDS, min(LONGEST_SECONDS, left, end - trio.current_time()))
         await self._settled()
         return Wake.CHANGED
 

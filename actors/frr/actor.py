@@ -33,6 +33,7 @@ from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from supervisor.runtime.faults import DependencyFault, Fault
@@ -52,7 +53,7 @@ VERSION_SECONDS: Final = 60.0
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 30.0
 
-#: Seconds between two looks at FRR's sockets, which show that a daemon was restarted: a few stat calls.
+#: Seconds between two looks at FRR's sockets, which show that a daemon was restarted, while their directory changes.
 SOCKET_POLL: Final = 2.0
 
 log = get_logger("frr")
@@ -94,6 +95,7 @@ class FrrActor:
         self._settings = settings
         self._driver = driver
         self._processes = processes_of(settings)
+        self._directory = settings.frr_run_dir / settings.frr_pathspace
         self._desired = desired
         self._kernel = kernel
         self._health = health
@@ -107,9 +109,15 @@ class FrrActor:
         self._retry = FIRST_RETRY
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
         self._version = ""
+        # Replaced sockets give no other notice, and their directory may not even exist yet.
+        self._socket_events = PathEvents(lambda: (self._directory, settings.pod_run_dir))
 
     async def serve(self) -> None:
         """Apply the newest state indefinitely."""
+        with self._socket_events:
+            await self._serve()
+
+    async def _serve(self) -> None:
         self._ctx.started()
         with self._ctx.idle():
             state = await self._desired.receive()
@@ -273,17 +281,14 @@ class FrrActor:
         scope.cancel()
 
     async def _watch_sockets(self, scope: trio.CancelScope) -> None:
-        # Replaced sockets give no notice, and their directory may not even exist yet.
-        while self._daemon_sockets() == self._sockets:  # noqa: ASYNC110
-            await trio.sleep(SOCKET_POLL)
+        while self._daemon_sockets() == self._sockets:
+            await self._socket_events.wait(SOCKET_POLL)
         scope.cancel()
 
     def _daemon_sockets(self) -> frozenset[tuple[str, int, int]]:
         """Return what changes when one of FRR's daemons is restarted."""
-        directory = self._settings.frr_run_dir / self._settings.frr_pathspace
         try:
-            # Looked at all the time: pathlib's glob takes several times as long.
-            with os.scandir(directory) as entries:
+            with os.scandir(self._directory) as entries:
                 sockets = [(one.name, one.stat()) for one in entries if one.name.endswith(".vty")]
         except OSError:
             sockets = []

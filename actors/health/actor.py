@@ -57,7 +57,10 @@ async def run(
 ) -> None:
     """Report on the router indefinitely."""
     reader = PolledFrr.of(settings, seconds=SESSION_SECONDS)
-    await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, probes=probes, out=out).serve()
+    try:
+        await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, probes=probes, out=out).serve()
+    finally:
+        reader.close()
 
 
 class HealthActor:

@@ -10,12 +10,13 @@ nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read fro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from actors.lib.frr.daemon_socket import DaemonSockets
+from actors.lib.frr.daemon_socket import DaemonSession, DaemonSockets
 from actors.lib.frr.pod_processes import processes_of
 from actors.lib.frr.processes import FrrProcesses, NativeProcesses
 from actors.lib.frr.vtysh import SECONDS, FrrUnavailable, decoded
@@ -82,15 +83,17 @@ class FrrReader(Protocol):
 
 
 class PolledFrr(DaemonSockets):
-    """The router's FRR; ``seconds`` is the deadline of each session.
+    """The router's FRR; ``seconds`` is the deadline of each daemon's answers.
 
     An answer with the text of the last one is that answer's document, which nothing may change. Long ones are not kept.
+    Sessions are kept until the next poll, when a daemon that was restarted meanwhile gets a new one.
     """
 
     def __init__(self, run_dir: Path, *, seconds: float, processes: FrrProcesses | None = None) -> None:
         super().__init__(run_dir, seconds=seconds)
         self._processes = processes or NativeProcesses(run_dir, run_dir.name)
         self._last: dict[tuple[str, str], tuple[str, object]] = {}
+        self._sessions: dict[str, DaemonSession] = {}
 
     @classmethod
     def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
@@ -102,6 +105,32 @@ class PolledFrr(DaemonSockets):
         """Return one decoded JSON document for each command, as :meth:`DaemonSockets.json`."""
         answers = await self.texts(*commands, daemon=daemon)
         return [self._decoded(daemon, command, text) for command, text in zip(commands, answers, strict=True)]
+
+    async def texts(self, *commands: str, daemon: str) -> list[str]:
+        """Return what each command prints, in the session of the last time if it still is one."""
+        kept = self._sessions.pop(daemon, None)
+        if kept is not None:
+            with suppress(FrrUnavailable):
+                return await self._answers(kept, commands)
+        with self._faults(daemon, self.seconds):
+            session = await self._open(daemon)
+        return await self._answers(session, commands)
+
+    async def _answers(self, session: DaemonSession, commands: Sequence[str]) -> list[str]:
+        try:
+            with self._faults(session.daemon, self.seconds):
+                answers = [await session.text(command) for command in commands]
+        except BaseException:
+            # What has not been read yet would be the answer to another command.
+            session.close()
+            raise
+        self._sessions[session.daemon] = session
+        return answers
+
+    def close(self) -> None:
+        """End all sessions."""
+        while self._sessions:
+            self._sessions.popitem()[1].close()
 
     def _decoded(self, daemon: str, command: str, answer: str) -> object:
         if command in _NEVER_THE_SAME or len(answer) > LONGEST_KEPT:

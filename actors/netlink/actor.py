@@ -41,6 +41,7 @@ from config.problems import Kind
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.change_events import PathEvents
 from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
@@ -64,8 +65,8 @@ T = TypeVar("T")
 
 #: Changes within this many seconds of one another lead to one pass.
 COALESCE_SECONDS = 0.2
-#: How often the namespace's file is checked: no notification reports its deletion, and our threads would keep the
-#: namespace alive, with the NIC in it.
+#: How often the namespace's file is checked while others come and go: our threads would keep a deleted namespace alive,
+#: with the NIC in it.
 NAMESPACE_SECONDS = 2.0
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
@@ -104,6 +105,7 @@ async def run(
             )
             nursery.start_soon(dhcp.run, loop.wake_up)
             nursery.start_soon(loop.watch_host)
+            nursery.start_soon(loop.watch_name, NAMESPACES / settings.netns)
             nursery.start_soon(loop.receive)
             ctx.started()
             await loop.run()
@@ -216,6 +218,14 @@ class _ControlLoop:
         with scope, monitor:
             await watch(monitor, lambda: None, self.changed, self.passing)
 
+    async def watch_name(self, path: Path) -> None:
+        """Wake the loop when another namespace has the router's name, or none."""
+        with PathEvents(lambda: (path,)) as events:
+            while True:
+                await events.wait(NAMESPACE_SECONDS)
+                if not self.kernel.router_is_current():
+                    self.wake.set()
+
     def wake_up(self) -> None:
         """Request a pass."""
         self.wake.set()
@@ -244,12 +254,8 @@ class _ControlLoop:
     async def _wait(self) -> None:
         """Wait for a new state, a change, a retry, an audit, or another namespace of the router's name."""
         with self.ctx.idle():
-            while not self.wake.is_set() and trio.current_time() < self.due:
-                seconds = min(self.due - trio.current_time(), NAMESPACE_SECONDS if self.in_force else math.inf)
-                with trio.move_on_after(seconds):
-                    await self.wake.wait()
-                if not self.kernel.router_is_current():
-                    break
+            with trio.move_on_at(self.due):
+                await self.wake.wait()
             generation = None if self.in_force is None else self.in_force.desired.generation
             if self.wake.is_set() and self.done_generation == generation:
                 with trio.move_on_at(max(trio.current_time() + COALESCE_SECONDS, self.earliest)):

@@ -136,8 +136,9 @@ class LinuxKernel:
             router.close()
 
     def router_is_current(self) -> bool:
-        """Return whether the open namespace, if any, still is the one of that name."""
-        return self._router is None or self._router.is_current()
+        """Return whether the open namespace, if any, still is the one of that name. Safe beside all other calls."""
+        router = self._router
+        return router is None or router.is_current()
 
     @property
     def router(self) -> NamespaceHandle:

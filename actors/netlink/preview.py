@@ -159,12 +159,11 @@ def host_networks(settings: Settings) -> tuple[HostNetwork, ...]:
 
 
 def _views(netns: str) -> tuple[tuple[NamespaceView, NamespaceView], list[HostNetwork]]:
-    """Return the host and the router as they are, and the destinations of the host's routes."""
+    """Return the host and the router without our devices, and the destinations of the host's routes."""
     host = NamespaceHandle("host", None)
     try:
-        view = host.view()
-        names = {link.index: name for name, link in view.links.items()}
-        ours = {link.index for link in view.links.values() if link.ours}
+        names, view = host.others()
+        ours = names.keys() - {link.index for link in view.links.values()}
         found = host.call(lambda socket: routes.host_networks(socket, names, ours))
     finally:
         host.close()
@@ -173,7 +172,7 @@ def _views(netns: str) -> tuple[tuple[NamespaceView, NamespaceView], list[HostNe
     except NamespaceMissing:
         return (view, NamespaceView()), found
     try:
-        return (view, router.view()), found
+        return (view, router.others()[1]), found
     finally:
         router.close()
 

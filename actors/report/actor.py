@@ -45,8 +45,8 @@ UNCHANGED_SECONDS: Final = 60.0
 #: Changed ones leave this much between two files, seconds: a change goes through many states, and nothing reads them
 #: that often. What comes sooner is in the next refresh's.
 METRICS_PAUSE_SECONDS: Final = 5.0
-#: Ages and counters go out this often on the channel, seconds.
-REFRESH_SECONDS: Final = 10.0
+#: Ages and counters go out at the first occasion after this time, seconds; health's polls are one every 15.
+REFRESH_SECONDS: Final = 20.0
 #: Statuses leave this much between them, seconds: what happens meanwhile, as at a start, becomes one of them.
 PAUSE_SECONDS: Final = 0.1
 #: Deadline of writing a few kilobytes.

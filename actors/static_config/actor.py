@@ -8,9 +8,9 @@ nothing. Files whose underlay is unusable are not published: the last usable one
 the new ones. A configuration on trial (``trial``) is published instead of the files, but never stored as last good or
 as in force, so that ending the trial restores what was there before.
 
-Files are watched by comparing fingerprints. That costs some ten ``stat`` calls twice a second and works where kernel
-notifications do not: a directory removed and created again, replaced by a rename, swapped behind a symbolic link, or on
-a file system without notifications. A burst of writes is one change.
+Files are watched by comparing fingerprints, some ten ``stat`` calls: a directory removed and created again, replaced by
+a rename or swapped behind a symbolic link is a change like any other. Events of the kernel say when to compare, and
+every half minute it happens without one. A burst of writes is one change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -39,6 +40,7 @@ from config.syntax.files import Mark, mark
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
+from supervisor.process.change_events import ChangeEvents, PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import ConfigFault
@@ -90,40 +92,47 @@ async def run(
     differing: tuple[Problem, ...] = ()
     before = Reading(None)
     paths = watched(settings)
-    while True:
-        request = reload.take()
-        reload_id = max(reload_id, request or 0)
-        seen = fingerprint(paths)
-        with ctx.working("reading the configuration files", READ_SECONDS):
-            if request is not None:
-                differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-            wanted = ReadRequest(reload_id, out.peek(), differing, networks)
-            reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
-        if reading.snapshot is not None and reading.snapshot != out.peek():
-            out.set(reading.snapshot)
-        log_changes(before, reading)
-        resources = len(reading.snapshot.resources) if reading.snapshot else 0
-        on_trial = str(reading.trial) if reading.trial else None
-        ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
-        running = reading.trial is not None and not reading.trial.accepted
-        ctx.note(trial_ends_at=reading.trial.ends_at if reading.trial and running else None)
-        ctx.note(memory="not on disk" if memory.is_behind else None, waiting_files=len(reading.waiting_files) or None)
-        before = reading
-        with ctx.idle():
-            await wait_for_work(paths, settings.settle_seconds, seen, reload, reading.seconds(memory))
+    take = partial(fingerprint, paths)
+    with PathEvents(lambda: dict(take())) as events:
+        wait = partial(wait_changed, take, events, settle_seconds=max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS))
+        while True:
+            request = reload.take()
+            reload_id = max(reload_id, request or 0)
+            seen = take()
+            with ctx.working("reading the configuration files", READ_SECONDS):
+                if request is not None:
+                    differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
+                wanted = ReadRequest(reload_id, out.peek(), differing, networks, before.ranges)
+                reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
+            if reading.snapshot is not None and reading.snapshot != out.peek():
+                out.set(reading.snapshot)
+            log_changes(before, reading)
+            resources = len(reading.snapshot.resources) if reading.snapshot else 0
+            on_trial = str(reading.trial) if reading.trial else None
+            ctx.note(resources=resources, waiting_for=reading.waiting_for or None, on_trial=on_trial)
+            running = reading.trial is not None and not reading.trial.accepted
+            ctx.note(trial_ends_at=reading.trial.ends_at if reading.trial and running else None)
+            ctx.note(
+                memory="not on disk" if memory.is_behind else None, waiting_files=len(reading.waiting_files) or None
+            )
+            before = reading
+            with ctx.idle():
+                await wait_for_work(partial(wait, seen), reload, reading.seconds(memory))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
-    ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses.
+    ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses; ``ranges`` of
+    tunnel endpoints are known to be in force.
     """
 
     reload_id: int
     previous: StaticSnapshot | None
     differing: tuple[Problem, ...] = ()
     networks: Callable[[], tuple[HostNetwork, ...]] = tuple
+    ranges: frozenset[IPNetwork] = frozenset()
 
     @property
     def is_asked_for(self) -> bool:
@@ -141,13 +150,14 @@ class Reading:
     """The result of reading everything once.
 
     ``snapshot`` is None at a start while an interface is missing that may still appear: READY would be too early.
-    ``waiting_files`` have changes that a reload will take in.
+    ``waiting_files`` have changes that a reload will take in. ``ranges`` are those of the files if they are in force.
     """
 
     snapshot: StaticSnapshot | None
     waiting_for: str = ""
     trial: Trial | None = None
     waiting_files: tuple[str, ...] = ()
+    ranges: frozenset[IPNetwork] = frozenset()
 
     def seconds(self, memory: StateStore) -> float | None:
         """Return after how many seconds to read again although nothing has changed; None is never."""
@@ -216,7 +226,9 @@ def read(
         return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
-    around = Surroundings(request.networks())
+    # What is in force may keep what it has, and reading the kernel takes longer than reading the files.
+    compared = trial is not None or not ranges(files.resources) <= request.ranges
+    around = Surroundings(request.networks() if compared else ())
     chosen, kept = settle_underlay(settings, files, node, memory, around)
     if trial and tried:
         around = replace(around, in_force=ranges_in_force(settings, node, memory, request.previous))
@@ -228,7 +240,8 @@ def read(
     problems = () if untouched else (*who.problems, *chosen.problems)
     problems = (*request.differing, *problems)
     snapshot = StaticSnapshot(node, chosen.resources, problems, request.reload_id, on_trial=trial is not None)
-    return Reading(snapshot, who.waiting_for, trial)
+    in_force = ranges(files.resources) if kept is files.last_good else frozenset()
+    return Reading(snapshot, who.waiting_for, trial, ranges=in_force)
 
 
 def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateStore) -> StaticRead:
@@ -349,7 +362,7 @@ def fingerprint(paths: Iterable[str]) -> Fingerprint:
 
 
 async def wait_for_work(
-    paths: tuple[str, ...], settle: float, seen: Fingerprint, reload: LatestReader[int], seconds: float | None
+    changed: Callable[[], Awaitable[None]], reload: LatestReader[int], seconds: float | None
 ) -> None:
     """Return when files have changed, a reload is requested, or ``seconds`` have passed."""
     async with trio.open_nursery() as nursery:
@@ -361,16 +374,16 @@ async def wait_for_work(
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(reloaded)
-        await wait_changed(lambda: fingerprint(paths), seen, max(settle, SHORTEST_SETTLE_SECONDS))
+        await changed()
         nursery.cancel_scope.cancel()
 
 
-async def wait_changed(take: Callable[[], Fingerprint], seen: Fingerprint, settle_seconds: float) -> None:
+async def wait_changed(
+    take: Callable[[], Fingerprint], events: ChangeEvents, seen: Fingerprint, settle_seconds: float
+) -> None:
     """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long."""
-    current = take()
-    while current == seen:
-        await trio.sleep(settle_seconds)
-        current = take()
+    while (current := take()) == seen:
+        await events.wait(settle_seconds)
     for _ in range(MAX_SETTLE_INTERVALS):
         await trio.sleep(settle_seconds)
         settled = take()

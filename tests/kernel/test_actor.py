@@ -15,10 +15,12 @@ import trio
 from actors.lib.metrics import counters as metrics
 from actors.netlink import actor
 from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings
+from supervisor.process.change_events import LONGEST_SECONDS, PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.netlink.builders import demo, passthrough, state, underlay, without_underlay
@@ -176,6 +178,19 @@ async def test_a_deleted_namespace_is_reported_and_a_new_one_is_configured(node:
             outcome = await run.outcome()
         assert outcome.applied
         assert "toswitch1" in node.names()
+
+
+async def test_a_deleted_namespace_is_an_event(node: Node) -> None:
+    with PathEvents(lambda: (NAMESPACES / Node.NETNS,)) as events:
+        handle = NamespaceHandle("router", NAMESPACES / Node.NETNS)
+        try:
+            assert events.complete
+            ip("netns", "del", Node.NETNS)
+            with trio.fail_after(LONGEST_SECONDS / 2):
+                while handle.is_current():
+                    await events.wait(0.1)
+        finally:
+            handle.close()
 
 
 async def test_a_deleted_namespace_is_released(node: Node) -> None:

@@ -7,6 +7,7 @@ any await. Threads run where they are called: one after another, as their limite
 
 from __future__ import annotations
 
+import errno
 import functools
 import grp
 import inspect
@@ -37,6 +38,7 @@ from config.sources import static_files
 from config.sources.router_file import FileContent, parse_router_file
 from config.store import json_store
 from supervisor.process import atomic_file
+from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.child import Body, ChildSpec
 from supervisor.runtime.graph import Ports
@@ -171,6 +173,9 @@ def simulated(world: World, seed: int) -> Iterator[None]:
                 raise Killed
             return function(*arguments)
 
+    def no_events(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "events come from outside of the simulation")
+
     def no_group(name: str) -> NoReturn:
         raise KeyError(name)
 
@@ -192,6 +197,7 @@ def simulated(world: World, seed: int) -> Iterator[None]:
         (atomic_file, "os", SimulatedDisk(world)),
         (static_files, "parse_router_file", parsed),
         (json_store, "TypeAdapter", ADAPTERS),
+        (PathEvents, "_open", no_events),
         (grp, "getgrnam", no_group),
         (time, "time", world.wall),
         (secrets, "token_hex", lambda size: generator.randbytes(size).hex()),

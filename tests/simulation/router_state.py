@@ -42,6 +42,9 @@ class SimulatedReader:
         await vtysh(self._world, "daemons")
         return DAEMONS
 
+    def close(self) -> None:
+        """Keep nothing open."""
+
 
 @dataclass
 class _Configured:

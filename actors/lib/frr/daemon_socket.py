@@ -11,8 +11,8 @@ needs the lock of :mod:`.frr_lock`, which the caller takes.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -56,6 +56,10 @@ class DaemonSession:
         self.daemon = daemon
         self._stream = stream
         self._data = bytearray()
+
+    def close(self) -> None:
+        """End the session."""
+        self._stream.socket.close()
 
     async def run(self, commands: Sequence[str]) -> list[Answer]:
         """Send commands together and return their answers, in order; the daemon carries them out one by one."""
@@ -129,22 +133,36 @@ class DaemonSockets:
     @asynccontextmanager
     async def session(self, daemon: str, *, seconds: float | None = None) -> AsyncIterator[DaemonSession]:
         """Open a session for as long as the context lasts, ``seconds`` at the most; raises like :meth:`text`."""
-        limit = seconds or self.seconds
+        with self._faults(daemon, seconds or self.seconds):
+            session = await self._open(daemon)
+            try:
+                yield session
+            finally:
+                session.close()
+
+    @contextmanager
+    def _faults(self, daemon: str, seconds: float) -> Iterator[None]:
+        """Allow so many seconds for a part of a session, and raise like :meth:`text`."""
         try:
-            with trio.fail_after(limit):
-                stream = await self._connect(daemon)
-                async with stream:
-                    session = DaemonSession(stream, daemon)
-                    await session.text(_ENABLE)
-                    yield session
+            with trio.fail_after(seconds):
+                yield
         except trio.TooSlowError:
-            raise DaemonTooSlow(f"{daemon} did not answer within {limit:g} s") from None
+            raise DaemonTooSlow(f"{daemon} did not answer within {seconds:g} s") from None
         except PermissionError:
             path = self.run_dir / f"{daemon}.vty"
             raise PermissionFault(f"permission denied: {path}; only root and FRR's group can use it") from None
         except (trio.BrokenResourceError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise FrrUnavailable(f"FRR does not answer: {daemon} is not running ({reason})") from error
+
+    async def _open(self, daemon: str) -> DaemonSession:
+        session = DaemonSession(await self._connect(daemon), daemon)
+        try:
+            await session.text(_ENABLE)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     async def _connect(self, daemon: str) -> trio.SocketStream:
         connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

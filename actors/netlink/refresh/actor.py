@@ -24,6 +24,7 @@ import trio
 
 from config.outcomes import KernelOutcome
 from config.settings import Settings
+from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 
@@ -40,7 +41,8 @@ LOOKS = 2
 JITTER = 0.2
 #: Interval between batches of probes.
 BATCH_SECONDS = 0.1
-#: How often the namespace's file is checked: our sockets would keep a deleted namespace alive, with the NIC in it.
+#: How often the namespace's file is checked while others come and go: our sockets would keep a deleted namespace alive,
+#: with the NIC in it.
 NAMESPACE_SECONDS = 2.0
 #: Why the kernel's tables could not be read this time: interrupted, or no room for the answer.
 PASSING = frozenset({errno.EINTR, errno.ENOBUFS})
@@ -63,7 +65,9 @@ async def run(
     ports = opened(NAMESPACES / settings.netns)
     owner = trio.CapacityLimiter(1)
     try:
-        await _Refresher(ctx, settings, kernel, ports, owner).run()
+        refresher = _Refresher(ctx, settings, kernel, ports, owner)
+        with refresher.events:
+            await refresher.run()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(ports.close, limiter=owner)
@@ -91,6 +95,7 @@ class _Refresher:
         owner: trio.CapacityLimiter,
     ) -> None:
         self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner
+        self.events = PathEvents(lambda: (NAMESPACES / settings.netns,))
         self._between = settings.silent_host_seconds / LOOKS
         self._per_second = settings.silent_host_probes
         self._memory = Memory(settings.silent_host_seconds)
@@ -108,16 +113,18 @@ class _Refresher:
                 self._next = now + self._between * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
             elif not changed:
                 continue
-            look = await self._look()
-            if look is not None:
-                await self._ask(look, now)
+            await self._ask(await self._look(now))
 
     async def _wait(self) -> bool:
         """Wait for the next poll; return early, with True, when the segments have changed."""
         with self._ctx.idle():
             while not self._segments or trio.current_time() < self._next:
-                with trio.move_on_at(self._wake_at()):
-                    await self._kernel.wait_pending()
+                with trio.move_on_at(self._next if self._segments else math.inf):
+                    async with trio.open_nursery() as nursery:
+                        if self._segments:
+                            nursery.start_soon(self._watch_name, nursery.cancel_scope)
+                        await self._kernel.wait_pending()
+                        nursery.cancel_scope.cancel()
                 outcome = self._kernel.take()
                 if outcome is not None:
                     before, self._segments = self._segments, followed(self._segments, outcome)
@@ -127,41 +134,45 @@ class _Refresher:
                     await self._in_thread(self._ports.close)
         return False
 
-    def _wake_at(self) -> float:
-        if not self._segments:
-            return math.inf
-        return min(self._next, trio.current_time() + NAMESPACE_SECONDS)
+    async def _watch_name(self, scope: trio.CancelScope) -> None:
+        """Cancel a wait when the open namespace is not that of the router's name any more."""
+        while self._ports.is_current():
+            await self.events.wait(NAMESPACE_SECONDS)
+        scope.cancel()
 
-    async def _look(self) -> Look | None:
-        """Return the router's tables: empty without a namespace or segments, None if they could not be read."""
-        if not self._segments:
-            await self._in_thread(self._ports.close)
-            return Look()
+    async def _look(self, now: float) -> list[Probe]:
+        """Read the router's tables and return the probes that are due.
+
+        In one thread: with thousands of hosts it takes a good part of a second, in which the other actors must not
+        wait, and each thread costs a node at rest two wakeups.
+        """
+        with self._ctx.working("looking for silent hosts", LOOK_SECONDS):
+            return await self._in_thread(partial(self._due, now))
+
+    def _due(self, now: float) -> list[Probe]:
+        look = Look()
         try:
-            with self._ctx.working("looking for silent hosts", LOOK_SECONDS):
-                return await self._in_thread(partial(self._ports.look, tuple(self._segments.values())))
+            if self._segments:
+                look = self._ports.look(tuple(self._segments.values()))
+            else:
+                self._ports.close()
         except NamespaceMissing:
-            await self._in_thread(self._ports.close)
-            return Look()
+            self._ports.close()
         except KernelRefusal as refusal:
             # A dump beside changes that do not end. What was seen until now stays.
             if refusal.errno not in PASSING:
                 raise
-            return None
+            return []
+        self._memory.update(look)
+        return self._memory.due(look, self._segments, now, int(self._per_second * self._between))
 
-    async def _ask(self, look: Look, now: float) -> None:
-        # With thousands of hosts this takes a good part of a second, in which the other actors must not wait.
-        probes = await self._in_thread(partial(self._decide, look, now))
+    async def _ask(self, probes: list[Probe]) -> None:
         with self._ctx.idle():
             for number, batch in enumerate(batches(probes, math.ceil(self._per_second * BATCH_SECONDS))):
                 if number:
                     await trio.sleep(BATCH_SECONDS)
                 self._sent += sum(map(self._ports.ask, batch))
         self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
-
-    def _decide(self, look: Look, now: float) -> list[Probe]:
-        self._memory.update(look)
-        return self._memory.due(look, self._segments, now, int(self._per_second * self._between))
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._owner)

@@ -38,12 +38,14 @@ class AddressDump:
         self._known: dict[tuple[bytes, str], Address] = {}
 
     def read(self, socket: RouteSocket, names: Mapping[int, str]) -> dict[int, tuple[Address, ...]]:
-        """Return every address of the namespace, by link index; ``names`` are the links' names by index."""
+        """Return the addresses of links by link index; ``names`` are the links' names by index."""
         found: defaultdict[int, list[Address]] = defaultdict(list)
         known: dict[tuple[bytes, str], Address] = {}
         for message in socket.dump(RTM_GETADDR, _INFO.pack(0, 0, 0, 0, 0)):
             index = _INFO.unpack_from(message)[4]
-            key = (message, names.get(index, ""))
+            if index not in names:
+                continue
+            key = (message, names[index])
             known[key] = decoded = self._known.get(key) or _decode(*key)
             found[index].append(decoded)
         self._known = known

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from operator import itemgetter
 from typing import Final, Literal
 
-from ..planning.observed import OWNED_GROUP, Link, LinkKind, VxlanAttributes
+from ..planning.observed import OUR_GROUPS, OWNED_GROUP, Link, LinkKind, VxlanAttributes
 from ..planning.steps import ChangeLink
 from ..planning.wanted import WantedLink
 from .message import (
@@ -139,15 +139,38 @@ class LinkDump:
 
     def read(self, socket: RouteSocket) -> list[Link]:
         """Return every link of the namespace."""
-        messages = socket.dump(RTM_GETLINK, _body(u32(IFLA_EXT_MASK, SKIP_STATS)))
         found: dict[int, _Known] = {}
-        for message in messages:
+        for message in _dump(socket):
             index = index_in(message)
             known = self._known.get(index)
             found[index] = known if known and known.select(message) == known.parts else _decode(message)
         names = {index: known.link.name for index, known in found.items()}
         self._known = {index: known.named(names) for index, known in found.items()}
         return [known.link for known in self._known.values()]
+
+
+def _dump(socket: RouteSocket) -> list[bytes]:
+    return socket.dump(RTM_GETLINK, _body(u32(IFLA_EXT_MASK, SKIP_STATS)))
+
+
+def read_others(socket: RouteSocket) -> tuple[dict[int, str], list[Link]]:
+    """Return the name of every link by its index, and the links that we have not created.
+
+    Ours are not decoded: with hundreds of networks they are nearly all.
+    """
+    names: dict[int, str] = {}
+    others = []
+    for message in _dump(socket):
+        group = 0
+        for kind, value in pairs(message, _INFO.size):
+            if kind == IFLA_IFNAME:
+                names[index_in(message)] = as_text(value)
+            elif kind == IFLA_GROUP:
+                group = as_int(value)
+                break
+        if group not in OUR_GROUPS:
+            others.append(_decode(message))
+    return names, [known.named(names).link for known in others]
 
 
 @cache

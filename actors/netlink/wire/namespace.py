@@ -19,9 +19,9 @@ from typing import TypeVar
 
 from supervisor.runtime.faults import DependencyFault, PermissionFault
 
-from ..planning.observed import NamespaceView
+from ..planning.observed import Link, NamespaceView
 from .addresses import AddressDump
-from .links import LinkDump, get_index, index_in
+from .links import LinkDump, get_index, index_in, read_others
 from .message import NetlinkRequest
 from .nic_sysctls import Sysctls, own_sysctls
 from .socket import KernelRefusal, RouteSocket
@@ -126,12 +126,24 @@ class NamespaceHandle:
 
     def _view(self) -> NamespaceView:
         links = self._links.read(self._socket)
-        addresses = self._addresses.read(self._socket, {link.index: link.name for link in links})
         self._indices = {link.name: link.index for link in links}
+        return self._with_addresses(links)
+
+    def _with_addresses(self, links: Iterable[Link]) -> NamespaceView:
+        by_name = {link.name: link for link in links}
+        addresses = self._addresses.read(self._socket, {link.index: link.name for link in by_name.values()})
         return NamespaceView(
-            {link.name: link for link in links},
-            {link.name: addresses[link.index] for link in links if link.index in addresses},
+            by_name, {link.name: addresses[link.index] for link in by_name.values() if link.index in addresses}
         )
+
+    def others(self) -> tuple[dict[int, str], NamespaceView]:
+        """Return the name of every link by its index, and the links that are not ours with their addresses."""
+
+        def read() -> tuple[dict[int, str], NamespaceView]:
+            names, links = read_others(self._socket)
+            return names, self._with_addresses(links)
+
+        return self._run(read)
 
     def indices(self, names: Iterable[str]) -> Mapping[str, int]:
         """Return links' indices, from the last dump for those that were in it; without those that do not exist."""

@@ -474,7 +474,7 @@ async def test_files_that_belong_together_are_waited_for(autojump_clock: MockClo
         await soon(accesses)
         node.servers.tokens = {"fresh"}
         node.write(f"two x names={token}")
-        await trio.sleep(1.5)
+        await trio.sleep(0.9)
         token.write_text("fresh")
         access = await soon(accesses)
         assert (access.reach, server_of(access), token_of(access)) == (ApiReach.REACHABLE, "https://two", "fresh")

@@ -57,6 +57,7 @@ class Node:
         self.out: Latest[StaticSnapshot] = Latest("static")
         self.addresses: Callable[[str], Sequence[IPInterface]] = lambda name: ()
         self.networks: tuple[HostNetwork, ...] = ()
+        self.read_networks: Callable[[], tuple[HostNetwork, ...]] = lambda: self.networks
         self.identify("nodeIndex: {index: 3}\nnodeName: node-a\n")
 
     def identify(self, text: str) -> None:
@@ -84,7 +85,7 @@ class Node:
             reload=self.reload.reader(),
             out=self.out,
             addresses=self.look_up,
-            networks=lambda: self.networks,
+            networks=self.read_networks,
         )
 
     @asynccontextmanager
@@ -481,6 +482,40 @@ async def test_a_first_start_does_not_remember_refused_tunnel_endpoints(node: No
             # What is published says so itself, in the next actor: there is nothing to fall back to.
             assert cidrs(await snapshots.receive()) == ("100.65.0.0/16",)
         assert not read_texts(node.settings.state_dir / "in-force.json").texts
+
+
+async def test_refused_tunnel_endpoints_stay_refused_however_often_the_files_change(node: Node) -> None:
+    node.networks = (ROUTE,)
+    node.write("a", ranged("100.65.0.0/16"))
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        for number in range(2):
+            node.write("red", RED.replace("100", f"20{number}"))
+            assert (await snapshots.receive()).resources[1].spec.vni == 200 + number
+            assert not read_texts(node.settings.state_dir / "in-force.json").texts
+
+
+async def test_the_machines_networks_are_read_for_new_tunnel_endpoints_only(node: Node) -> None:
+    reads = 0
+
+    def counted() -> tuple[HostNetwork, ...]:
+        nonlocal reads
+        reads += 1
+        return ()
+
+    node.read_networks = counted
+    path = node.write("a", ranged("100.65.0.0/24"))
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        assert reads == 1
+        node.write("red", RED)
+        await snapshots.receive()
+        node.reload.set(1)
+        await snapshots.receive()
+        assert reads == 1
+        path.write_text(ranged("100.66.0.0/24"))
+        await snapshots.receive()
+        assert reads == 2
 
 
 @pytest.mark.parametrize("was_in_force", [True, False])

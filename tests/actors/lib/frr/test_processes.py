@@ -16,6 +16,7 @@ def test_a_pid_file_that_names_another_program_is_no_daemon(tmp_path: Path) -> N
     (tmp_path / f"{own}.pid").write_text(f"{os.getpid()}\n")
     (tmp_path / "zebra.pid").write_text(f"{os.getpid()}\n")
     (tmp_path / "bgpd.pid").write_text("not a number\n")
+    os.mkfifo(tmp_path / "staticd.pid")
     assert running_daemons(tmp_path) == {own}
     assert pid_of(tmp_path, own) == os.getpid()
     assert pid_of(tmp_path, "mgmtd") is None

@@ -21,6 +21,7 @@ from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredL2VNI, IPAddress
 from config.outcomes import KernelOutcome
 from config.settings import Settings
+from supervisor.process.change_events import LONGEST_SECONDS
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest
 from tests.actors.netlink.builders import l2vni, state, underlay
@@ -194,7 +195,7 @@ async def test_a_namespace_that_is_gone_is_let_go_and_the_next_one_is_used(
         await trio.sleep(5)
         assert bridges.opened
         bridges.current = False
-        await trio.sleep(3)
+        await trio.sleep(LONGEST_SECONDS + 1)
         assert not bridges.opened
         await trio.sleep(HOUR)
         bridges.current, before = True, len(bridges.looks)
