@@ -110,16 +110,14 @@ class PolledFrr(DaemonSockets):
         """Return what each command prints, in the session of the last time if it still is one."""
         kept = self._sessions.pop(daemon, None)
         if kept is not None:
-            with suppress(FrrUnavailable):
+            with suppress(FrrUnavailable), self._faults(daemon, self.seconds):
                 return await self._answers(kept, commands)
         with self._faults(daemon, self.seconds):
-            session = await self._open(daemon)
-        return await self._answers(session, commands)
+            return await self._answers(await self._open(daemon), commands)
 
     async def _answers(self, session: DaemonSession, commands: Sequence[str]) -> list[str]:
         try:
-            with self._faults(session.daemon, self.seconds):
-                answers = [await session.text(command) for command in commands]
+            answers = [await session.text(command) for command in commands]
         except BaseException:
             # What has not been read yet would be the answer to another command.
             session.close()

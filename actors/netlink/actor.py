@@ -41,7 +41,6 @@ from config.problems import Kind
 from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.change_events import PathEvents
 from supervisor.process.subprocesses import Completed, run_command
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
@@ -57,7 +56,7 @@ from .planning.observed import Observed
 from .planning.plan_cni import made_links
 from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
-from .wire.namespace import NAMESPACES, NamespaceMissing
+from .wire.namespace import NAMESPACES, NamespaceMissing, namespace_events
 from .wire.socket import KernelRefusal
 
 log = get_logger("netlink")
@@ -105,7 +104,7 @@ async def run(
             )
             nursery.start_soon(dhcp.run, loop.wake_up)
             nursery.start_soon(loop.watch_host)
-            nursery.start_soon(loop.watch_name, NAMESPACES / settings.netns)
+            nursery.start_soon(loop.watch_name)
             nursery.start_soon(loop.receive)
             ctx.started()
             await loop.run()
@@ -218,9 +217,9 @@ class _ControlLoop:
         with scope, monitor:
             await watch(monitor, lambda: None, self.changed, self.passing)
 
-    async def watch_name(self, path: Path) -> None:
+    async def watch_name(self) -> None:
         """Wake the loop when another namespace has the router's name, or none."""
-        with PathEvents(lambda: (path,)) as events:
+        with namespace_events() as events:
             while True:
                 await events.wait(NAMESPACE_SECONDS)
                 if not self.kernel.router_is_current():

@@ -89,8 +89,8 @@ class PathEvents(ChangeEvents):
     """Events at the paths that ``paths`` returns, which is called after each wait: it may return others then.
 
     Symbolic links are followed as the look follows them, and every directory on the way is watched, so that a swapped
-    link, a replaced directory and a path that does not exist yet have events. A mount has none; that of a named network
-    namespace ends when its file is removed, which has one.
+    link, a replaced directory and a path that does not exist yet have events. A mount has none. What is deleted stays
+    in memory while it is watched, so the file of a network namespace must not be among the paths.
     """
 
     def __init__(self, paths: Callable[[], Iterable[str | Path]]) -> None:

@@ -15,12 +15,12 @@ import trio
 from actors.lib.metrics import counters as metrics
 from actors.netlink import actor
 from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle
+from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, namespace_events
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome
 from config.settings import Settings
-from supervisor.process.change_events import LONGEST_SECONDS, PathEvents
+from supervisor.process.change_events import LONGEST_SECONDS
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.netlink.builders import demo, passthrough, state, underlay, without_underlay
@@ -181,7 +181,7 @@ async def test_a_deleted_namespace_is_reported_and_a_new_one_is_configured(node:
 
 
 async def test_a_deleted_namespace_is_an_event(node: Node) -> None:
-    with PathEvents(lambda: (NAMESPACES / Node.NETNS,)) as events:
+    with namespace_events() as events:
         handle = NamespaceHandle("router", NAMESPACES / Node.NETNS)
         try:
             assert events.complete
@@ -191,6 +191,15 @@ async def test_a_deleted_namespace_is_an_event(node: Node) -> None:
                     await events.wait(0.1)
         finally:
             handle.close()
+
+
+async def test_events_do_not_keep_a_deleted_namespace(node: Node) -> None:
+    """Nor does the one that silent hosts have, which without segments is not waited for."""
+    ip("link", "add", "outside", "type", "veth", "peer", "name", "inside", "netns", Node.NETNS)
+    with namespace_events() as events:
+        assert events.complete
+        ip("netns", "del", Node.NETNS)
+        await until(lambda: "outside" not in node.names(router=False), "the namespace is gone")
 
 
 async def test_a_deleted_namespace_is_released(node: Node) -> None:

@@ -24,11 +24,10 @@ import trio
 
 from config.outcomes import KernelOutcome
 from config.settings import Settings
-from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 
-from ..wire.namespace import NAMESPACES, NamespaceMissing
+from ..wire.namespace import NAMESPACES, NamespaceMissing, namespace_events
 from ..wire.socket import KernelRefusal
 from .hosts import Look, Memory, Probe, Segment, batches
 from .ports import RefreshPorts, RouterPorts
@@ -95,7 +94,7 @@ class _Refresher:
         owner: trio.CapacityLimiter,
     ) -> None:
         self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner
-        self.events = PathEvents(lambda: (NAMESPACES / settings.netns,))
+        self.events = namespace_events()
         self._between = settings.silent_host_seconds / LOOKS
         self._per_second = settings.silent_host_probes
         self._memory = Memory(settings.silent_host_seconds)

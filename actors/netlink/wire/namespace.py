@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from supervisor.process.change_events import PathEvents
 from supervisor.runtime.faults import DependencyFault, PermissionFault
 
 from ..planning.observed import Link, NamespaceView
@@ -33,6 +34,14 @@ NAMESPACES = Path("/run/netns")
 SYSCTLS = Path("/proc/sys")
 #: One read returns all of a sysctl up to this size, bytes; ours are numbers and short lists.
 _LONGEST_SYSCTL = 4096
+
+
+def namespace_events() -> PathEvents:
+    """Return events of names of namespaces that come and go.
+
+    Not of a name's own file: a watch there keeps the namespace alive after its deletion, with the NIC in it.
+    """
+    return PathEvents(lambda: (NAMESPACES,))
 
 
 class NamespaceMissing(DependencyFault):
