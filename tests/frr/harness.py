@@ -24,8 +24,8 @@ ETC: Final = Path("/etc/frr")
 RUN: Final = Path("/run/frr")
 #: What mgmtd answers to a session while another holds its lock.
 LOCKED: Final = "locked by another session"
-#: What bgpd answers to a route target that it has derived by itself: when mgmtd, which gets its part of a file at the
-#: same time, was quicker to tell it the VRF's VNI.
+#: What bgpd answers to a route target that it has derived by itself, since it got the VRF's VNI first: mgmtd gets its
+#: part of a file at the same time.
 HAS_TARGET: Final = "RT specified already configured for this VRF"
 PACKAGED_DAEMONS: Final = Path(__file__).parents[2] / "packaging/frr/perouter/daemons"
 
