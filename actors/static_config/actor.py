@@ -40,7 +40,7 @@ from config.syntax.files import Mark, mark
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
-from supervisor.process.change_events import ChangeEvents, PathEvents
+from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import ConfigFault
@@ -379,7 +379,7 @@ async def wait_for_work(
 
 
 async def wait_changed(
-    take: Callable[[], Fingerprint], events: ChangeEvents, seen: Fingerprint, settle_seconds: float
+    take: Callable[[], Fingerprint], events: PathEvents, seen: Fingerprint, settle_seconds: float
 ) -> None:
     """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long."""
     while (current := take()) == seen:

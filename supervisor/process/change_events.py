@@ -32,13 +32,19 @@ _MOST_LINKS: Final = 40
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
-class ChangeEvents:
-    """A descriptor that is readable after an event. A context manager; outside of it there are no events.
+class PathEvents:
+    """Events at the paths that ``paths`` returns, which is called after each wait: it may return others then.
 
-    No event between a look and the following wait is missed.
+    A context manager; outside of it there are no events. No event between a look and the following wait is missed.
+
+    Symbolic links are followed as the look follows them, and every directory on the way is watched, so that a swapped
+    link, a replaced directory and a path that does not exist yet have events. A mount has none. What is deleted stays
+    in memory while it is watched, so the file of a network namespace must not be among the paths.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Callable[[], Iterable[str | Path]]) -> None:
+        self._paths = paths
+        self._watched: frozenset[int] = frozenset()
         self._opened = ExitStack()
         self._descriptor = -1
         self._last = -LONGEST_SECONDS
@@ -78,27 +84,6 @@ class ChangeEvents:
 
     def _open(self, opened: ExitStack) -> int:
         """Return a new descriptor; ``opened`` closes it. Raises OSError."""
-        raise NotImplementedError
-
-    def _renew(self) -> bool:
-        """Take the events that have come and prepare for the next; return whether all changes will have one."""
-        raise NotImplementedError
-
-
-class PathEvents(ChangeEvents):
-    """Events at the paths that ``paths`` returns, which is called after each wait: it may return others then.
-
-    Symbolic links are followed as the look follows them, and every directory on the way is watched, so that a swapped
-    link, a replaced directory and a path that does not exist yet have events. A mount has none. What is deleted stays
-    in memory while it is watched, so the file of a network namespace must not be among the paths.
-    """
-
-    def __init__(self, paths: Callable[[], Iterable[str | Path]]) -> None:
-        super().__init__()
-        self._paths = paths
-        self._watched: frozenset[int] = frozenset()
-
-    def _open(self, opened: ExitStack) -> int:
         # The code that enters network namespaces has loaded this library.
         self._libc = ctypes.CDLL(None, use_errno=True)
         descriptor = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -108,6 +93,7 @@ class PathEvents(ChangeEvents):
         return descriptor
 
     def _renew(self) -> bool:
+        """Take the events that have come and prepare for the next; return whether all changes will have one."""
         with suppress(BlockingIOError):
             while os.read(self._descriptor, _READ):
                 continue

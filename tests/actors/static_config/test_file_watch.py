@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.static_config.actor import MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
-from supervisor.process.change_events import ChangeEvents
+from supervisor.process.change_events import PathEvents
 
 SETTLE = 0.5
 
@@ -101,18 +101,18 @@ class Scripted:
 
 async def test_a_burst_of_writes_is_one_change(autojump_clock: MockClock) -> None:
     begin = trio.current_time()
-    await wait_changed(Scripted("old", "b1", "b2", "b2"), ChangeEvents(), (("old", None),), SETTLE)
+    await wait_changed(Scripted("old", "b1", "b2", "b2"), PathEvents(tuple), (("old", None),), SETTLE)
     assert trio.current_time() - begin == pytest.approx(3 * SETTLE)
 
 
 async def test_a_directory_written_without_end_is_read_after_a_bounded_wait(autojump_clock: MockClock) -> None:
     endless = Scripted(*(f"write {number}" for number in range(1000)))
     begin = trio.current_time()
-    await wait_changed(endless, ChangeEvents(), (("old", None),), SETTLE)
+    await wait_changed(endless, PathEvents(tuple), (("old", None),), SETTLE)
     assert trio.current_time() - begin == pytest.approx(MAX_SETTLE_INTERVALS * SETTLE)
 
 
 async def test_without_a_change_it_waits_indefinitely(autojump_clock: MockClock) -> None:
     with trio.move_on_after(3600) as scope:
-        await wait_changed(Scripted("old"), ChangeEvents(), (("old", None),), SETTLE)
+        await wait_changed(Scripted("old"), PathEvents(tuple), (("old", None),), SETTLE)
     assert scope.cancelled_caught
