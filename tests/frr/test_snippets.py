@@ -32,6 +32,9 @@ CONTEXTS = (
 #: Only outside of configuration mode; it prints FRR's version.
 SENTINEL = "show version"
 CANARY = "canary-in-a-file"
+#: Not the snippet's doing: vtysh keeps a history of the commands that the test itself gives it, and other lanes of the
+#: suite write to the checkout, which is read-only in here, and to the results.
+OTHERS = ("proc", ".history_frr", "root", "checkout", "results")
 VICTIM = (
     "ip prefix-list VICTIM seq 5 permit 192.0.2.0/24",
     "route-map VICTIM permit 1",
@@ -59,13 +62,12 @@ class Bed:
 
     def files(self) -> dict[str, tuple[int, int, int]]:
         """Return what changes when a file is written or made."""
-        places = (self.watched, ETC, Path.cwd(), Path("/"), Path("/root"), Path("/tmp"), Path("/var/tmp"))
+        places = (self.watched, ETC, Path("/"), Path("/root"), Path("/tmp"), Path("/var/tmp"))
         entries = (path for place in places for path in (place, *place.glob("*"), *(ETC / self.frr.name).glob("*")))
         return {
             str(path): (path.stat().st_ino, path.stat().st_size, path.stat().st_mtime_ns)
             for path in entries
-            # vtysh keeps a history of the commands that the test itself gives it.
-            if path.exists() and path != self.watched.parent and path.name not in ("proc", ".history_frr", "root")
+            if path.exists() and path != self.watched.parent and path.name not in OTHERS
         }
 
     def load(self, text: str, *options: str) -> str:
