@@ -100,7 +100,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     steps += [*restoration(model, observed), *nic_steps]
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
     if dict(model.tables) != dict(observed.tables):
-        steps.append(SaveTables(model.tables))
+        steps.append(SaveTables(model.tables, dict(observed.tables)))
     vrfs = [link for link in wanted if link.kind is LinkKind.VRF]
     for link in vrfs:
         steps += attributed(link_steps(link, remaining), link.resource)

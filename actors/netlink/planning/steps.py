@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from config.desired import CniAttachment, Family, IPInterface, ResourceFailure
 from config.problems import ResourceId
 
 from .observed import Address, Namespace, NicRecord, SavedRoute, VxlanAttributes
 from .wanted import KernelModel, WantedLink
+
+#: A step is one line of a log or plan; so many VRFs are named in it.
+_MOST_TABLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,14 +311,17 @@ class DetachCni(Step):
 
 @dataclass(frozen=True, slots=True)
 class SaveTables(Step):
-    """Persist which VRF has which table."""
+    """Persist which VRF has which table, where it was ``before`` that."""
 
     tables: Mapping[str, int]
+    before: Mapping[str, int] = field(default_factory=dict)
     writes_kernel = False
 
     def __str__(self) -> str:
-        pairs = ", ".join(f"{vrf}={table}" for vrf, table in sorted(self.tables.items()))
-        return f"state: VRF tables {pairs or 'none'}"
+        new = [f"+{vrf}={table}" for vrf, table in sorted(self.tables.items()) if self.before.get(vrf) != table]
+        changes = new + [f"-{vrf}" for vrf in sorted(self.before.keys() - self.tables.keys())]
+        more = f" and {len(changes) - _MOST_TABLES} more" if changes[_MOST_TABLES:] else ""
+        return f"state: VRF tables {', '.join(changes[:_MOST_TABLES])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.netlink.planning.observed import OWNED_GROUP, Link, LinkKind, NamespaceView, Observed
+from actors.netlink.planning.steps import SaveTables
 from actors.netlink.planning.vrf_tables import RESERVED_TABLES, assign_tables, candidate_tables
 from tests.actors.netlink.builders import l3vni, state, without_underlay
 
@@ -56,3 +57,11 @@ def test_tables_are_unique_and_never_reserved_or_busy(persisted: dict[str, int],
     tables = assign_tables(desired, seen(tables=persisted, busy_tables=busy))
     assert len(set(tables.values())) == len(tables) == 3
     assert not set(tables.values()) & (RESERVED_TABLES | busy)
+
+
+def test_the_step_that_saves_the_tables_names_what_changes_and_no_more_than_a_line_takes() -> None:
+    before = {"blue": 10_000_200, "red": 10_000_100}
+    changed = SaveTables({"green": 10_000_300, "red": 10_000_100}, before)
+    assert str(changed) == "state: VRF tables +green=10000300, -blue"
+    many = SaveTables({f"t{number}": number for number in range(8)})
+    assert str(many) == "state: VRF tables +t0=0, +t1=1, +t2=2, +t3=3, +t4=4 and 3 more"
