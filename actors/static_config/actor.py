@@ -64,6 +64,8 @@ SHORTEST_SETTLE_SECONDS = 0.05
 MAX_SETTLE_INTERVALS = 4
 #: Seconds that one reading may take: bounded files on a local disk need milliseconds.
 READ_SECONDS = 30.0
+#: Deadline of writing three small files.
+DISK_SECONDS = 30.0
 
 
 async def run(
@@ -106,6 +108,9 @@ async def run(
                 reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
             if reading.snapshot is not None and reading.snapshot != out.peek():
                 out.set(reading.snapshot)
+            # Afterwards, since a disk may be slow: what a restart would find meanwhile are the files themselves.
+            with ctx.working("saving the last good configuration", DISK_SECONDS):
+                await trio.to_thread.run_sync(memory.save)
             log_changes(before, reading)
             resources = len(reading.snapshot.resources) if reading.snapshot else 0
             on_trial = str(reading.trial) if reading.trial else None
@@ -200,8 +205,6 @@ def read_or_hold(
     names = () if trial or request.is_asked_for else gate.waiting(memory)
     held = hold(names, settings, memory, who.node, request.previous) if names else None
     if held is not None:
-        # Writes what the disk has refused before.
-        memory.keep(memory.last_good, memory.in_force, None)
         return Reading(held, waiting_files=names)
     if trial is None:
         gate.take_in(memory)
@@ -223,6 +226,8 @@ def read(
     tried = read_trial(settings, trial, name, memory) if trial else None
     if who.node is None and (tried or files).resources:
         memory.keep(files.last_good, memory.in_force, None)
+        # Here, since a start without an identity ends with this reading.
+        memory.save()
         return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)

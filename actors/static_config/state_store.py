@@ -30,7 +30,7 @@ NODE_FILE: Final = "node.json"
 
 @dataclass
 class StateStore:
-    """Loaded once; each file is written when its value changes, until that has succeeded."""
+    """Loaded once; :meth:`save` writes each file whose value has changed, until that has succeeded."""
 
     state_dir: Path
     #: The last good text of each file.
@@ -75,9 +75,12 @@ class StateStore:
             self._stored[NODE_FILE] = STORE.encode(self.node)
 
     def keep(self, last_good: LastGood, in_force: LastGood, node: NodeIdentity | None) -> None:
-        """Store these values, and try again what the disk has refused before; ``node`` None keeps the known one."""
+        """Take these values, which :meth:`save` writes; ``node`` None keeps the known one."""
         self.last_good, self.in_force, self.node = last_good, in_force, node or self.node
-        wanted = {LAST_GOOD_FILE: to_json(last_good), IN_FORCE_FILE: to_json(in_force)}
+
+    def save(self) -> None:
+        """Write what has changed, and try again what the disk has refused before."""
+        wanted = {LAST_GOOD_FILE: to_json(self.last_good), IN_FORCE_FILE: to_json(self.in_force)}
         if self.node is not None:
             wanted[NODE_FILE] = STORE.encode(self.node)
         failures = [error for name, text in wanted.items() if (error := self._write(name, text)) is not None]

@@ -54,16 +54,21 @@ def loaded(directory: Path) -> StateStore:
     return memory
 
 
+def store(memory: StateStore, last_good: LastGood, in_force: LastGood, node: NodeIdentity | None) -> None:
+    memory.keep(last_good, in_force, node)
+    memory.save()
+
+
 def known(memory: StateStore) -> tuple[LastGood, LastGood, NodeIdentity | None]:
     return memory.last_good, memory.in_force, memory.node
 
 
 def test_what_is_stored_is_found_after_a_restart_and_not_written_twice(tmp_path: Path, disk: Disk) -> None:
     memory = loaded(tmp_path)
-    memory.keep(MORE, TEXTS, NODE)
-    memory.keep(MORE, TEXTS, NODE)
+    store(memory, MORE, TEXTS, NODE)
+    store(memory, MORE, TEXTS, NODE)
     after = loaded(tmp_path)
-    after.keep(MORE, TEXTS, None)
+    store(after, MORE, TEXTS, None)
     assert known(after) == (MORE, TEXTS, NODE)
     assert disk.writes == ["last-good.json", "in-force.json", "node.json"]
 
@@ -71,18 +76,18 @@ def test_what_is_stored_is_found_after_a_restart_and_not_written_twice(tmp_path:
 def test_what_a_full_disk_refused_stays_in_memory_and_is_written_once_there_is_room(tmp_path: Path, disk: Disk) -> None:
     memory = loaded(tmp_path)
     disk.refuses = lambda name: True
-    memory.keep(TEXTS, TEXTS, NODE)
+    store(memory, TEXTS, TEXTS, NODE)
     assert known(memory) == (TEXTS, TEXTS, NODE)
     assert memory.is_behind
     disk.refuses = lambda name: False
-    memory.keep(TEXTS, TEXTS, NODE)
+    store(memory, TEXTS, TEXTS, NODE)
     assert known(loaded(tmp_path)) == (TEXTS, TEXTS, NODE)
     assert not memory.is_behind
 
 
 def test_one_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, disk: Disk) -> None:
     disk.refuses = lambda name: name == "last-good.json"
-    loaded(tmp_path).keep(MORE, TEXTS, NODE)
+    store(loaded(tmp_path), MORE, TEXTS, NODE)
     assert known(loaded(tmp_path)) == (LastGood(), TEXTS, NODE)
 
 
@@ -93,7 +98,7 @@ def test_a_failing_disk_is_logged_once_and_once_when_it_is_back(
     memory = loaded(tmp_path)
     for refuses in (True, True, False, False):
         disk.refuses = lambda name, refuses=refuses: refuses  # type: ignore[misc]
-        memory.keep(TEXTS, TEXTS, NODE)
+        store(memory, TEXTS, TEXTS, NODE)
     logged = [record.getMessage().split(" directory=")[0] for record in caplog.records]
     assert logged == [
         "cannot save the last good configuration",
@@ -102,10 +107,10 @@ def test_a_failing_disk_is_logged_once_and_once_when_it_is_back(
 
 
 def test_a_damaged_file_is_replaced_although_there_is_nothing_new(tmp_path: Path) -> None:
-    loaded(tmp_path).keep(TEXTS, TEXTS, NODE)
+    store(loaded(tmp_path), TEXTS, TEXTS, NODE)
     (tmp_path / "last-good.json").write_bytes(b"\xff")
     memory = loaded(tmp_path)
-    memory.keep(LastGood(), TEXTS, NODE)
+    store(memory, LastGood(), TEXTS, NODE)
     assert loaded(tmp_path).last_good == LastGood()
     assert (tmp_path / "last-good.json").read_bytes() != b"\xff"
 
