@@ -117,7 +117,7 @@ class PolledFrr(DaemonSockets):
 
     async def _answers(self, session: DaemonSession, commands: Sequence[str]) -> list[str]:
         try:
-            answers = [await session.text(command) for command in commands]
+            answers = await session.texts(commands)
         except BaseException:
             # What has not been read yet would be the answer to another command.
             session.close()

@@ -66,15 +66,18 @@ class DaemonSession:
         await self._stream.send_all(b"".join(command.encode() + b"\0" for command in commands))
         return [await self._answer(command) for command in commands]
 
-    async def text(self, command: str) -> str:
-        """Return what a command prints; :class:`.VtyshRefused` if the daemon refuses it."""
-        [(text, status)] = await self.run((command,))
+    async def texts(self, commands: Sequence[str]) -> list[str]:
+        """Return what each command prints; :class:`.VtyshRefused` if the daemon refuses one."""
+        answers = await self.run(commands)
+        return [self._accepted(command, answer) for command, answer in zip(commands, answers, strict=True)]
+
+    def _accepted(self, command: str, answer: Answer) -> str:
         # Only a line with this sign is one, and no answer is searched line by line for that.
-        complaint = first_complaint(text) if "%" in text else ""
-        if status not in _ANSWERED or complaint:
-            reason = complaint or last_line(text)
-            raise VtyshRefused(f"{self.daemon} refuses {command!r} with status {status}: {reason}")
-        return text
+        complaint = first_complaint(answer.text) if "%" in answer.text else ""
+        if answer.accepted and not complaint:
+            return answer.text
+        reason = complaint or last_line(answer.text)
+        raise VtyshRefused(f"{self.daemon} refuses {command!r} with status {answer.status}: {reason}")
 
     async def _answer(self, command: str) -> Answer:
         data, searched = self._data, 0
@@ -120,7 +123,7 @@ class DaemonSockets:
     async def texts(self, *commands: str, daemon: str) -> list[str]:
         """Return what each command prints, in order and in one session; raises like :meth:`text`."""
         async with self.session(daemon) as session:
-            return [await session.text(command) for command in commands]
+            return await session.texts(commands)
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one decoded JSON document for each command, in order; None for no output.
@@ -158,7 +161,7 @@ class DaemonSockets:
     async def _open(self, daemon: str) -> DaemonSession:
         session = DaemonSession(await self._connect(daemon), daemon)
         try:
-            await session.text(_ENABLE)
+            await session.texts((_ENABLE,))
         except BaseException:
             session.close()
             raise
