@@ -52,5 +52,5 @@ hostname openperouter-container
 ip link set lo up
 # The shell stays as the container's first process and reaps what daemons leave behind: to FRR's scripts a zombie is running.
 exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/gobgp \
-    PYTHONDONTWRITEBYTECODE=1 OPENPEROUTER_KERNEL_TESTS=1 \
+    PYTHONDONTWRITEBYTECODE=1 OPENPEROUTER_KERNEL_TESTS=1 HYPOTHESIS_STORAGE_DIRECTORY=/var/cache/hypothesis \
     /bin/sh -c 'cd /checkout && "$@"; exit $?' sh "$@"

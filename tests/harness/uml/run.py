@@ -94,6 +94,7 @@ def write_work_directory(work: Path, machine: Machine, kernel: Kernel) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "OPENPEROUTER_KERNEL_TESTS": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": "/var/cache/hypothesis",
         **machine.environment,
     }
     exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in environment.items())
