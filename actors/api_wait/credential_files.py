@@ -80,6 +80,8 @@ class CredentialFiles:
     async def wait(self, seconds: float, expires_at: float | None = None) -> Wake:
         """Wait for a settled change; for at most ``seconds``, and until ``expires_at`` (Unix seconds)."""
         end = trio.current_time() + seconds
+        # What was read since the last wait may have named other files.
+        self.events.renew()
         while not self.changed():
             left = math.inf if expires_at is None else expires_at - self._wall()
             if left <= 0:

@@ -26,6 +26,8 @@ LONGEST_SECONDS: Final = 30.0
 _CHANGES: Final = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x4000000
 #: Bytes of events that are taken at once; they are not decoded.
 _READ: Final = 1 << 16
+#: How often paths are followed at once; a process that creates more directories meanwhile makes the next wait short.
+_PASSES: Final = 4
 #: As many symbolic links as the kernel follows (path_resolution(7)).
 _MOST_LINKS: Final = 40
 #: Why a path cannot be watched whose directory will give an event of it.
@@ -33,9 +35,10 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class PathEvents:
-    """Events at the paths that ``paths`` returns, which is called after each wait: it may return others then.
+    """Events at the paths that ``paths`` returns, which is called when an event ends a wait: it may return others then.
 
-    A context manager; outside of it there are no events. No event between a look and the following wait is missed.
+    When it may for another reason, :meth:`renew` has to follow. A context manager; outside of it there are no events.
+    No event between a look and the following wait is missed.
 
     Symbolic links are followed as the look follows them, and every directory on the way is watched, so that a swapped
     link, a replaced directory and a path that does not exist yet have events. A mount has none. What is deleted stays
@@ -79,7 +82,12 @@ class PathEvents:
                 await trio.sleep_forever()
         self._last = trio.current_time()
         # Without an event there is nothing else to watch, and a wait without one costs a node at rest less than this.
-        if self._descriptor >= 0 and (happened or not self.complete):
+        if happened or not self.complete:
+            self.renew()
+
+    def renew(self) -> None:
+        """Follow the paths as they are now. This takes the events that have come, so a look has to come after it."""
+        if self._descriptor >= 0:
             self.complete = self._renew()
 
     def _open(self, opened: ExitStack) -> int:
@@ -97,17 +105,21 @@ class PathEvents:
         with suppress(BlockingIOError):
             while os.read(self._descriptor, _READ):
                 continue
-        complete, watched = True, set()
-        for path in dict.fromkeys(step for one in self._paths() for step in on_the_way(str(one))):
-            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), _CHANGES)
-            if number >= 0:
-                watched.add(number)
-            else:
-                complete = complete and ctypes.get_errno() in _ABSENT
-        for number in self._watched - watched:
-            self._libc.inotify_rm_watch(self._descriptor, number)
-        self._watched = frozenset(watched)
-        return complete
+        for _ in range(_PASSES):
+            complete, watched = True, set()
+            for path in dict.fromkeys(step for one in self._paths() for step in on_the_way(str(one))):
+                number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), _CHANGES)
+                if number >= 0:
+                    watched.add(number)
+                else:
+                    complete = complete and ctypes.get_errno() in _ABSENT
+            for number in self._watched - watched:
+                self._libc.inotify_rm_watch(self._descriptor, number)
+            before, self._watched = self._watched, frozenset(watched)
+            # What came into a directory before it was watched had no event.
+            if self._watched <= before:
+                return complete
+        return False
 
 
 def on_the_way(path: str) -> Iterator[str]:

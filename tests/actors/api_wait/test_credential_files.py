@@ -126,6 +126,28 @@ async def test_a_change_is_known_within_two_looks(
         assert trio.current_time() - 100 <= 2 * POLL_SECONDS
 
 
+async def test_a_file_that_the_kubeconfig_names_has_events(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """It is known from the first reading on, which is after the first watch."""
+    kubeconfig, token = tmp_path / "kubernetes/kubeconfig", tmp_path / "kubelet/token"
+    for path in (kubeconfig, token):
+        path.parent.mkdir()
+        path.write_text("old")
+    files = CredentialFiles(kubeconfig, wall)
+    with files.events:
+        files.remember({path: digest(path) for path in (kubeconfig, token)})
+        assert await files.wait(100) is Wake.TIMER
+        async with trio.open_nursery() as nursery:
+
+            async def change() -> None:
+                await trio.sleep(10)
+                rewrite_in_place(token)
+
+            begin = trio.current_time()
+            nursery.start_soon(change)
+            assert await files.wait(1000) is Wake.CHANGED
+            assert trio.current_time() - begin - 10 <= 2 * POLL_SECONDS
+
+
 async def test_files_written_without_end_are_read_after_a_bounded_wait(
     autojump_clock: MockClock, files: CredentialFiles, token: Path
 ) -> None:

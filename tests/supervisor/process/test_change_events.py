@@ -166,6 +166,24 @@ async def test_a_path_that_does_not_exist_yet_is_followed_step_by_step(
             assert await seconds_of_wait(events) <= SHORTEST
 
 
+async def test_what_came_into_a_new_directory_before_its_watch_is_watched(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive may be unpacked while its paths are followed."""
+    path = tmp_path / "one/two/three"
+    watched = change_events.on_the_way
+
+    def beside_a_writer(looked_at: str) -> Iterator[str]:
+        yield from watched(looked_at)
+        path.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(change_events, "on_the_way", beside_a_writer)
+    with watching(path) as events:
+        await quiet(events)
+        add_file(path)
+        assert await seconds_of_wait(events) == SHORTEST
+
+
 async def test_events_without_end_lead_to_a_look_now_and_then(autojump_clock: MockClock, directory: Path) -> None:
     with watching(directory) as events:
         began = trio.current_time()
