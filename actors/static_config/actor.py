@@ -108,7 +108,8 @@ async def run(
                 reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
             if reading.snapshot is not None and reading.snapshot != out.peek():
                 out.set(reading.snapshot)
-            # Afterwards, since a disk may be slow: what a restart would find meanwhile are the files themselves.
+            # Afterwards, since a disk may be slow: what a restart would find meanwhile are the files themselves. Where
+            # a reload decides what counts of them, it is on disk already.
             with ctx.working("saving the last good configuration", DISK_SECONDS):
                 await trio.to_thread.run_sync(memory.save)
             log_changes(before, reading)
@@ -240,6 +241,9 @@ def read(
         doubts = underlay_doubts(tried.resources, node, around)
         chosen, kept = settle_trial(trial, tried, chosen, memory, doubts), memory.in_force
     memory.keep(files.last_good, kept, who.node)
+    if request.is_asked_for:
+        # Before the reload is answered.
+        memory.save()
     # On a machine with no configuration at all, a missing node configuration is no problem.
     untouched = not (chosen.resources or chosen.problems or settings.node_config_file.exists())
     problems = () if untouched else (*who.problems, *chosen.problems)

@@ -12,6 +12,7 @@ import pytest
 import trio
 import yaml
 
+from actors.static_config import state_store
 from actors.static_config.actor import run
 from config.api import ApiObject, ApiSnapshot
 from config.desired import IPInterface
@@ -22,6 +23,7 @@ from config.resolve.host_networks import HostNetwork
 from config.settings import Settings
 from config.store.api_snapshot_file import SavedSnapshot, to_json
 from config.store.last_good import read_texts
+from supervisor.process.atomic_file import write_atomic
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 from supervisor.runtime.faults import ConfigFault
@@ -157,6 +159,29 @@ async def test_a_directory_that_vanishes_stays_in_force_over_a_restart_until_a_r
         assert kinds(kept) == [Kind.UNDERLAY]
         assert [problem.origin.path for problem in errors(kept.problems)] == [str(configs)]
     assert (confirmed.resources, confirmed.problems, confirmed.reload_id) == ((), (), 1)
+
+
+async def test_what_a_reload_confirms_is_on_disk_before_it_is_published(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the answer to a reload, a restart must not bring back what the reload has replaced."""
+    node.write("a", GOOD)
+    configs = node.settings.configs_dir
+    published: list[int] = []
+
+    def storing(path: Path, text: str) -> None:
+        snapshot = node.out.peek()
+        published.append(snapshot.reload_id if snapshot else -1)
+        write_atomic(path, text)
+
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        configs.rename(configs.with_name("elsewhere"))
+        await snapshots.receive()
+        monkeypatch.setattr(state_store, "write_atomic", storing)
+        node.reload.set(1)
+        assert (await snapshots.receive()).resources == ()
+    assert published == [0, 0]
 
 
 async def test_a_reload_before_the_actor_was_restarted_confirms_nothing(node: Node) -> None:
