@@ -43,7 +43,7 @@ STATE_MODE: Final = 0o640
 #: on its socket, and hundreds of networks make encoding a large part of what a node at rest does.
 UNCHANGED_SECONDS: Final = 60.0
 #: Changed ones leave this much between two files, seconds: a change goes through many states, and nothing reads them
-#: that often. What comes sooner is in the next refresh's.
+#: that often. What comes sooner waits as long.
 METRICS_PAUSE_SECONDS: Final = 5.0
 #: Ages and counters go out at the first occasion after this time, seconds; health's polls are one every 15.
 REFRESH_SECONDS: Final = 20.0
@@ -95,14 +95,16 @@ async def run(
         inputs = replace(inputs, was_ready=inputs.was_ready or inputs.ready)
         built = trio.current_time()
         status = build_status(inputs, time.time())
-        if _is_due(status, before, REFRESH_SECONDS):
+        due = _is_due(status, before, REFRESH_SECONDS)
+        if due:
             out.set(status)
+            before = status
+        if due or files.late:
             with ctx.working("writing the state file", WRITE_SECONDS):
                 await files.write(status)
-            before = status
         ctx.progress()
         with ctx.idle():
-            with trio.move_on_after(REFRESH_SECONDS):
+            with trio.move_on_after(min(REFRESH_SECONDS, METRICS_PAUSE_SECONDS) if files.late else REFRESH_SECONDS):
                 await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
             with trio.move_on_at(built + PAUSE_SECONDS):
                 # A stop shows at once: this actor may itself be stopped during the pause.
@@ -140,6 +142,8 @@ class StatusFiles:
         self._metrics = _File(metrics, textfile.MODE, textfile.reader)
         self._stored: Status | None = None
         self._measured: Status | None = None
+        #: Whether metrics of a change have to wait.
+        self.late = False
 
     async def write(self, status: Status) -> None:
         """Write a new status, where that is due."""
@@ -148,7 +152,9 @@ class StatusFiles:
             self._stored = status if written else None
         last = self._measured
         recent = last is not None and 0 <= status.updated_at - last.updated_at < METRICS_PAUSE_SECONDS
-        if not recent and _is_due(status, last, UNCHANGED_SECONDS):
+        due = _is_due(status, last, UNCHANGED_SECONDS)
+        self.late = recent and due
+        if due and not recent:
             await self._metrics.write(metrics_text(status))
             self._measured = status
 

@@ -180,6 +180,18 @@ async def test_metrics_are_written_some_time_after_changes_and_once_a_minute(tmp
     assert moments == [1000.0, 1000.0, later, later, later + METRICS_PAUSE_SECONDS, 900.0]
 
 
+async def test_metrics_do_not_stay_with_a_state_between_two_changes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change goes through several states, of which the last one may come within the pause after the first."""
+    monkeypatch.setattr(actor, "METRICS_PAUSE_SECONDS", 1.0)
+    path = bench.settings.run_dir / "metrics" / "openperouter.prom"
+    await readable(path, "openperouter_ready 0.0")
+    bench.converge()
+    await readable(path, "openperouter_ready 1.0")
+    assert bench.on_disk().ready
+
+
 async def test_the_state_file_is_written_at_changes_and_once_a_minute(tmp_path: Path) -> None:
     files = StatusFiles(Settings(run_dir=tmp_path))
     moments = []
