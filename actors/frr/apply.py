@@ -115,7 +115,7 @@ class Applier:
             error = f"{seen.frr}'s running configuration differs from the desired one: {quotation(wrong.summary())}"
             return FrrOutcome(desired, False, changed, error, failures)
         if self.refusals.certain(rendered, seen):
-            changed |= self._promote(wanted.text)
+            changed |= await self._promote(wanted.text)
         await self._clear_residue(seen)
         return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
 
@@ -260,13 +260,17 @@ class Applier:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _promote(self, text: str) -> bool:
+    async def _promote(self, text: str) -> bool:
         """Make a verified text the one that FRR boots with; return whether it was different."""
         if self._then or self._on_disk() == text:
             return False
+        # On a busy disk this takes seconds, in which the other actors must not wait.
+        await trio.to_thread.run_sync(self._write, text)
+        return True
+
+    def _write(self, text: str) -> None:
         remove_stale(self._conf)
         write_atomic(self._conf, text, mode=0o640, reader=_gid(self._group))
-        return True
 
 
 def _gid(group: str) -> int | None:

@@ -30,6 +30,7 @@ from tests.fakes.frr import FakeFrr
 
 from .cases import CASES
 
+pytestmark = pytest.mark.usefixtures("no_threads")
 BASIC = CASES["basic"]
 
 

@@ -20,6 +20,7 @@ from tests.fakes.frr import FakeFrr
 
 from .cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay
 
+pytestmark = pytest.mark.usefixtures("no_threads")
 BASIC = CASES["basic"]
 
 

@@ -20,6 +20,7 @@ from tests.fakes.frr import REFUSED
 from .cases import PASSTHROUGH, RED, l3vni, neighbor, raw, session, state, underlay
 from .test_apply import Bench
 
+pytestmark = pytest.mark.usefixtures("no_threads")
 GREEN = l3vni("green", 300, session(("172.27.12.1/24", "172.27.12.2/24")))
 SNIPPET = raw("mine", "route-map mine permit 10\n match metric 7\nexit")
 EVERYTHING = state(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,17 +78,6 @@ async def until(statuses: LatestReader[Status], phase: str) -> Status:
             status = await statuses.receive()
             if status.phase == phase:
                 return status
-
-
-@pytest.fixture
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write files at once: a virtual clock does not wait for a thread."""
-
-    async def run_here(function: Callable[..., object], *arguments: object) -> object:
-        await trio.lowlevel.checkpoint()
-        return function(*arguments)
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", run_here)
 
 
 @asynccontextmanager
