@@ -28,8 +28,8 @@ DESCRIPTION: Final = (
     "Check what the router needs and what it does: kernel, clock, disk, file modes, other network managers, FRR, the "
     "network namespace, the configuration, the API server's credentials, NICs, MTU, sysctls, the daemon. Works whether "
     "or not the daemon runs, or has ever run, and changes nothing. Each problem comes with its fix. With --fix, it "
-    "first takes excess permissions from files that other users must not read or write; everything else is left to you. "
-    "Exits with 0 when all is well, 1 when there are warnings only, 2 when there are errors."
+    "first takes excess permissions from files that other users must not read or write, and leaves everything else to "
+    "you. Exits with 0 when all is well, 1 when there are warnings only, 2 when there are errors."
 )
 
 
