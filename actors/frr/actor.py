@@ -9,8 +9,8 @@ configuration and logs nothing.
 
 An L3VNI is withdrawn, which means left out of its VRF, while the kernel moves its devices or makes them again: FRR up
 to 10.4 may keep what it knew about them, and a VNI that changes its VRF would serve one tenant with another's devices
-meanwhile. Those that a new state moves are withdrawn from the start; from the kernel's outcome for that state on, what
-this asks for counts. A VNI that the health report wants to bounce is withdrawn and added again at once.
+meanwhile. The VNIs that a new state moves are withdrawn from the start; once there is a kernel outcome for that state,
+the outcome's requests count instead. A VNI that the health report wants to bounce is withdrawn and added again at once.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In comes FRR's outcome for each desired state. FRR is first, for additions and removals alike: a VXLAN device that
 appears while bgpd has no EVPN instance crashes bgpd (reference RLD-5). So FRR and the kernel are never changed at the
 same time: both actors take the lock ``changing``, and a pass over the kernel ends early when FRR's actor waits for it.
-A state that FRR has applied is in force here: a pass (:mod:`.converge`) brings the kernel to it and verifies it, but
+A state that FRR has applied is in force here: a pass (:mod:`.converge`) brings the kernel to it and verifies it, except
 for L3VNIs whose devices have to be moved while FRR has them. Those are in the outcome's ``withdraw``, and the pass that
 follows FRR's answer moves them. The pass for a new state plans from what the last one has verified, unless something
 was missing then or a notification has come since, and observes once, at its end. Further passes follow when a

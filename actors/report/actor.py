@@ -1,4 +1,4 @@
-"""The report actor: publishes the status when it changes, and every few seconds with fresh ages and counters.
+"""The report actor: publishes the status when it changes, and about twice a minute with fresh ages and counters.
 
     newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
 

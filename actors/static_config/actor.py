@@ -9,8 +9,8 @@ the new ones. A configuration on trial (``trial``) is published instead of the f
 as in force, so that ending the trial restores what was there before.
 
 Files are watched by comparing fingerprints, some ten ``stat`` calls: a directory removed and created again, replaced by
-a rename or swapped behind a symbolic link is a change like any other. Events of the kernel say when to compare, and
-every half minute it happens without one. A burst of writes is one change.
+a rename or swapped behind a symbolic link is a change like any other. Events of the kernel say when to compare; without
+one, the files are compared every half minute. A burst of writes is one change.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _granting(resource: Resource, grants: Grants) -> Grants:
 def _left_to_nodes(resource: Resource, grants: Grants) -> Iterator[str]:
     """Yield warnings about what depends on more than the objects."""
     if resource.kind is Kind.RAW_FRR_CONFIG:
-        yield f"{resource.id}: whether FRR takes the lines is seen when a node applies them"
+        yield f"{resource.id}: whether FRR accepts the lines shows only when a node applies them"
     if grants.is_own(resource):
         return
     if resource.kind is Kind.UNDERLAY:

@@ -42,11 +42,11 @@ Generated from the descriptions by `packaging/docs/metrics_reference.py`; do not
 | a file for node_exporter's textfile collector, written some seconds after a change and once a minute | none: `/var/lib/prometheus/node-exporter/openperouter.prom` if that directory is there when the daemon starts (Debian's `prometheus-node-exporter`), else `/run/openperouter/metrics/openperouter.prom`; `metricsFile` for another place, with a drop-in that has `ReadWritePaths=` for its directory | root, and the group of the directory; `prometheus` if the directory is root's |
 | a unix socket, for an agent on the node | `metrics: {listen: "unix:/run/openperouter/metrics.sock"}` | root and its group |
 | HTTP on a loopback address | `metrics: {listen: "http://127.0.0.1:9473"}` | everyone on the node |
-| HTTPS | `metrics: {listen: "https://[::]:9473", certificate: FILE, key: FILE, clientAuthority: FILE}` | with `clientAuthority` who has a certificate of it, without it everyone who reaches the port |
+| HTTPS | `metrics: {listen: "https://[::]:9473", certificate: FILE, key: FILE, clientAuthority: FILE}` | with `clientAuthority`, holders of a certificate that it signed; without it, everyone who reaches the port |
 | a pod on each node, in the cluster's network | [below](#in-the-cluster) | who may connect to the pod |
 
-Nothing is listened on by default. The page is `/metrics`; nothing else is served. The certificate's files are read again when they change. They must be readable in the
-daemon's sandbox, which hides `/root`, `/home` and `/tmp`.
+By default the daemon opens no port or socket for metrics. Where it does, it serves `/metrics` and nothing else. The certificate's files are read again when they
+change. They must be readable in the daemon's sandbox, which hides `/root`, `/home` and `/tmp`.
 
 A file stays when its daemon dies: `openperouter_status_timestamp_seconds` is the time of its content, and an alert rule compares it with the clock.
 
@@ -54,19 +54,22 @@ A file stays when its daemon dies: `openperouter_status_timestamp_seconds` is th
 
     kubectl apply -k /usr/share/openperouter/kubernetes/metrics
 
-It is a DaemonSet of `openperouter metrics` (set the image as for the [hostbridge](cluster.md#the-hostbridge)), which serves the daemon's file at `/metrics` on port 9473 of each pod. The node's `/run/openperouter/metrics`, in which nothing else is,
-is mounted read-only, and the pod has no account. Where node_exporter is installed on the nodes the file is in its directory, and it serves the metrics already; for the pods set `metricsFile:
-/run/openperouter/metrics/openperouter.prom` on the nodes, or the chart's value `metrics.hostDirectory`. Without a file (the daemon never ran) the answer is 503 with the reason. After `openperouter` was purged and installed again, delete the pod
-on that node, which has the former directory.
+This is a DaemonSet of `openperouter metrics` (set the image as for the [hostbridge](cluster.md#the-hostbridge)), which serves the
+daemon's file at `/metrics` on port 9473 of each pod. The node's `/run/openperouter/metrics`, which contains nothing else, is mounted
+read-only, and the pod has no account. Without a file (the daemon never ran) the answer is 503 with the reason.
 
-`packaging/monitoring/pod-monitor.yaml` (the chart's `monitoring.podMonitor`) has Prometheus' operator scrape the pods every half minute, with the node's name as `instance`. It is plain HTTP: the NetworkPolicy of
+On nodes with node_exporter, the file is in its directory, and node_exporter already serves the metrics; to use the pods there
+as well, set `metricsFile: /run/openperouter/metrics/openperouter.prom` on the nodes, or the chart's value `metrics.hostDirectory`.
+After `openperouter` was purged and installed again, delete the pod on that node: it has the former directory.
+
+`packaging/monitoring/pod-monitor.yaml` (the chart's `monitoring.podMonitor`) makes Prometheus' operator scrape the pods every half minute, with the node's name as `instance`. This is plain HTTP: the NetworkPolicy of
 `kubernetes/network` (the chart's `networkPolicy.enabled`) lets only pods with the label `app.kubernetes.io/name: prometheus` connect; `networkPolicy.metricsFrom` names other peers.
 
 `make test-image` runs the image with the DaemonSet's settings under podman and runc, and a Prometheus scrapes it with the PodMonitor's path and port (`tests/image`). Neither was run by a kubelet or by Prometheus' operator.
 
 ## How many series there are
 
-Each metric has a limit (*at most*), in sets of label values; a histogram has {buckets} series for each. What is beyond it is left out, and `openperouter_series_omitted` counts it. Sessions
+Each metric has a limit (*at most*), in sets of label values; a histogram has {buckets} series for each. Sets beyond the limit are left out, and `openperouter_series_omitted` counts them. Sessions
 of configured neighbours come first ({sessions} in total, dynamic ones last), then there are up to {vnis} VNIs and {failed} failing resources. The totals (`openperouter_bgp_sessions`,
 `openperouter_vnis`, `openperouter_failed_resources`) count all. A node with 4 sessions and 20 VNIs has about 310 series. Labels are names that are configured, FRR's names of peers, and values from the
 program's code: never messages or what a server sends, and no secret.
@@ -75,8 +78,9 @@ program's code: never messages or what a server sends, and no secret.
 RULES_INTRODUCTION: Final = """\
 ## Alerts
 
-`/usr/share/openperouter/monitoring/openperouter-rules.yaml` is a file of rules for Prometheus, `prometheus-rule.yaml` beside it the same as a PrometheusRule for its operator, `pod-monitor.yaml` [what to scrape](#in-the-cluster), and `dashboard.json` a dashboard
-for Grafana. The rules are tested with `promtool`. What to do is on a page of its [own](alerts.md).
+`/usr/share/openperouter/monitoring` has the rules for Prometheus (`openperouter-rules.yaml`), the same as a PrometheusRule for its
+operator (`prometheus-rule.yaml`), [what to scrape](#in-the-cluster) (`pod-monitor.yaml`) and a dashboard for Grafana
+(`dashboard.json`). The rules are tested with `promtool`. [Alerts](alerts.md) has what to do for each.
 
 | alert | severity | after | meaning |
 |---|---|---|---|

@@ -66,7 +66,7 @@ def _histogram(name: str, meaning: str, *labels: str, most: int = 1) -> Descript
 
 
 PROCESS: Final = (
-    _gauge("build_info", "1, with the version of the program.", "version"),
+    _gauge("build_info", "1, with the version of the program as a label.", "version"),
     _gauge("start_timestamp_seconds", "Unix time of the daemon's start."),
     _gauge("status_timestamp_seconds", "Unix time of this status: an old one is that of a daemon that is not running."),
     _gauge("ready", "Whether the newest configuration is applied and verified."),
@@ -74,7 +74,7 @@ PROCESS: Final = (
     _gauge("actor_up", "Whether an actor runs.", "actor", most=FEW),
     _counter(
         "actor_restarts_total",
-        "Runs of an actor that failed and were followed by another: fault, bug, returned, frozen, start_timeout.",
+        "Restarts of an actor after a failed run, by cause: fault, bug, returned, frozen, start_timeout.",
         "actor",
         "cause",
         most=6 * FEW,
@@ -95,24 +95,34 @@ CONFIGURATION: Final = (
         "phase",
         most=2,
     ),
-    _histogram("reconcile_duration_seconds", "Passes over FRR or the kernel, audits included.", "phase", most=2),
+    _histogram(
+        "reconcile_duration_seconds", "Duration of passes over FRR or the kernel, with audits.", "phase", most=2
+    ),
     _counter("drift_detected_total", "Passes that found a change which the daemon had not made.", "phase", most=2),
-    _counter("drift_repairs_total", "Those of them that put the desired state back.", "phase", most=2),
+    _counter("drift_repairs_total", "Passes that repaired a change which the daemon had not made.", "phase", most=2),
     _gauge(
         "trial_deadline_timestamp_seconds", "Unix time at which the trial in force is reverted; absent without one."
     ),
     _gauge("problems", "Configuration problems that users have to fix.", "severity", most=2),
     _gauge("failed_resources", "Valid resources that are not, or only partly, in force."),
-    _gauge("resource_failed", "1 for each of them.", "kind", "namespace", "name", "reason", most=MOST_FAILED),
-    _gauge("other_faults", "Faults of no single resource: pipeline stages, FRR daemons, actors."),
+    _gauge(
+        "resource_failed",
+        "1 for each valid resource that is not, or only partly, in force.",
+        "kind",
+        "namespace",
+        "name",
+        "reason",
+        most=MOST_FAILED,
+    ),
+    _gauge("other_faults", "Faults that belong to no single resource: of pipeline stages, FRR daemons, actors."),
 )
 
 FRR: Final = (
-    _gauge("frr_info", "1, with FRR's version; absent until FRR was reached.", "version"),
+    _gauge("frr_info", "1, with FRR's version as a label; absent until FRR was reached.", "version"),
     _gauge("frr_daemon_up", "Whether an FRR daemon runs.", "daemon", most=FEW),
     _histogram(
         "frr_reload_duration_seconds",
-        "Passes that changed FRR's configuration or failed to: applied, failed.",
+        "Duration of passes that changed FRR's configuration (applied) or could not (failed).",
         "result",
         most=2,
     ),
@@ -132,9 +142,19 @@ SESSIONS: Final = (
     _gauge("bgp_sessions", "Configured BGP sessions, without listen ranges.", "role", most=2),
     _gauge("bgp_sessions_up", "BGP sessions in state Established.", "role", most=2),
     _gauge("bgp_session_up", "Whether a BGP session is Established.", "peer", "vrf", "role", most=MOST_SESSIONS),
-    _gauge("bgp_session_uptime_seconds", "How long it has been, 0 while it is not.", "peer", "vrf", most=MOST_SESSIONS),
+    _gauge(
+        "bgp_session_uptime_seconds",
+        "How long a BGP session has been Established; 0 while it is not.",
+        "peer",
+        "vrf",
+        most=MOST_SESSIONS,
+    ),
     _counter(
-        "bgp_session_flaps_total", "Times that it was lost, since bgpd's start.", "peer", "vrf", most=MOST_SESSIONS
+        "bgp_session_flaps_total",
+        "How often a BGP session was lost since bgpd's start.",
+        "peer",
+        "vrf",
+        most=MOST_SESSIONS,
     ),
     _gauge(
         "bgp_session_prefixes_received",
@@ -150,8 +170,8 @@ SESSIONS: Final = (
 PROBES: Final = (
     _gauge("probe_up", "Whether an address that a session's probe pings answers; absent until that is known.",
            "target", "vrf", "role", most=MOST_PROBES),
-    _gauge("probe_rtt_seconds", "Round-trip time of its last answer.", "target", "vrf", most=MOST_PROBES),
-    _counter("probe_sent_total", "Pings.", "target", "vrf", most=MOST_PROBES),
+    _gauge("probe_rtt_seconds", "Round-trip time of a probe's last answer.", "target", "vrf", most=MOST_PROBES),
+    _counter("probe_sent_total", "Pings sent by a probe.", "target", "vrf", most=MOST_PROBES),
     _counter("probe_lost_total", "Pings without an answer within a second.", "target", "vrf", most=MOST_PROBES),
 )  # fmt: skip
 
@@ -172,7 +192,7 @@ VNIS: Final = (
     ),
     _gauge(
         "vni_evpn_routes_advertised",
-        "Such routes that begin on this node.",
+        "EVPN routes of an L2VNI (types 2, 3) or L3VNI (5) that this node originates; absent while unknown.",
         "vni",
         "type",
         "vrf",
@@ -191,11 +211,11 @@ API: Final = (
     ),
     _gauge(
         "api_credentials_expiry_timestamp_seconds",
-        "Unix time at which the token or certificate for the API server expires; absent if it states none.",
+        "Unix time at which the token or certificate for the API server expires; absent if none is stated.",
     ),
     _counter("api_write_errors_total", "Writes that the API server did not carry out.", "verb", "reason", most=FEW),
     _counter(
-        "watch_restarts_total", "Watches and lists of the API that ended with an error and were begun again.", "reason",
+        "watch_restarts_total", "Watches and lists of the API that were restarted after an error.", "reason",
         most=FEW,
     ),
 )  # fmt: skip

@@ -41,7 +41,7 @@ def from_token(token: str, server: str, authority: Path) -> ApiCredentials:
     """Return the credentials of a token. Raises :class:`CommandError`, which never quotes the token."""
     token = token.strip()
     if token.count(".") != 2 or not token.isascii() or any(character.isspace() for character in token):
-        raise CommandError("this is no ServiceAccount's token: kubectl create token prints one, on one line", CONFIG)
+        raise CommandError("this is not a ServiceAccount's token: kubectl create token prints one, on one line", CONFIG)
     try:
         certificates = authority.read_text()
         ssl.create_default_context(cadata=certificates)

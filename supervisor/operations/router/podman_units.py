@@ -275,12 +275,12 @@ def write(wanted: Mapping[str, str], root: Path) -> list[str]:
 def remove(kind: Kind, root: Path) -> list[str]:
     """Remove the generator's files, for FRR without containers again; return a line for each that was there.
 
-    Raises :class:`CommandError` for a file that another hand made.
+    Raises :class:`CommandError` for a file that this generator did not write.
     """
     present = {name: text for name in paths(kind) if (text := _read(root / name)) is not None}
     for name, text in present.items():
         if not text.startswith(_HEADER.format(kind).partition(",")[0]):
-            raise CommandError(f"{root / name} is not of this command: nothing is removed", USAGE)
+            raise CommandError(f"{root / name} was not written by this command: nothing is removed", USAGE)
     for name in present:
         (root / name).unlink()
         sync_directory((root / name).parent)

@@ -27,9 +27,9 @@ _STYLES: dict[str, Style] = {"ok": "good", "warning": "warn", "error": "bad", "p
 DESCRIPTION: Final = (
     "Check what the router needs and what it does: kernel, clock, disk, file modes, other network managers, FRR, the "
     "network namespace, the configuration, the API server's credentials, NICs, MTU, sysctls, the daemon. Works whether "
-    "or not the daemon runs, or has ever run, and changes nothing. Each problem comes with its fix. With --fix, files "
-    "that other users can read or write though they must not lose these rights first; everything else is left to you. "
-    "Exits with 0 when all is well, 1 when there are warnings only, 2 when there are errors."
+    "or not the daemon runs, or has ever run, and changes nothing. Each problem comes with its fix. With --fix, it "
+    "first takes excess permissions from files that other users must not read or write, and leaves everything else to "
+    "you. Exits with 0 when all is well, 1 when there are warnings only, 2 when there are errors."
 )
 
 
@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
     )
     add_settings(parser)
     add_quiet(add_output(parser, "json and yaml: all findings as one document"), "print problems only")
-    parser.add_argument("--fix", action="store_true", help="first take excess rights from files (only for root)")
+    parser.add_argument("--fix", action="store_true", help="first take excess permissions from files (root only)")
     parser.set_defaults(function=run)
 
 
