@@ -20,7 +20,7 @@ from supervisor.operations.inspection.current_status import CurrentStatus, read_
 from supervisor.operations.paths import run_dir
 
 from ...options import add_output, add_quiet, add_verb, complain, note_last, print_document
-from ...terminal import Painter, wants_colour
+from ...terminal import Painter, moment, wants_colour
 from .status_page import render
 
 #: Moves to the top left and clears a terminal (ECMA-48).
@@ -104,11 +104,7 @@ def _show_change(status: Status, *, output: str, everything: bool) -> None:
         page = render(status, Painter(colour=wants_colour()), time.time(), everything=everything)
         print(_CLEAR + page, flush=True)
     else:
-        print(f"{_clock(status.updated_at)} {status.summary}", flush=True)
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
+        print(f"{moment(status.updated_at)} {status.summary}", flush=True)
 
 
 def _show_last(seen: CurrentStatus, *, output: str) -> int:
