@@ -19,13 +19,11 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from actors.lib.kube.decoding import api_node, api_object, metadata
-from config.api import INDEX_ANNOTATION
+from config.api import INDEX_ANNOTATION, NODE_MANAGER
 from config.crd.conditions import DEGRADED, READY, UNDERLAY_FAILED, Condition, read_conditions
 from config.models.selector import LabelSelector
 from config.problems import Kind
 
-#: The field manager of a node's own writes (actors.status_writer.node_index).
-NODE_MANAGER: Final = "openperouter"
 #: Maximum number of object keys that are kept for sharing between reports.
 MOST_KEYS: Final = 100_000
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
