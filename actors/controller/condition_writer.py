@@ -83,15 +83,12 @@ class _Answer:
 class ConditionWriter:
     """``wall`` is the clock in Unix seconds. Times are seconds of trio's clock."""
 
-    name = "conditions"
-
     def __init__(self, aggregation: Aggregation, wall: Callable[[], float]) -> None:
         self._aggregation, self._wall = aggregation, wall
         self._stale: set[ObjectKey] = set()
         self._wanted: dict[ObjectKey, Verdict] = {}
         self._paces: dict[ObjectKey, Pace] = {}
         self._answers: dict[ObjectKey, _Answer] = {}
-        self.writes = 0
 
     def changed(self, keys: Iterable[ObjectKey]) -> None:
         """Mark objects that have to be compared again."""
@@ -127,7 +124,6 @@ class ConditionWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": one.uid},
             "status": {"conditions": conditions},
         }
-        self.writes += 1
         # Compared again: a write that did not reach the server is repeated.
         self._stale.add(key)
         try:
