@@ -45,6 +45,8 @@ STATIC_NODE_LABEL: Final = "openperouter.github.io/static-node"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 #: Shows that this node wrote a mirrored object; a label alone does not.
 PROOF_ANNOTATION: Final = "openperouter.github.io/mirror-proof"
+#: The field manager of a node's own writes of its status, its Events and its index.
+NODE_MANAGER: Final = "openperouter"
 #: The node's index, on the Node (reference ARCH-14).
 INDEX_ANNOTATION: Final = "openpe.io/nodeindex"
 #: The index of the router that is in force or waits to be, on the node's status object: nodes select by it.

@@ -337,10 +337,10 @@ class DesiredState:
         """Return what decides the router's shape: equal contents need no work. Where it was written does not count."""
         return (self.node_name, self.node_index, self.log_level, *self._parts())
 
-    def origins(self) -> tuple[Origin, ...]:
-        """Return where each part was written, in a fixed order."""
+    def origins(self) -> dict[ResourceId, Origin]:
+        """Return where each part was written, by its resource."""
         single = (part for part in (self.underlay, self.passthrough) if part is not None)
-        return tuple(part.origin for part in (*single, *self.l3vnis, *self.l2vnis, *self.raw_frr))
+        return {part.resource: part.origin for part in (*single, *self.l3vnis, *self.l2vnis, *self.raw_frr)}
 
     def _parts(self) -> tuple[object, ...]:
         return (self.underlay, self.l3vnis, self.l2vnis, self.passthrough, self.raw_frr)

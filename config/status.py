@@ -182,12 +182,12 @@ class Status:
     remarks: tuple[str, ...] = ()
     api: ApiStatus = field(default_factory=ApiStatus)
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return the JSON document, on one line unless ``indent`` is given.
+    def to_json(self) -> str:
+        """Return the JSON document on one line.
 
         It can always be encoded: a file's name, for instance, need not be UTF-8, and shows with question marks then.
         """
-        text = json.dumps(_adapter().dump_python(self, mode="json"), indent=indent, ensure_ascii=False)
+        text = json.dumps(_adapter().dump_python(self, mode="json"), ensure_ascii=False)
         return text.encode("utf-8", "replace").decode("utf-8")
 
     @classmethod

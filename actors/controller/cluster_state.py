@@ -19,13 +19,11 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from actors.lib.kube.decoding import api_node, api_object, metadata
-from config.api import INDEX_ANNOTATION
+from config.api import INDEX_ANNOTATION, NODE_MANAGER
 from config.crd.conditions import DEGRADED, READY, UNDERLAY_FAILED, Condition, read_conditions
 from config.models.selector import LabelSelector
 from config.problems import Kind
 
-#: The field manager of a node's own writes (actors.status_writer.node_index).
-NODE_MANAGER: Final = "openperouter"
 #: Maximum number of object keys that are kept for sharing between reports.
 MOST_KEYS: Final = 100_000
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -113,8 +111,7 @@ class ClusterDecoder:
     def report(self, raw: Any) -> NodeReport:
         """Return the report in a status object. Entries of an unexpected shape are ignored."""
         metadata(raw)
-        status = raw.get("status")
-        status = status if isinstance(status, dict) else {}
+        status = _status(raw)
         resources = {
             self._key(one): ObjectReport(_generation(one), one.get("inForce") is True)
             for one in _entries(status, "resources")
@@ -133,15 +130,12 @@ class ClusterDecoder:
     def object(self, kind: Kind, raw: Any) -> ClusterObject:
         """Return a user's object."""
         one = api_object(kind, raw)
-        status = raw.get("status")
-        found = status.get("conditions") if isinstance(status, dict) else None
-        conditions = read_conditions(found if isinstance(found, list) else ())
         return ClusterObject(
             self._shared(ObjectKey(one.kind.value, one.namespace, one.name)),
             one.uid,
             one.generation,
             json.dumps(one.spec.get("nodeSelector") if isinstance(one.spec, dict) else None, sort_keys=True),
-            tuple(each for each in conditions if each.type in (READY, DEGRADED)),
+            conditions_of(raw),
         )
 
     def _key(self, entry: Mapping[str, Any]) -> ObjectKey:
@@ -162,6 +156,16 @@ def selector_of(text: str) -> LabelSelector | None:
         return None
 
 
+def conditions_of(raw: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Return the conditions Ready and Degraded in a user's object."""
+    return tuple(one for one in read_conditions(_entries(_status(raw), "conditions")) if one.type in (READY, DEGRADED))
+
+
+def _status(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    status = raw.get("status")
+    return status if isinstance(status, dict) else {}
+
+
 def _entries(status: Mapping[str, Any], part: str) -> Iterator[Mapping[str, Any]]:
     entries = status.get(part)
     yield from (one for one in (entries if isinstance(entries, list) else ()) if isinstance(one, dict))
@@ -174,8 +178,7 @@ def _generation(entry: Mapping[str, Any]) -> int:
 
 def _problem(status: Mapping[str, Any], anything_in_force: bool) -> str:
     """Return the failure of the whole node: of its underlay, or of its router, which takes everything out of force."""
-    conditions = status.get("conditions")
-    for one in read_conditions(conditions if isinstance(conditions, list) else ()):
+    for one in read_conditions(_entries(status, "conditions")):
         if one.type == DEGRADED and one.status == "True":
             return one.message if one.reason == UNDERLAY_FAILED or not anything_in_force else ""
     return ""

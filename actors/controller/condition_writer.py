@@ -10,20 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import trio
 
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import InvalidError, NotFoundError
 from config.api import API_VERSION, PLURALS
-from config.crd.conditions import Condition, read_conditions
+from config.crd.conditions import Condition
 from config.problems import Kind
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 
 from .aggregation import Aggregation, Verdict
-from .cluster_state import ClusterObject, ObjectKey
+from .cluster_state import ClusterObject, ObjectKey, conditions_of
 
 log = get_logger("conditions")
 
@@ -83,15 +83,12 @@ class _Answer:
 class ConditionWriter:
     """``wall`` is the clock in Unix seconds. Times are seconds of trio's clock."""
 
-    name = "conditions"
-
     def __init__(self, aggregation: Aggregation, wall: Callable[[], float]) -> None:
         self._aggregation, self._wall = aggregation, wall
         self._stale: set[ObjectKey] = set()
         self._wanted: dict[ObjectKey, Verdict] = {}
         self._paces: dict[ObjectKey, Pace] = {}
         self._answers: dict[ObjectKey, _Answer] = {}
-        self.writes = 0
 
     def changed(self, keys: Iterable[ObjectKey]) -> None:
         """Mark objects that have to be compared again."""
@@ -127,11 +124,10 @@ class ConditionWriter:
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": one.uid},
             "status": {"conditions": conditions},
         }
-        self.writes += 1
         # Compared again: a write that did not reach the server is repeated.
         self._stale.add(key)
         try:
-            answer = _conditions_in(await client.apply(f"{path_of(key)}/status", body, manager=MANAGER))
+            answer = conditions_of(await client.apply(f"{path_of(key)}/status", body, manager=MANAGER))
         except NotFoundError:
             log.debug("an object was deleted before its conditions were written", object=str(key))
             answer = shown.conditions
@@ -169,9 +165,3 @@ class ConditionWriter:
 def path_of(key: ObjectKey) -> str:
     """Return the path of an object."""
     return f"/apis/{API_VERSION}/namespaces/{key.namespace}/{PLURALS[Kind(key.kind)]}/{key.name}"
-
-
-def _conditions_in(answer: dict[str, Any]) -> tuple[Condition, ...]:
-    found = (answer.get("status") or {}).get("conditions") or ()
-    ours = {"Ready", "Degraded"}
-    return tuple(one for one in read_conditions(found) if one.type in ours)

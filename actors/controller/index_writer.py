@@ -53,8 +53,6 @@ class _Assigned:
 class IndexWriter:
     """``wall`` is the clock in Unix seconds. Other times are seconds of trio's clock."""
 
-    name = "node indices"
-
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._state = ClusterState()
@@ -65,7 +63,6 @@ class IndexWriter:
         #: When to check the same Nodes again: the next one becomes settled, or one that had changed is due.
         self.again_at = math.inf
         self.indexed: list[IndexedNode] = []
-        self.writes = 0
 
     def update(self, state: ClusterState, now: float) -> None:
         """Store the Nodes; find which of them need an index."""
@@ -104,7 +101,6 @@ class IndexWriter:
             await client.merge_patch(path, {"metadata": change}, manager=MANAGER)
             self._assigned[name] = _Assigned(expected, index)
             del self._held[name]
-            self.writes += 1
             log.info("assigned an index", node=name, index=index, before=expected.annotation or "none")
 
     def _with_answer(self, node: IndexedNode) -> IndexedNode:
@@ -133,8 +129,6 @@ class _Duplicate:
 
 class DuplicateReporter:
     """Sends the Events. ``wall`` is the clock in Unix seconds."""
-
-    name = "duplicate indices"
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall

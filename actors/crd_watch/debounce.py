@@ -35,7 +35,6 @@ LONE_SECONDS: Final = 0.25
 QUIET_SECONDS: Final = 0.5
 FIRST_CEILING_SECONDS: Final = 5.0
 MOST_ROUNDS: Final = 2
-LONGEST_CEILING_SECONDS: Final = FIRST_CEILING_SECONDS * 2**MOST_ROUNDS
 #: How long after a loss other watches' changes wait for those that the lost watch has missed, seconds.
 RESUMING_SECONDS: Final = 5.0
 

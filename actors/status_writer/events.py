@@ -17,7 +17,7 @@ from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.decoding import micro_time, unix_time
 from actors.lib.kube.errors import ConflictError, InvalidError, NotFoundError
 from actors.lib.kube.request_backoff import TokenBucket
-from config.api import ApiNode
+from config.api import NODE_MANAGER, ApiNode
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 
@@ -26,7 +26,6 @@ from .node_state import NodeState
 
 log = get_logger("status_writer")
 
-MANAGER: Final = "openperouter"
 PATH: Final = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 #: Events at once, and then one in so many seconds.
 BURST: Final = 10
@@ -160,14 +159,14 @@ class EventWriter:
         count = series.count + series.waiting
         change = {"series": {"count": count, "lastObservedTime": micro_time(self._wall())}}
         try:
-            await client.merge_patch(f"{PATH}/{series.event.name(node)}", change, manager=MANAGER)
+            await client.merge_patch(f"{PATH}/{series.event.name(node)}", change, manager=NODE_MANAGER)
         except NotFoundError:
             await self._create(client, series, node)
         else:
             series.count = count
 
     async def _create(self, client: KubeClient, series: _Series, node: ApiNode) -> None:
-        await client.create(PATH, series.event.body(node, micro_time(self._wall())), {"fieldManager": MANAGER})
+        await client.create(PATH, series.event.body(node, micro_time(self._wall())), {"fieldManager": NODE_MANAGER})
         series.count = 1
 
 

@@ -12,13 +12,12 @@ from typing import Final
 
 from actors.lib.kube.client import KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
-from config.api import INDEX_ANNOTATION, ApiNode
+from config.api import INDEX_ANNOTATION, NODE_MANAGER, ApiNode
 from supervisor.runtime.restart_policy import Backoff
 
 from .node_events import NodeEvent, index_replaced
 from .node_state import NodeState
 
-MANAGER: Final = "openperouter"
 #: Between writes; the first is how long a watch may lag behind.
 BACKOFF: Final = Backoff(first=10.0, factor=3.0, longest=1800.0)
 #: After so many seconds without a write the back-off starts over.
@@ -56,7 +55,7 @@ class NodeIndexWriter:
             return
         node, index = state.node, state.desired.node_index
         metadata = {"annotations": {INDEX_ANNOTATION: str(index)}, "uid": node.uid}
-        await client.merge_patch(f"/api/v1/nodes/{node.name}", {"metadata": metadata}, manager=MANAGER)
+        await client.merge_patch(f"/api/v1/nodes/{node.name}", {"metadata": metadata}, manager=NODE_MANAGER)
         self._writes += 1
         self._written_at, self._next_at = now, now + BACKOFF.delay(self._writes, self._size.chance())
         old = _annotation(node)

@@ -39,7 +39,7 @@ class NodeState:
     @property
     def origins(self) -> dict[ResourceId, Origin]:
         """Return where each resource of the newest configuration was written."""
-        return _origins(self.desired)
+        return self.desired.origins()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _of_stages(state: NodeState) -> Iterator[Failure]:
     origins = state.origins
     for outcome in (state.frr, state.kernel):
         if outcome is not None:
-            older = _origins(outcome.desired)
+            older = outcome.desired.origins()
             for failure in outcome.failures:
                 origin = origins.get(failure.resource)
                 if origin is not None and origin == older.get(failure.resource):
@@ -137,12 +137,6 @@ def _of_stages(state: NodeState) -> Iterator[Failure]:
 
 def _of_failure(failure: ResourceFailure, origin: Origin) -> Failure:
     return Failure(failure.resource, failure.reason, f"{_file_and_line(origin)}{failure.message}", origin)
-
-
-def _origins(desired: DesiredState) -> dict[ResourceId, Origin]:
-    single = (part for part in (desired.underlay, desired.passthrough) if part is not None)
-    parts = (*single, *desired.l3vnis, *desired.l2vnis, *desired.raw_frr)
-    return {part.resource: part.origin for part in parts}
 
 
 def _file_and_line(origin: Origin) -> str:

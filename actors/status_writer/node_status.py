@@ -17,7 +17,7 @@ from actors.lib.kube.client import Json, KubeClient
 from actors.lib.kube.cluster_size import ClusterSize
 from actors.lib.kube.errors import ForbiddenError, NotFoundError
 from actors.lib.kube.request_backoff import TokenBucket
-from config.api import API_VERSION, INDEX_LABEL, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
+from config.api import API_VERSION, INDEX_LABEL, NODE_MANAGER, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
 from config.crd.node_status import NodeStatus
 from config.problems import ResourceId
@@ -26,7 +26,6 @@ from .node_state import NodeState
 from .node_status_builder import build_status, is_pending
 from .object_status import ObjectStatus, ObjectTracker
 
-MANAGER: Final = "openperouter"
 #: How long nothing new must have come, and how long news waits at the longest, seconds.
 QUIET: Final = 1.0
 LONGEST: Final = 5.0
@@ -201,18 +200,18 @@ async def _write(client: KubeClient, state: NodeState, wanted: Json) -> tuple[Js
     if added := [key for key in _KEYS if key in (answer.get("status") or {}) and key not in wanted]:
         # Another client wrote these and owns them, so leaving them out does not remove them.
         passed.add(_version(answer))
-        answer = await client.merge_patch(f"{path}/status", {"status": dict.fromkeys(added)}, manager=MANAGER)
+        answer = await client.merge_patch(f"{path}/status", {"status": dict.fromkeys(added)}, manager=NODE_MANAGER)
     return answer, passed
 
 
 async def _apply_object(client: KubeClient, state: NodeState, labels: dict[str, str]) -> Json:
     owner = {"apiVersion": "v1", "kind": "Node", "name": state.node.name, "uid": state.node.uid}
     head = _head(state, ownerReferences=[owner], **({"labels": labels} if labels else {}))
-    return await client.apply(path_of(state.namespace, state.node.name), head, manager=MANAGER)
+    return await client.apply(path_of(state.namespace, state.node.name), head, manager=NODE_MANAGER)
 
 
 async def _apply_status(client: KubeClient, path: str, state: NodeState, wanted: Json) -> Json:
-    return await client.apply(f"{path}/status", {**_head(state), "status": wanted}, manager=MANAGER)
+    return await client.apply(f"{path}/status", {**_head(state), "status": wanted}, manager=NODE_MANAGER)
 
 
 def _head(state: NodeState, **metadata: Any) -> Json:

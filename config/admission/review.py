@@ -96,7 +96,7 @@ def review(objects: Objects, nodes: Nodes, request: ReviewRequest, grants: Grant
     new = entry_of(request.new, grants.namespace)
     old = entry_of(request.old, grants.namespace) if request.old is not None else None
     if broken := errors(new.problems):
-        return ReviewResponse(allowed=False, message=_sentence(map(_text, broken[:_DENIALS])))
+        return ReviewResponse(allowed=False, message="; ".join(map(_text, broken[:_DENIALS])))
     remarks = [_text(problem) for problem in new.problems]
     remarks += _left_to_nodes(new.resource, grants)
     grants = _granting(new.resource, grants)
@@ -104,7 +104,7 @@ def review(objects: Objects, nodes: Nodes, request: ReviewRequest, grants: Grant
     for group in nodes.groups(new, old, objects.involved(*(one for one in (new, old) if one is not None))):
         _ask(group, new, old, grants, verdicts)
     if verdicts.asked and verdicts.refused == verdicts.asked and not verdicts.unasked:
-        return ReviewResponse(allowed=False, message=_sentence(list(verdicts.refusals)[:_DENIALS]))
+        return ReviewResponse(allowed=False, message="; ".join(list(verdicts.refusals)[:_DENIALS]))
     if not verdicts.asked:
         remarks.append(f"{new.id} selects no node")
     if verdicts.unasked:
@@ -196,10 +196,6 @@ def _bridge_of(resource: Resource) -> Iterator[str]:
 def _text(problem: Problem) -> str:
     field_name = f"{problem.field}: " if problem.field else ""
     return f"{problem.resource}: {field_name}{problem.message}"
-
-
-def _sentence(texts: Iterable[str]) -> str:
-    return "; ".join(texts)
 
 
 def _fitting(remarks: list[str]) -> Iterator[str]:

@@ -21,6 +21,11 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+def without_nulls(data: Any) -> Any:
+    """Drop keys without a value, as the API server prunes nulls in every mapping: ``hostSession:`` is no session."""
+    return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
 class Model(BaseModel):
     """Base of everything that users write. Construct it with ``model_validate`` from camelCase keys.
 
@@ -41,10 +46,7 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        """Drop keys without a value, as the API server prunes nulls: ``hostSession:`` means no session."""
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if value is not None}
-        return data
+        return without_nulls(data)
 
     @classmethod
     def from_api(cls, data: Any) -> Self:

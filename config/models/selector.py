@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from .base import Model
+from .base import Model, without_nulls
 from .rules import MAP_TYPE, cel
 
 
@@ -36,18 +36,10 @@ class LabelSelector(Model):
 
     model_config = ConfigDict(json_schema_extra={MAP_TYPE: "atomic"})
 
-    match_labels: dict[str, str] = Field(
+    match_labels: Annotated[dict[str, str], BeforeValidator(without_nulls)] = Field(
         default_factory=dict, description="Labels that must have exactly these values."
     )
     match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Further conditions on labels.")
-
-    @field_validator("match_labels", mode="before")
-    @classmethod
-    def _null_is_absent_here_too(cls, labels: Any) -> Any:
-        """Drop labels without a value, as the API server does in every mapping."""
-        if isinstance(labels, dict):
-            return {key: value for key, value in labels.items() if value is not None}
-        return labels
 
 
 class Selected(Model):

@@ -56,7 +56,7 @@ def resolve_underlay(
     findings: Findings,
     grants: Grants,
     *,
-    surroundings: Surroundings = ANYWHERE,
+    surroundings: Surroundings,
 ) -> DesiredUnderlay | None:
     """Return the node's underlay, or None when there is none. Raises :class:`UnderlayUnusableError`."""
     underlays = [one for one in resources if one.kind is Kind.UNDERLAY]

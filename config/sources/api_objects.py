@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -27,11 +26,8 @@ from config.syntax.hints import message_of
 from config.syntax.model_errors import meant
 from config.syntax.yaml_reader import FieldPath, format_path
 
-from .naming import PASSTHROUGH, SECTIONS
+from .naming import SPECS
 
-_MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
-    {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
-)
 _LEFT_OUT: Final = "this version does not support the field and ignores it; the rest is in force"
 #: Each round of leaving fields out uncovers at most what they hid; no schema is deeper.
 _MAX_ROUNDS: Final = 16
@@ -74,7 +70,7 @@ def _read(one: ApiObject, snapshot: ApiSnapshot, namespace: str) -> tuple[Model 
 
 def _validated(one: ApiObject) -> tuple[Model | None, list[Problem]]:
     """Return the model, None when a rule is broken, and the problems; unknown fields are left out."""
-    model = _MODELS[one.kind]
+    model = SPECS[one.kind]
     spec: Any = dict(one.spec) if isinstance(one.spec, Mapping) else one.spec
     warnings: list[Problem] = []
     for _ in range(_MAX_ROUNDS):

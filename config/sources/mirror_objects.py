@@ -36,7 +36,7 @@ from config.resources import Resource
 from config.syntax.frr_secrets import HIDDEN, redact
 from config.syntax.yaml_reader import format_path
 
-from .naming import PASSTHROUGH, SECTIONS, resource_name
+from .naming import SPECS, resource_name
 
 #: Where a mirrored resource is written: ``path:line``.
 FILE_ANNOTATION: Final = "openperouter.github.io/file"
@@ -55,9 +55,6 @@ _CUT: Final = "! the rest is omitted: the object would become too large"
 _MAX_NAME: Final = 253
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _POSITION: Final = re.compile(r"(?::[0-9]+)+$")
-_MODELS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
-    {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
-)
 
 
 def mirror_of(
@@ -113,7 +110,7 @@ def canonical(kind: Kind, spec: Any) -> dict[str, Any] | None:
     Two passwords look the same here.
     """
     try:
-        return _dump(_MODELS[kind].model_validate(spec))
+        return _dump(SPECS[kind].model_validate(spec))
     except ValidationError:
         return None
 

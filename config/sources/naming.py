@@ -76,6 +76,10 @@ SECTIONS: Final[Mapping[str, ListSection]] = MappingProxyType(
     }
 )
 PASSTHROUGH: Final = ListSection(Kind.L3PASSTHROUGH, L3Passthrough, L3Passthrough)
+#: The model of each kind's spec.
+SPECS: Final[Mapping[Kind, type[Model]]] = MappingProxyType(
+    {section.kind: section.spec for section in (*SECTIONS.values(), PASSTHROUGH)}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def component(package: Package, distribution: str) -> Component:
     )
 
 
-def make_rootfs(tree: Path, rootfs: Path, kind: ImageKind = CLUSTER) -> Path:
+def make_rootfs(tree: Path, rootfs: Path, kind: ImageKind) -> Path:
     """Fill a directory with what the image has; return the bill of materials in it."""
     packages = installed((tree / "var/lib/dpkg/status").read_text())
     names = closure(packages, kind.packages)

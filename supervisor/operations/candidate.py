@@ -17,7 +17,7 @@ from actors.static_config.trial import Trial, now
 from config.node import load_node_config
 from config.problems import Problem, Severity, errors
 from config.settings import Settings
-from config.sources.static_files import PREFIX, SUFFIX, read_remembered
+from config.sources.static_files import PREFIX, SUFFIX, is_router_file, read_remembered
 from config.store.last_good import LastGood
 from config.syntax.files import list_directory, read_bounded
 from config.syntax.secret_files import SECRETS_DIRECTORY
@@ -131,22 +131,18 @@ def _directory_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _is_router_file(name: str) -> bool:
-    return name.startswith(PREFIX) and name.endswith(SUFFIX)
-
-
 def _router_file(path: Path) -> Path:
     if path.is_dir():
         raise CommandError(f"{path} is a directory: give either one directory or files", USAGE)
     if not path.exists():
         raise CommandError(f"{path}: no such file", NO_INPUT)
-    if not _is_router_file(path.name):
+    if not is_router_file(path.name):
         raise CommandError(f"{path} is not a router configuration: its name must be {PREFIX}*{SUFFIX}", USAGE)
     return path
 
 
 def _read_router_files(directory: Path) -> dict[str, Source]:
-    return {name: _read(directory / name) for name in list_directory(directory) if _is_router_file(name)}
+    return {name: _read(directory / name) for name in list_directory(directory) if is_router_file(name)}
 
 
 def _read(path: Path) -> Source:

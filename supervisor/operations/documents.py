@@ -16,7 +16,7 @@ import yaml
 from config.desired import DesiredState, Secret
 from config.problems import Origin, Problem, ResourceId
 from config.settings import Settings
-from config.sources.static_files import PREFIX, SUFFIX
+from config.sources.static_files import is_router_file
 from config.syntax.files import UnreadableFileError, list_directory, read_bounded
 from config.syntax.frr_secrets import HIDDEN, redact
 from config.syntax.yaml_reader import MAX_BYTES, InvalidYamlError, parse_yaml
@@ -91,7 +91,7 @@ def configuration_document(settings: Settings) -> dict[str, Any]:
     except UnreadableFileError as error:
         files[str(settings.configs_dir)] = error.reason
     else:
-        paths = [settings.configs_dir / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+        paths = [settings.configs_dir / name for name in names if is_router_file(name)]
         files |= {str(path): _file(path) for path in paths}
     return {"settings": settings.model_dump(mode="json", by_alias=True), "files": files}
 

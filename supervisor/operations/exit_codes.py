@@ -15,7 +15,6 @@ NO_ANSWER: Final = 4
 USAGE: Final = 64
 NO_INPUT: Final = 66
 UNAVAILABLE: Final = 69
-BUG: Final = 70
 KERNEL: Final = 71
 ALREADY_RUNNING: Final = 75
 NO_PERMISSION: Final = 77

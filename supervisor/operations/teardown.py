@@ -37,7 +37,7 @@ from config.settings import Settings
 from ..process.atomic_file import write_atomic
 from ..process.subprocesses import CommandMissing, Completed, run_command
 from ..runtime.faults import DependencyFault, KernelFault, leaves
-from .paths import SYSTEMD_BOOTED, frr_units
+from .paths import STATE_FILE, SYSTEMD_BOOTED, frr_units
 
 #: Prints one line for the user.
 Report = Callable[[str], None]
@@ -200,7 +200,7 @@ def empty_namespace() -> Iterator[Path]:
 
 def forget_status(settings: Settings, report: Report) -> None:
     """Remove the daemon's last status, which shows a router that is gone."""
-    _remove(settings.run_dir / "state.json", report)
+    _remove(settings.run_dir / STATE_FILE, report)
     for path in candidates(settings):
         _remove(path, report)
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-COMPLETION = ROOT / "packaging/completion"
+from tests.packaging.programs import PACKAGING, load
 
-
-@cache
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("completion_generate", COMPLETION / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+COMPLETION = PACKAGING / "completion"
+generate = partial(load, "completion/generate.py")
 
 
 @cache
@@ -117,7 +107,7 @@ def test_they_are_installed_where_the_package_has_them(tmp_path: Path) -> None:
     for path in installed.values():
         assert path.read_text() in scripts().values()
         assert path.stat().st_mode & 0o777 == 0o644
-    packaged = (ROOT / "debian/openperouter.install").read_text()
+    packaged = (PACKAGING.parent / "debian/openperouter.install").read_text()
     for name in ("_openperouter", "openperouter.fish"):
         [target] = re.findall(rf"^debian/generated/{name} (\S+)$", packaged, re.M)
         assert f"{target}/{name}" in installed

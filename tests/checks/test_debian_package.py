@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from ipaddress import ip_interface
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,27 +22,14 @@ from supervisor.cli.program import build_parser, main
 from supervisor.logs import message_ids
 from supervisor.operations import exit_codes
 from supervisor.version import VERSION
+from tests.packaging.programs import PACKAGING, load
 
 ROOT = Path(__file__).resolve().parents[2]
 DEBIAN = ROOT / "debian"
-PACKAGING = ROOT / "packaging"
 SCRIPTS = sorted([*DEBIAN.glob("openperouter.p*[tm]"), *DEBIAN.glob("tests/[!c]*"), *PACKAGING.glob("deb/*.sh")])
 CATALOG = PACKAGING / "catalog" / "openperouter.catalog"
 IDENTIFIER = re.compile(r"^-- ([0-9a-f]{32})$", re.MULTILINE)
 CODE = ("supervisor", "actors", "config")
-
-
-def load(path: str) -> ModuleType:
-    """Import one of packaging's programs, which are no package."""
-    file = PACKAGING / path
-    sys.path[:0] = [str(file.parent), str(PACKAGING / "docs")]
-    spec = importlib.util.spec_from_file_location(f"packaging_{file.stem}_{file.parent.name}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def relations(field: str) -> dict[str, str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+import return_nics
 
 from actors.netlink.state_files import BOOT_ID, JOURNAL, StateFiles
 from config.desired import DesiredState
@@ -18,21 +16,9 @@ from tests.kernel.node import Node, ip
 
 INSIDE = state()
 OUTSIDE = without_underlay(INSIDE)
-PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "return_nics.py"
 
 
-@pytest.fixture(scope="module")
-def return_nics() -> ModuleType:
-    """The program, which is not in a package."""
-    spec = importlib.util.spec_from_file_location("return_nics", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def purge(node: Node, return_nics: ModuleType) -> str:
+def purge(node: Node) -> str:
     """Do what prerm and postrm do with the NICs, twice; return the script's output."""
     boot = BOOT_ID.read_text().strip()
     script = return_nics.script(Node.NETNS, boot, StateFiles(node.state, boot).journal())
@@ -42,9 +28,7 @@ def purge(node: Node, return_nics: ModuleType) -> str:
 
 
 @pytest.mark.parametrize("direction", [INSIDE, OUTSIDE], ids=["in", "out"])
-def test_after_a_crash_at_any_step_a_purge_restores_the_nic(
-    node: Node, return_nics: ModuleType, direction: DesiredState
-) -> None:
+def test_after_a_crash_at_any_step_a_purge_restores_the_nic(node: Node, direction: DesiredState) -> None:
     furnish()
     before = outside()
     start = OUTSIDE if direction is INSIDE else INSIDE
@@ -55,13 +39,11 @@ def test_after_a_crash_at_any_step_a_purge_restores_the_nic(
         assert node.converge(start).clean, count
         node.apply_prefix(direction, count)
         node.crash()
-        assert purge(node, return_nics) == "", count
+        assert purge(node) == "", count
         assert outside() == before, count
 
 
-def test_a_route_that_cannot_be_restored_is_named_and_the_others_are_restored(
-    node: Node, return_nics: ModuleType
-) -> None:
+def test_a_route_that_cannot_be_restored_is_named_and_the_others_are_restored(node: Node) -> None:
     furnish()
     ip("route", "add", "10.77.0.0/16", "via", "203.0.113.1", "dev", Node.NIC, "onlink")
     before = outside()
@@ -72,6 +54,6 @@ def test_a_route_that_cannot_be_restored_is_named_and_the_others_are_restored(
     for route in content["nics"][Node.NIC]["routes"]:
         route["flags"] *= route["destination"] != "10.77.0.0/16"
     file.write_text(json.dumps(content))
-    assert "10.77.0.0/16" in purge(node, return_nics)
+    assert "10.77.0.0/16" in purge(node)
     ip("route", "add", "10.77.0.0/16", "via", "203.0.113.1", "dev", Node.NIC, "onlink")
     assert outside() == before

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
-from functools import cache
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from supervisor.version import VERSION
+from tests.packaging.programs import load
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = ROOT / "packaging/image"
+build_image = partial(load, "image/build_image.py")
 STATUS = """\
 Package: python3
 Status: install ok installed
@@ -52,18 +51,6 @@ Status: install ok installed
 Architecture: amd64
 Version: 1.22
 """
-
-
-@cache
-def build_image() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_image", IMAGE / "build_image.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look for their module there.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_image_has_each_library_that_the_package_depends_on() -> None:

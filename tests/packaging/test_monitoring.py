@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from kubeserver.pki import Authority
 from supervisor.operations.cluster.node_metrics import NodeMetrics
 from supervisor.process.http_server import HttpServer, Response
 from tests.actors.report.examples import inputs
+from tests.packaging.programs import load
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "packaging/monitoring"
@@ -102,11 +102,7 @@ def test_each_alert_has_a_section_of_what_to_do_and_names_it() -> None:
 
 def test_the_generated_files_are_current() -> None:
     """Fix it with ``python3 packaging/monitoring/generate.py``."""
-    spec = importlib.util.spec_from_file_location("monitoring_generate", MONITORING / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    generate = load("monitoring/generate.py")
     assert (MONITORING / "dashboard.json").read_text() == generate.dashboard()
     assert (MONITORING / "prometheus-rule.yaml").read_text() == generate.prometheus_rule()
 

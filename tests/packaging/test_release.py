@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.packaging.programs import load
+
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "packaging/release/make_release.py"
 #: What the quick parts read.
 COPIED = ("supervisor", "actors", "config", "packaging", "debian", "pyproject.toml", "README.md")
 QUICK = "source,chart,bill"
@@ -24,13 +23,7 @@ QUICK = "source,chart,bill"
 
 @pytest.fixture(scope="module")
 def release() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_release", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_release"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("release/make_release.py")
 
 
 def git(root: Path, *words: str) -> str:

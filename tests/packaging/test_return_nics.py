@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from ipaddress import ip_interface
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+import return_nics
 
 from actors.netlink.planning.observed import Address, NicPhase, NicRecord, SavedRoute
 from config.desired import Family
 
-PROGRAM = Path(__file__).resolve().parents[2] / "packaging" / "deb" / "return_nics.py"
 
-
-@pytest.fixture(scope="module")
-def return_nics() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("return_nics", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_route_to_a_gateway_is_restored_before_routes_through_it(return_nics: ModuleType) -> None:
+def test_the_route_to_a_gateway_is_restored_before_routes_through_it() -> None:
     default = SavedRoute(Family.IPV4, "0.0.0.0/0", 254, gateway="10.0.0.1")
     route_to_gateway = SavedRoute(Family.IPV4, "10.0.0.1/32", 254, scope=253)
     record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, routes=(default, route_to_gateway))
@@ -34,7 +20,7 @@ def test_the_route_to_a_gateway_is_restored_before_routes_through_it(return_nics
     assert [line.split()[3] for line in found] == ["10.0.0.1/32", "0.0.0.0/0"]
 
 
-def test_a_nics_own_sysctls_are_restored_before_addresses_and_before_it_is_up(return_nics: ModuleType) -> None:
+def test_a_nics_own_sysctls_are_restored_before_addresses_and_before_it_is_up() -> None:
     sysctls = (("ipv4.rp_filter", "2"), ("ipv6.accept_ra", "0"))
     addresses = (Address(ip_interface("192.0.2.5/24")),)
     record = NicRecord("eth1.5", NicPhase.INSIDE, 1500, "", up=True, addresses=addresses, sysctls=sysctls)
@@ -46,9 +32,7 @@ def test_a_nics_own_sysctls_are_restored_before_addresses_and_before_it_is_up(re
 
 
 @pytest.mark.parametrize("sysctl", [("ipv6.addr_gen_mode", "1"), ("ipv6.disable_ipv6", "1")])
-def test_a_link_local_address_that_the_kernel_does_not_generate_is_restored(
-    return_nics: ModuleType, sysctl: tuple[str, str]
-) -> None:
+def test_a_link_local_address_that_the_kernel_does_not_generate_is_restored(sysctl: tuple[str, str]) -> None:
     addresses = (Address(ip_interface("fe80::5054:ff:fe12:3456/64"), scope=253),)
     record = NicRecord("eth1", NicPhase.INSIDE, 1500, "52:54:00:12:34:56", up=True, addresses=addresses)
     assert not [line for line in return_nics.restoring(record) if "address add" in line]

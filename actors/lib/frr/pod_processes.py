@@ -53,7 +53,7 @@ class PodProcess:
     cgroup: str
 
 
-def read_process(pid: int, proc: Path = PROC) -> PodProcess | None:
+def read_process(pid: int, proc: Path) -> PodProcess | None:
     """Return a process that runs, None if there is none of that number."""
     directory = proc / str(pid)
     try:

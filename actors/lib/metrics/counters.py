@@ -44,11 +44,11 @@ class _Measured:
 class Counter(_Measured):
     """A number that only grows."""
 
-    def count(self, *labels: str, by: float = 1) -> None:
-        """Add to the counter with these values of its labels."""
+    def count(self, *labels: str) -> None:
+        """Add one to the counter with these values of its labels."""
         with _lock:
             if self._has_room(labels):
-                self._values[labels] = self._values.get(labels, 0.0) + by
+                self._values[labels] = self._values.get(labels, 0.0) + 1
 
 
 class Gauge(_Measured):

@@ -61,7 +61,7 @@ def _counter(name: str, meaning: str, *labels: str, most: int = 1) -> Descriptio
     return Description(name, "counter", meaning, labels, most)
 
 
-def _histogram(name: str, meaning: str, *labels: str, most: int = 1) -> Description:
+def _histogram(name: str, meaning: str, *labels: str, most: int) -> Description:
     return Description(name, "histogram", meaning, labels, most)
 
 

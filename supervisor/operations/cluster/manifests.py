@@ -25,7 +25,6 @@ from .hostbridge import NODE_LOCAL, SERVICE, address
 
 #: Directories that refer to one another, so they are looked up and copied together.
 DIRECTORIES: Final = ("crds", "kubernetes", "monitoring", "kustomize", "chart")
-NAMESPACE: Final = "openperouter-system"
 #: The parts of :func:`manifests` in the order in which they have to be applied, and those printed by default.
 PARTS: Final = ("crds", "nodes", "hostbridge", "router", "controller", "webhook", "metrics", "network", "monitoring")
 DEFAULT_PARTS: Final = ("crds", "nodes", "hostbridge")

@@ -13,7 +13,9 @@ from pathlib import Path
 from actors.lib.kube.credentials import kubeconfig_path
 from actors.static_config.trial import ACCEPTED_FILE, SAVED
 from config.settings import Settings
+from config.syntax.secret_files import SECRETS_DIRECTORY
 
+from ..paths import conf_d
 from .findings import Finding, error, ok, warning
 
 
@@ -39,7 +41,7 @@ def read_files(settings: Settings, settings_file: Path) -> tuple[File, ...]:
 
 def _paths(settings: Settings, settings_file: Path) -> Iterator[Path]:
     yield from (settings_file, settings.node_config_file)
-    for directory in (settings_file.parent / "conf.d", settings.configs_dir, settings.configs_dir / "secrets"):
+    for directory in (conf_d(settings_file), settings.configs_dir, settings.configs_dir / SECRETS_DIRECTORY):
         yield directory
         yield from sorted(directory.glob("*"))
     yield settings.state_dir
@@ -163,7 +165,7 @@ def _permissions(settings: Settings, file: File) -> Iterator[Finding]:
 
 
 def _is_secret(settings: Settings, path: str) -> bool:
-    secret = (settings.state_dir, settings.run_dir, settings.configs_dir / "secrets")
+    secret = (settings.state_dir, settings.run_dir, settings.configs_dir / SECRETS_DIRECTORY)
     return any(path == str(one) or _below(path, one) for one in secret)
 
 

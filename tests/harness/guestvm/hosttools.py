@@ -1,4 +1,4 @@
-"""Which programs of the host the guest needs, and which Debian package brings each.
+"""Which programs of the host the guest needs, which Debian package brings each, and running one.
 
 A missing program is found before any work starts, and the message names the package: no one should have to guess from
 ``No such file or directory`` in the middle of a build.
@@ -7,7 +7,8 @@ A missing program is found before any work starts, and the message names the pac
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Sequence
 
 from .errors import GuestError
 
@@ -39,3 +40,13 @@ def require(programs: Iterable[str]) -> None:
     if missing:
         packages = " ".join(sorted({PACKAGE_OF[program] for program in missing}))
         raise GuestError(f"missing on this host: {', '.join(missing)}; install with: apt-get install {packages}")
+
+
+def run(command: Sequence[str], *, seconds: float) -> None:
+    """Run a program; raise :class:`GuestError` when it fails, with the end of what it says, or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise GuestError(f"{command[0]} did not finish in {seconds:g} s") from error
+    if done.returncode != 0:
+        raise GuestError(f"{command[0]} failed ({done.returncode}):\n{done.stderr[-4000:]}")

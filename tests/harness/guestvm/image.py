@@ -7,18 +7,19 @@ that is made once per cache and handed to the guest at boot as a systemd credent
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import build_once, cache_dir, locked
 from .errors import GuestError
-from .hosttools import require
+from .hosttools import require, run
 from .progress import say
 from .tree import NODE, Recipe, ensure_tree
 
 #: Sparse; large enough for journals, a package build and a few upgrades.
 _DISK_SIZE = "8G"
+#: mke2fs copies the tree; most of it is for a busy machine.
+_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def ensure_login_key() -> Path:
         if not key.exists():
             require(["ssh-keygen"])
             key.parent.mkdir(mode=0o700, exist_ok=True)
-            _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "openperouter-guest", "-f", str(key)])
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "openperouter-guest", "-f", str(key)]
+            run(command, seconds=_SECONDS)
     return key
 
 
@@ -60,10 +62,5 @@ def _build(tree: Path, directory: Path) -> None:
         shutil.copyfile(found[-1], directory / name)
     shutil.copyfile(tree / "etc/ssh/ssh_host_ed25519_key.pub", directory / "host_key.pub")
     # No journal: the overlay is thrown away after a crash, and emulated writes are dear.
-    _run(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(tree), str(directory / "disk.raw"), _DISK_SIZE])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise GuestError(f"{command[0]} failed ({done.returncode}): {done.stderr.strip()}")
+    options = ["-q", "-t", "ext4", "-O", "^has_journal", "-d", str(tree)]
+    run(["mke2fs", *options, str(directory / "disk.raw"), _DISK_SIZE], seconds=_SECONDS)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import build_once, cache_dir
 from .errors import GuestError
-from .hosttools import require
+from .hosttools import require, run
 from .progress import say
 from .tree import STABLE
 
@@ -47,21 +46,14 @@ def _build(directory: Path, final: Path) -> None:
     require(["mmdebstrap", "patchelf"])
     say(f"fetching Debian {STABLE}'s User-Mode Linux (once)")
     # Unpacked, not installed: the package, what it depends on, and neither apt nor a shell.
-    _run(["mmdebstrap", "--quiet", "--variant=extract", "--include=user-mode-linux", STABLE, str(directory)])
+    command = ["mmdebstrap", "--quiet", "--variant=extract", "--include=user-mode-linux", STABLE, str(directory)]
+    run(command, seconds=_BUILD_SECONDS)
     program = directory / "usr/bin/linux.uml"
     if not program.is_file():
         raise GuestError(f"Debian {STABLE}'s package user-mode-linux has no usr/bin/linux.uml")
     libraries = final / _LIBRARIES
     loader = libraries / "ld-linux-x86-64.so.2"
-    _run(["patchelf", "--set-interpreter", str(loader), "--set-rpath", str(libraries), str(program)])
+    command = ["patchelf", "--set-interpreter", str(loader), "--set-rpath", str(libraries), str(program)]
+    run(command, seconds=_BUILD_SECONDS)
     for unused in ("dev", "etc", "tmp", "var", "usr/share"):
         shutil.rmtree(directory / unused, ignore_errors=True)
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise GuestError(f"{command[0]} did not finish in {_BUILD_SECONDS} s") from error
-    if done.returncode != 0:
-        raise GuestError(f"{command[0]} failed ({done.returncode}):\n{done.stderr[-4000:]}")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .cache import build_once
-from .errors import GuestError
-from .hosttools import require
+from .hosttools import require, run
 from .progress import say
 
 _HERE = Path(__file__).resolve().parent.parent
@@ -88,9 +86,4 @@ def _build(recipe: Recipe, directory: Path) -> None:
         *(() if recipe.suite == STABLE else ('--aptopt=Acquire::Check-Valid-Until "false"',)),
         *(recipe.suite, str(directory)),
     ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise GuestError(f"mmdebstrap did not finish in {_BUILD_SECONDS} s") from error
-    if done.returncode != 0:
-        raise GuestError(f"mmdebstrap failed ({done.returncode}):\n{done.stderr[-4000:]}")
+    run(command, seconds=_BUILD_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from supervisor.operations.paths import require_readable_settings
+from supervisor.operations.paths import conf_d, require_readable_settings
 
 from ...options import add_verb
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from supervisor.operations.cluster.webhook import Options, run_webhook
     from supervisor.operations.exit_codes import CONFIG, CommandError
 
-    settings, problems = load_settings(arguments.settings, arguments.settings.parent / "conf.d")
+    settings, problems = load_settings(arguments.settings, conf_d(arguments.settings))
     if errors(problems):
         raise CommandError(str(errors(problems)[0]), CONFIG)
     configure(settings.log_level)

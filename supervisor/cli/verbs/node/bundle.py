@@ -13,7 +13,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ...options import StoreFile, add_quiet, add_settings, complain, note
+from ...options import StoreFile, add_quiet, add_verb, complain, note
 from ...terminal import is_quiet
 
 if TYPE_CHECKING:
@@ -25,15 +25,16 @@ DEFAULT_HOURS = 24
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "bundle",
-        help="collect everything for a bug report in one archive, without secrets",
+        run,
+        summary="collect everything for a bug report in one archive, without secrets",
         description="Collect status, configuration, desired state, FRR's and the kernel's view, the journal, versions "
         "and the findings of 'openperouter doctor' in one archive (mode 0600). Passwords are removed from every file, "
         "by their value and by the keyword before them; addresses and names stay. For an unavailable item the archive "
         "has the error. Changes nothing. Exits with 0 when the archive is written.",
     )
-    add_settings(parser)
     parser.add_argument(
         "--output",
         type=Path,
@@ -49,7 +50,6 @@ def add_parser(verbs: Any) -> None:
         help="hours of journal to include (default: %(default)s)",
     )
     add_quiet(parser, "print only the archive's path and errors")
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import conf_d
 
-from ...options import add_output, add_quiet, add_settings, complain, note, print_document
+from ...options import add_output, add_quiet, add_verb, complain, note, print_document
 from ...terminal import Painter, Style, is_quiet, wants_colour
 
 if TYPE_CHECKING:
@@ -35,15 +35,10 @@ DESCRIPTION: Final = (
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        "doctor",
-        help="check this machine and the router, with a fix for each problem",
-        description=DESCRIPTION,
-    )
-    add_settings(parser)
+    summary = "check this machine and the router, with a fix for each problem"
+    parser = add_verb(verbs, "doctor", run, summary=summary, description=DESCRIPTION)
     add_quiet(add_output(parser, "json and yaml: all findings as one document"), "print problems only")
     parser.add_argument("--fix", action="store_true", help="first take excess permissions from files (root only)")
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

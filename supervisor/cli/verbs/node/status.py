@@ -19,8 +19,8 @@ from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.inspection.current_status import CurrentStatus, read_status, statuses
 from supervisor.operations.paths import run_dir
 
-from ...options import add_output, add_quiet, add_settings, complain, note_last, print_document
-from ...terminal import Painter, wants_colour
+from ...options import add_output, add_quiet, add_verb, complain, note_last, print_document
+from ...terminal import Painter, moment, wants_colour
 from .status_page import render
 
 #: Moves to the top left and clears a terminal (ECMA-48).
@@ -29,15 +29,16 @@ _CLEAR = "\033[H\033[2J"
 
 def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "status",
-        help="show what the router is doing",
+        run,
+        summary="show what the router is doing",
         description="Show problems, the underlay, BGP sessions and VNIs with their state and where each is "
         "configured; of long lists what is down comes first, and the rest is counted. Exits with 0 when the router is "
         "ready, 1 when it is degraded, 2 when it is not ready yet, 3 when the daemon is not running (its last status "
         "is shown then) and 4 when it does not answer. With --watch, waits up to a minute for a daemon that restarts.",
     )
-    add_settings(parser)
     add_quiet(
         add_output(parser, "json and yaml: one document (schema_version 1)"),
         "print nothing: the exit code has the state",
@@ -46,7 +47,6 @@ def add_parser(verbs: Any) -> None:
         "--watch", action="store_true", help="keep running and show each change; with --json, one document per line"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="list every session, VNI and actor")
-    parser.set_defaults(function=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,11 +104,7 @@ def _show_change(status: Status, *, output: str, everything: bool) -> None:
         page = render(status, Painter(colour=wants_colour()), time.time(), everything=everything)
         print(_CLEAR + page, flush=True)
     else:
-        print(f"{_clock(status.updated_at)} {status.summary}", flush=True)
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(moment))
+        print(f"{moment(status.updated_at)} {status.summary}", flush=True)
 
 
 def _show_last(seen: CurrentStatus, *, output: str) -> int:

@@ -23,7 +23,6 @@ _PHASE_STYLE: dict[str, Style] = {
     "degraded": "bad",
     "stopping": "warn",
 }
-_SEVERITY_STYLE: dict[Severity, Style] = {Severity.ERROR: "bad", Severity.WARNING: "warn"}
 
 
 def render(status: Status, painter: Painter, now: float, *, everything: bool = False) -> str:
@@ -201,16 +200,20 @@ def _actor(actor: ActorStatus) -> tuple[Cell, ...]:
     )
 
 
-def _problems(status: Status, painter: Painter, most: int | None) -> Iterator[str]:
-    lines: list[tuple[str, Style]] = []
-    lines += [(str(problem), _SEVERITY_STYLE[problem.severity]) for problem in status.problems]
+def problem_lines(status: Status) -> list[Cell]:
+    """Return what is wrong or worth knowing, a line each; what is bad comes first."""
+    lines: list[Cell] = [(str(one), "bad" if one.severity is Severity.ERROR else "warn") for one in status.problems]
     lines += [(str(failure), "bad") for failure in status.failures]
     lines += [(note, "bad") for note in status.notes]
     lines += [(remark, "warn") for remark in status.remarks]
+    return sorted(lines, key=lambda line: line[1] != "bad")
+
+
+def _problems(status: Status, painter: Painter, most: int | None) -> Iterator[str]:
+    lines = problem_lines(status)
     if lines:
         yield ""
         yield painter.paint("Problems", "bold")
-    lines.sort(key=lambda line: line[1] != "bad")
     for text, style in lines[:most]:
         yield f"  {painter.paint(text, style)}"
     if most is not None and len(lines) > most:

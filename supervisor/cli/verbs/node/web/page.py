@@ -19,8 +19,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from config.outcomes import SessionHealth, VniHealth
-from config.problems import Severity
-from config.status import Status
 from config.syntax.printable import printable
 from supervisor.operations.inspection.current_status import CurrentStatus
 from supervisor.operations.inspection.drawing import to_svg
@@ -28,7 +26,7 @@ from supervisor.operations.inspection.history import PastEvent
 from supervisor.operations.inspection.topology import topology
 
 from ....terminal import duration
-from ..status_page import family_name
+from ..status_page import family_name, problem_lines
 
 T = TypeVar("T")
 
@@ -54,7 +52,7 @@ def status_page(
     status = seen.status
     sessions, more_sessions = _limited(status.sessions, lambda one: one.up or one.is_range)
     vnis, more_vnis = _limited(status.vnis, lambda one: one.ok)
-    problems, more_problems = _limited(_problems(status), lambda one: one[1] != "bad")
+    problems, more_problems = _limited(problem_lines(status), lambda one: one[1] != "bad")
     return (
         _environment()
         .get_template("page.html.j2")
@@ -119,15 +117,6 @@ def _limited(items: Iterable[T], good: Callable[[T], bool]) -> tuple[list[T], st
     every.sort(key=good)
     bad = sum(not good(item) for item in every[MOST_ROWS:])
     return every[:MOST_ROWS], f"and {len(every) - MOST_ROWS} more, {bad or 'none'} of them in trouble"
-
-
-def _problems(status: Status) -> list[tuple[str, str]]:
-    """Return what is wrong with its class of style, errors first."""
-    found = [(str(one), "bad" if one.severity is Severity.ERROR else "warn") for one in status.problems]
-    found += [(str(one), "bad") for one in status.failures]
-    found += [(note, "bad") for note in status.notes]
-    found += [(remark, "warn") for remark in status.remarks]
-    return sorted(found, key=lambda one: one[1] != "bad")
 
 
 def _session(session: SessionHealth) -> dict[str, str]:
