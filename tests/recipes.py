@@ -29,7 +29,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def router_file(page: str) -> str:
-    """Return the page's router file: its one YAML block that is no object."""
+    """Return the page's router file: its one YAML block that is not an object."""
     [text] = [one for one in blocks(page, "yaml") if "apiVersion:" not in one]
     return text
 

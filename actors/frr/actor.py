@@ -172,7 +172,7 @@ class FrrActor:
         if outcome.changed or not outcome.applied:
             metrics.FRR_RELOAD_SECONDS.observe(seconds, "applied" if outcome.applied else "failed")
         before = self._out.peek()
-        # What an attempt at refused lines, another actor's request or a retry changes is no drift.
+        # What an attempt at refused lines, another actor's request or a retry changes is not drift.
         if before is not None and before.applied and outcome.changed and _asked(before) == _asked(outcome):
             metrics.DRIFT_DETECTED.count("frr")
             if outcome.applied:

@@ -201,7 +201,7 @@ class Applier:
             raise SupersededError
 
     async def _remove(self, seen: RunningConfiguration, *, thorough: bool) -> RunningConfiguration:
-        """Remove what has to go; FRR complains about lines that went with others, which is no failure."""
+        """Remove what has to go; FRR complains about lines that went with others, which is not a failure."""
         for step in passes(seen.pending, seen.lines):
             await self._driver.send(step.commands)
             text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]

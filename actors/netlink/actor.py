@@ -312,7 +312,7 @@ class _ControlLoop:
         metrics.RECONCILE_SECONDS.observe(seconds, "kernel")
         if result.complete:
             metrics.LAST_APPLY.set(time.time(), "kernel")
-        # What follows a refusal or another actor's answer is no drift.
+        # What follows a refusal or another actor's answer is not drift.
         if result.writes and not fresh and not self.problems and not self.asked:
             metrics.DRIFT_DETECTED.count("kernel")
             if result.clean:

@@ -22,7 +22,7 @@ def camel(name: str) -> str:
 
 
 def without_nulls(data: Any) -> Any:
-    """Drop keys without a value, as the API server prunes nulls in every mapping: ``hostSession:`` is no session."""
+    """Drop keys without a value, as the API server prunes nulls in every mapping: ``hostSession:`` is not a session."""
     return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 

@@ -10,7 +10,7 @@ contexts that it closes itself, and refuses:
 * an abbreviation of what opens or closes a context, since the lines after it would be in another one;
 * characters that do not print, and lines that vtysh would read as two.
 
-That is no sandbox: a snippet may still reconfigure all of FRR, and so redirect all of the node's traffic.
+That is not a sandbox: a snippet may still reconfigure all of FRR, and so redirect all of the node's traffic.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ PREAMBLE: Final = """\
 [ "$(cat /proc/sys/kernel/random/boot_id)" = {boot} ] || exit 0
 host=/proc/$$/ns/net
 
-attempt() {{ # an existing address or route is no error, and one that fails must not stop the rest
+attempt() {{ # an existing address or route is not an error, and one that fails must not stop the rest
     output=$("$@" 2>&1) || case $output in
         *"File exists"* | *"already assigned"*) ;;
         *) echo "openperouter: $*: $output" >&2 ;;

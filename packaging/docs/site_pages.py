@@ -1,7 +1,7 @@
 """A hook of mkdocs (``mkdocs.yml``): the pages of the checkout's root become pages of the site.
 
 README.md is the site's first page. Links between the root's pages and those of ``docs`` are made to fit the site, where
-all are in one folder; a link to what is no page, such as a test, becomes its text. mkdocs then checks every link and
+all are in one folder; a link to what is not a page, such as a test, becomes its text. mkdocs then checks every link and
 anchor that is left.
 """
 
@@ -42,7 +42,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) ->
                 return f"[{match['text']}]({up}{name}{match['anchor'] or ''})"
         if source.parent == ROOT and target.is_relative_to(ROOT / "docs"):
             return f"[{match['text']}]({target.relative_to(ROOT / 'docs')}{match['anchor'] or ''})"
-        # A file of the checkout that is no page; what does not exist stays, and mkdocs complains.
+        # A file of the checkout that is not a page; what does not exist stays, and mkdocs complains.
         return match["text"] if target.exists() and target.suffix != ".md" else match[0]
 
     return _LINK.sub(fitted, markdown)

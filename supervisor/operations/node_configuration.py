@@ -187,7 +187,7 @@ def resolve_with(
 
 
 def _surroundings(memory: SavedSnapshot | None, settings: Settings, node: NodeIdentity) -> Surroundings:
-    """Return what tunnel endpoints must not take here: nothing on a machine that is no node, or for who is not root.
+    """Return what tunnel endpoints must not take here: nothing on a machine that is not a node, or for anyone but root.
 
     The ranges in force are those of the files and objects that the daemon has saved.
     """

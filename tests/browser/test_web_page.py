@@ -95,7 +95,7 @@ def served(directory: Path, status: Status) -> Iterator[tuple[str, Daemon]]:
         thread = threading.Thread(target=daemon.serve_forever)
         thread.start()
         command = [sys.executable, "-m", "supervisor", "web", "--settings", str(settings)]
-        # Port 0 is no setting: a free one is taken and given back.
+        # Port 0 is not a setting: a free one is taken and given back.
         with socketserver.TCPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
             url = f"http://127.0.0.1:{free.server_address[1]}"
         web = subprocess.Popen([*command, "--listen", url], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -39,7 +39,7 @@ def rules(text: str) -> Iterator[str]:
     """Yield each rule that a cell of the table or a list names."""
     for one in text.split(", "):
         match = RULE.fullmatch(one)
-        assert match, f"{one!r} is no rule"
+        assert match, f"{one!r} is not a rule"
         area, first, last = match.groups()
         yield from (f"{area}-{number}" for number in range(int(first), int(last or first) + 1))
 

@@ -441,7 +441,7 @@ async def a_status_is_applied_beside_the_rest(server: ServerUnderTest) -> None:
     assert version(after) != version(made)
     assert after["metadata"]["generation"] == made["metadata"]["generation"]
     assert version(await server.apply({"conditions": [condition("Ready")]})) == version(after)
-    # The object alone is no statement about its status.
+    # The object alone is not a statement about its status.
     assert (await server.apply(ownerReferences=[OWNER]))["status"] == after["status"]
 
 

@@ -1,7 +1,7 @@
 """Compares the configuration that FRR should run with the one that it shows, line by line and context by context.
 
 Both texts are parsed by :mod:`config.syntax.frr_grammar` and brought into the form in which FRR shows its running
-configuration, so that FRR's own rewriting is no difference. :func:`intended` turns a rendered configuration into an
+configuration, so that FRR's own rewriting is not a difference. :func:`intended` turns a rendered configuration into an
 :class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. An intent knows the section
 that each line comes from, for :mod:`actors.frr.refusals`.
 """
@@ -128,7 +128,7 @@ def _parse_block(text: str) -> tuple[frozenset[Entry], bool]:
 
 
 def entry_of(line: Line) -> Entry | None:
-    """Return a line in the form in which FRR shows it, or None for one that has no effect or is no configuration."""
+    """Return a line in the form in which FRR shows it, or None for one that has no effect or is not configuration."""
     shown = _shown(line.context, line.text)
     if shown is None:
         return None
@@ -211,7 +211,7 @@ def _without_vrf(text: str) -> str:
 
 
 def _shown(path: Path, text: str) -> str | None:
-    """Return a line as FRR shows it, or None if it is no configuration."""
+    """Return a line as FRR shows it, or None if it is not configuration."""
     if not path and _DROPPED.fullmatch(text):
         return None
     for pattern, replacement in _REWRITES if text.startswith(_REWRITTEN) else ():

@@ -321,7 +321,7 @@ class _Reading:
         self.files |= {candidate: digest(candidate) for candidate in candidates}
         found = next((candidate for candidate in candidates if os.access(candidate, os.F_OK)), None)
         if found is None:
-            # What is no path may be the token itself, in the wrong place.
+            # What is not a path may be the token itself, in the wrong place.
             shown = stated if stated.startswith("/") else "a file"
             where = "which does not exist" if path == beside else f"which exists neither there nor in {beside.parent}"
             if path not in candidates:

@@ -107,7 +107,7 @@ def version_of(raw: Any) -> str:
 
 
 def items(page: Json) -> list[Any]:
-    """Return the objects of a list's page. A page without a list is no answer."""
+    """Return the objects of a list's page. A page without a list is not an answer."""
     found = page.get("items")
     if found is None and str(page.get("kind", "")).endswith("List"):
         # Go writes a nil slice as null.

@@ -138,7 +138,7 @@ class DhcpDaemon:
         changed.set()
 
     async def _live(self, changed: Callable[[], None]) -> str:
-        """Run it once; return why it has to be started again, empty when that is no failure."""
+        """Run it once; return why it has to be started again, empty when that is not a failure."""
         command = [
             *(str(self._program), "daemon", "-socketpath", str(self.socket)),
             *("-timeout", f"{SERVER_SECONDS}s", "-resendmax", f"{RESEND_SECONDS}s"),

@@ -171,7 +171,7 @@ def _foreign(wanted: WantedLink, kind: str) -> str:
 
 
 def _sysctls(model: KernelModel, observed: Observed) -> Iterator[Step]:
-    """Yield the sysctls of reference 4.3 that differ. An optional one that this kernel lacks is no difference."""
+    """Yield the sysctls of reference 4.3 that differ. An optional one that this kernel lacks is not a difference."""
     if model.underlay is None:
         return
     for key, value, optional in ROUTER_SYSCTLS:

@@ -114,7 +114,7 @@ class ChangeLink(Step):
 
 @dataclass(frozen=True, slots=True)
 class DeleteLinks(Step):
-    """Delete devices of ours. A device that is already gone is no error; ``batch`` deletes by link group."""
+    """Delete devices of ours. A device that is already gone is not an error; ``batch`` deletes by link group."""
 
     namespace: Namespace
     names: tuple[str, ...]
@@ -166,7 +166,7 @@ class AwaitZebra(Step):
 
 @dataclass(frozen=True, slots=True)
 class AddAddress(Step):
-    """Add an address to a device, with our mark if it is ours. An address that is already there is no error."""
+    """Add an address to a device, with our mark if it is ours. An address that is already there is not an error."""
 
     namespace: Namespace
     link: str
@@ -179,7 +179,7 @@ class AddAddress(Step):
 
 @dataclass(frozen=True, slots=True)
 class RemoveAddress(Step):
-    """Remove an address from a device. An address that is already gone is no error."""
+    """Remove an address from a device. An address that is already gone is not an error."""
 
     namespace: Namespace
     link: str
@@ -238,7 +238,7 @@ class SetNicSysctls(Step):
 
 @dataclass(frozen=True, slots=True)
 class AddRoute(Step):
-    """Restore a journalled route of a NIC in the host. A route that is already there is no error."""
+    """Restore a journalled route of a NIC in the host. A route that is already there is not an error."""
 
     link: str
     route: SavedRoute

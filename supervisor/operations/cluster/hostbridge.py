@@ -51,7 +51,7 @@ def address(choice: str, environment: Mapping[str, str]) -> ServerAddress:
     if choice == SERVICE:
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host or not port.isdecimal():
-            raise CommandError("--api-server service: this is no pod: KUBERNETES_SERVICE_HOST is not set", USAGE)
+            raise CommandError("--api-server service: this is not a pod: KUBERNETES_SERVICE_HOST is not set", USAGE)
         return ServerAddress(f"https://{bracketed(host)}:{port}")
     strategy, _, port = choice.partition(":")
     if strategy == NODE_LOCAL:

@@ -75,7 +75,7 @@ def past_events(directory: Path) -> list[PastEvent]:
         try:
             found.append(PastEvent.of(answer))
         except (KeyError, TypeError, ValueError):
-            raise NoAnswerError(f"the daemon's answer is no event: {answer}") from None
+            raise NoAnswerError(f"the daemon's answer is not an event: {answer}") from None
     return found
 
 

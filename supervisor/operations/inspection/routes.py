@@ -23,7 +23,7 @@ from ..exit_codes import UNAVAILABLE, USAGE, CommandError
 DEFAULT_VRF: Final = "default"
 INSTANCES: Final = "show bgp vrfs json"
 IMPORTS: Final = "show bgp l2vpn evpn vrf-import-rt json"
-#: Routes that are kept, the paths of each, and the next hops of each: more are no answer to read.
+#: Routes that are kept, the paths of each, and the next hops of each: more are not an answer to read.
 MOST_ROUTES: Final = 50
 MOST_PATHS: Final = 16
 #: What bgpd calls the peer of a path of its own, the last one in another VRF.
@@ -116,7 +116,7 @@ class FoundRoutes:
 
 def parse_target(text: str) -> tuple[IPv4Network | IPv6Network, bool]:
     """Return a prefix, and whether it was given as an address; raise :class:`CommandError` for neither."""
-    what = f"{text} is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"
+    what = f"{text} is not an address or prefix, such as 198.51.100.7 or 198.51.100.0/24"
     # Python takes anything for the zone of an address.
     if "%" in text:
         raise CommandError(what, USAGE)
@@ -129,7 +129,7 @@ def parse_target(text: str) -> tuple[IPv4Network | IPv6Network, bool]:
 async def find_routes(frr: LookupFrr, target: str, vrf: str = "") -> FoundRoutes:
     """Look up a prefix or an address, in one VRF or, with none, in all.
 
-    Raises :class:`CommandError` for what is no prefix or a VRF that FRR does not have, ``DependencyFault`` without
+    Raises :class:`CommandError` for what is not a prefix or a VRF that FRR does not have, ``DependencyFault`` without
     zebra. Without bgpd there are zebra's routes, and ``missing`` is why.
     """
     network, is_address = parse_target(target)

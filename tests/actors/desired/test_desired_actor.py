@@ -558,7 +558,7 @@ async def test_the_hosts_networks_are_read_for_a_new_range_and_a_reload_only(ben
         (problem,) = bench.published().problems
         assert problem.message == "100.99.0.0/16 contains the host's route 100.99.3.0/24"
         assert bench.vrfs() == ["red"]
-        # The end of a route is no event; a reload looks.
+        # The end of a route is not an event; a reload looks.
         bench.networks = ()
         bench.static.set(files(reload_id=1))
         await bench.settles(lambda: not bench.published().problems)

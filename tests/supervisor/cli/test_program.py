@@ -35,6 +35,7 @@ def test_wrong_usage_has_its_own_exit_code(words: list[str], capsys: pytest.Capt
         (["zzz"], "there is no command zzz: see 'openperouter --help'"),
         (["show", "kernal"], "there is no subject kernal: did you mean kernel?"),
         (["show", "moon"], "there is no subject moon: see 'openperouter show --help'"),
+        (["generate", "units"], "there is no kind units: see 'openperouter generate --help'"),
     ],
 )
 def test_a_mistyped_word_gets_a_suggestion(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

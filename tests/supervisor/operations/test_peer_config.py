@@ -1,4 +1,4 @@
-"""What the host's speaker needs, to the letter, and what is no session."""
+"""What the host's speaker needs, to the letter, and what is not a session."""
 
 from __future__ import annotations
 

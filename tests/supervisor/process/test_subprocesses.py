@@ -18,7 +18,7 @@ FAMILY = "sleep 1000 & echo $$ $!; wait"
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

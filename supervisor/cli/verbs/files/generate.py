@@ -32,7 +32,7 @@ def add_parser(verbs: Any) -> None:
         "that call podman, for a podman without quadlets; a node has one kind of them.",
     )
     parser.add_argument(
-        "what", choices=("nodes", "quadlet", "systemd"), metavar="WHAT", help="nodes, quadlet or systemd"
+        "what", choices=("nodes", "quadlet", "systemd"), metavar="KIND", help="nodes, quadlet or systemd"
     )
     parser.add_argument(
         "inventory", nargs="?", type=Path, action=StoreFile, metavar="INVENTORY", help="nodes: the inventory, YAML"

@@ -76,7 +76,7 @@ def _wrong_addresses(text: str) -> str:
         try:
             ip_address(one)
         except ValueError:
-            return f"{one} is no address, such as 192.0.2.1 or 2001:db8::1"
+            return f"{one} is not an address, such as 192.0.2.1 or 2001:db8::1"
     return ""
 
 
@@ -87,7 +87,7 @@ def _wrong_network(text: str) -> str:
         usable = False
     else:
         usable = "/" in text
-    return "" if usable or not text else f"{text} is no network, such as 192.0.2.0/24 or 2001:db8::/64"
+    return "" if usable or not text else f"{text} is not a network, such as 192.0.2.0/24 or 2001:db8::/64"
 
 
 def _wrong_tenant(text: str) -> str:

@@ -66,7 +66,7 @@ class _Page:
     def _begin(self, instance: str) -> None:
         if self.instance and instance != self.instance:
             self.last = 0
-            complain("the daemon was restarted; what follows is of its new life")
+            complain("the daemon was restarted; what follows comes from the new process")
         self.instance = instance
 
     def _print(self, event: Mapping[str, Any]) -> None:

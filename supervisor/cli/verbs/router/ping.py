@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.count <= MOST_PINGS:
         raise CommandError(f"--count must be 1 to {MOST_PINGS}", exit_codes.USAGE)
     if arguments.target.startswith("-"):
-        raise CommandError(f"{arguments.target} is no address", exit_codes.USAGE)
+        raise CommandError(f"{arguments.target} is not an address", exit_codes.USAGE)
     namespace = router_namespace(load_usable_settings(arguments.settings))
     vrf = vrf_option(arguments.settings, arguments.vrf)
     if shutil.which("ping") is None:

@@ -1,4 +1,4 @@
-"""What is kept of the server's objects, and what is no object."""
+"""What is kept of the server's objects, and what is not an object."""
 
 from __future__ import annotations
 

@@ -56,5 +56,5 @@ def test_the_wiring_is_consistent_and_names_its_children() -> None:
 
 def test_outside_of_a_pod_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(CommandError, match="this is no pod"):
+    with pytest.raises(CommandError, match="this is not a pod"):
         run_webhook(Options(0, Storage("ns"), Grants()))

@@ -346,5 +346,5 @@ async def test_an_unknown_vrf_and_an_answer_that_is_no_json_are_errors() -> None
     "text", ["red", "10.0.0.1/24", "10.0.0.0/33", "1.2.3.4 json\nshow x", "fe80::1%a json", "-x", ""]
 )
 def test_what_is_no_prefix_is_refused_before_frr_is_asked(text: str) -> None:
-    with pytest.raises(CommandError, match="is no address or prefix"):
+    with pytest.raises(CommandError, match="is not an address or prefix"):
         parse_target(text)

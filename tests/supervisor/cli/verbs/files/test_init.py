@@ -55,7 +55,7 @@ def staged(settings: Path) -> Path:
     return settings.parent / "staged"
 
 
-NO_NETWORK = "is no network, such as 192.0.2.0/24 or 2001:db8::/64"
+NO_NETWORK = "is not a network, such as 192.0.2.0/24 or 2001:db8::/64"
 UNASKED = " (without a terminal nothing can be asked); nothing is written"
 ALL = ("--nic", "eth1", "--asn", "64514", "--unnumbered", "--index", "3", "--tenant", "red:100")
 
@@ -139,7 +139,7 @@ def test_what_the_models_refuse_is_reported_with_its_place(node: Path, capsys: p
         ((*ALL, "--tenant-pool", "red"), f"--tenant-pool: red {NO_NETWORK}"),
         (
             ("--nic", "eth1", "--asn", "1", "--neighbor", "leaf1"),
-            "--neighbor: leaf1 is no address, such as 192.0.2.1 or 2001:db8::1",
+            "--neighbor: leaf1 is not an address, such as 192.0.2.1 or 2001:db8::1",
         ),
     ],
 )

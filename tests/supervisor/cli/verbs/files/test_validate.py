@@ -59,7 +59,7 @@ def test_tunnel_endpoints_are_compared_with_what_the_node_uses(
     (settings.parent / "state" / "in-force.json").write_text(to_json(LastGood().with_texts(texts)))
     assert validate(settings) == 0
     assert "it is in force" in capsys.readouterr().out
-    # A machine that is no node has other networks than the nodes that a file is for.
+    # A machine that is not a node has other networks than the nodes that a file is for.
     for path in (settings.parent / "node-config.yaml", settings.parent / "state" / "in-force.json"):
         path.unlink()
     assert validate(settings, *configs.glob("openpe_*.yaml")) == 0

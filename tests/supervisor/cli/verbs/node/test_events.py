@@ -85,7 +85,7 @@ def test_following_survives_a_restart_of_the_daemon(
     shown = capsys.readouterr()
     assert [line.rpartition(": ")[2] for line in shown.out.splitlines()] == ["works", "works", "again"]
     assert "waiting 60 s for it to come back" in shown.err
-    assert "the daemon was restarted; what follows is of its new life" in shown.err
+    assert "the daemon was restarted; what follows comes from the new process" in shown.err
     assert [(one["instance"], one["after"]) for one in requests] == [("", 0), ("a", 2)]
 
 

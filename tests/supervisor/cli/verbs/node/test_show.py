@@ -207,7 +207,7 @@ def test_a_session_and_a_vni_have_their_history(settings: Path, capsys: pytest.C
     ("events", "why"),
     [
         (None, "the daemon is not running"),
-        ([{"error": "busy"}], "the daemon's answer is no event: {'error': 'busy'}"),
+        ([{"error": "busy"}], "the daemon's answer is not an event: {'error': 'busy'}"),
     ],
 )
 def test_without_the_history_the_rest_is_shown(
@@ -357,7 +357,7 @@ def test_without_any_status_there_is_nothing_to_show(settings: Path, capsys: pyt
         (("vni",), "give a NAME to vni"),
         (("route",), "give a NAME to route"),
         (("session", "red", "--vrf", "red"), "--vrf is for route"),
-        (("route", "red"), "red is no address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
+        (("route", "red"), "red is not an address or prefix, such as 198.51.100.7 or 198.51.100.0/24"),
         (("topology", "red"), "topology takes no NAME"),
         (("vni", "100", "--dot"), "vni has no output dot, only text, json, yaml"),
         (("session", "red", "--output", "svg"), "session has no output svg, only text, json, yaml"),

@@ -70,7 +70,7 @@ def test_the_command_starts_inside_the_router(
     ("words", "message"),
     [
         (["ping", "-c", "0", "192.0.2.1"], "--count must be 1 to 100000"),
-        (["ping", "--", "-f"], "-f is no address"),
+        (["ping", "--", "-f"], "-f is not an address"),
         (["ping", "--vrf", "rde", "192.0.2.1"], "there is no VRF or VNI rde in force: did you mean red?"),
         (["exec"], "give a command, such as: openperouter exec -- ip route"),
         (["exec", "--"], "give a command, such as: openperouter exec -- ip route"),
