@@ -186,7 +186,8 @@ def _entry(section: ListSection, data: Any, path: FieldPath, index: int, context
     # Before validation, which corrects keys in place: the families are those in the original.
     unusable = Unusable(passthrough_families(data) if kind is Kind.L3PASSTHROUGH else frozenset())
     former = rewrites(kind, data, context.l3vnis)
-    data = rewritten(data, former)
+    if former:
+        data = rewritten(data, former)
     refused = tuple(_later_features(kind, data, path, context))
     model, problems = validate(section.entry, data, context.document, path)
     problems = (*(_former_spelling(one.below(path), context) for one in former), *refused, *problems)

@@ -40,6 +40,7 @@ MAX_DEPTH: Final = 32
 MAX_VALUES: Final = 200_000
 
 _TAG: Final = "tag:yaml.org,2002:"
+_SCALAR_TAGS: Final = frozenset({None, "!", *(_TAG + name for name in ("str", "int", "float", "bool", "null"))})
 _INT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -216,22 +217,23 @@ class _Builder:
         return self._root or _Node(1, 1)
 
     def _take(self, event: Any) -> None:
-        if isinstance(event, yaml.DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
-                self._fail("only one YAML document per file: merge them, or use two files", event)
-        elif isinstance(event, yaml.AliasEvent):
-            self._close(self._resolve(event))
-        elif isinstance(event, yaml.ScalarEvent):
+        # The frequent ones first.
+        if isinstance(event, yaml.ScalarEvent):
             node = self._scalar(event)
             self._register(event.anchor, node)
             self._close(node)
-        elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+        elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             self._open(event)
-        elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             top = self._stack.pop()
             self._register(top.anchor, top.node)
             self._close(top.node)
+        elif isinstance(event, yaml.AliasEvent):
+            self._close(self._resolve(event))
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                self._fail("only one YAML document per file: merge them, or use two files", event)
 
     def _open(self, event: Any) -> None:
         if len(self._stack) >= MAX_DEPTH:
@@ -322,7 +324,7 @@ class _Builder:
         node = _at(event)
         node.text = event.value
         implicit_plain, _ = event.implicit
-        if event.tag not in (None, "!", *(_TAG + name for name in ("str", "int", "float", "bool", "null"))):
+        if event.tag not in _SCALAR_TAGS:
             self._fail("tags are not supported", event)
         node.plain = bool(implicit_plain) and event.style in (None, "")
         wanted = event.tag[len(_TAG) :] if event.tag and event.tag.startswith(_TAG) else ""
