@@ -29,11 +29,11 @@ class Resource:
     spec: Any
     label: str = ""
     places: Callable[[str], Origin] | None = field(default=None, compare=False, repr=False)
+    #: The resource's identity, which resolution asks for nine times.
+    id: ResourceId = field(init=False, compare=False, repr=False)
 
-    @property
-    def id(self) -> ResourceId:
-        """Return the resource's identity."""
-        return ResourceId(self.kind, self.namespace, self.name, self.label)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", ResourceId(self.kind, self.namespace, self.name, self.label))
 
     @property
     def is_from_file(self) -> bool:
