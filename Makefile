@@ -30,7 +30,7 @@ CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
-.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
+.PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes bench-memory deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
 
@@ -56,6 +56,7 @@ help:
 	@echo 'make bench-guest     the same on a booted node: changes, restart, CPU at rest, memory, with floors  (NETWORKS=100)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
 	@echo 'make bench-changes   pings lost by changes, against the procedure that upstream documents  (ARGS=port: those named so)'
+	@echo 'make bench-memory    the daemon'"'"'s memory after a thousand changes, with a real FRR and kernel'
 	@echo 'make format          let ruff fix what it can'
 	@echo 'make site            build the documentation as a site, without the network, into build/site'
 	@echo 'make release         build all files of a release into build/release; tags and pushes nothing (DRAFT=1: whatever the changelogs say)'
@@ -227,6 +228,10 @@ bench-networks: .venv/.ready host-guest
 bench-changes: host-uml
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --timeout 3600 -- \
 	    python3 -m tests.bench.changes $(ARGS)
+
+bench-memory: host-uml
+	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --timeout 10800 -- \
+	    python3 -m tests.bench.memory $(ARGS)
 
 install:
 	packaging/install.sh "$(DESTDIR)"

@@ -169,7 +169,8 @@ def test_the_journal_of_one_resource_and_the_events_of_a_change(node: Machine) -
         write(node, wrong, "l3vnis:\n  - {name: extra, vrf: much-longer-than-linux-allows, vni: 900}\n")
         reload(node, check=False)
         node.remote.run("systemctl restart openperouter", seconds=300)
-        eventually(lambda: "from the new process" in node.remote.run("cat /run/events.err").stdout, "the follower is back")
+        said = "cat /run/events.err"
+        eventually(lambda: "from the new process" in node.remote.run(said).stdout, "the follower is back")
     finally:
         node.remote.run(f"rm {wrong}; systemctl stop follow-events", check=False)
         reload(node)

@@ -250,6 +250,12 @@ class Node:
     def settings(self) -> Path:
         return self.directory / "openperouter.yaml"
 
+    @property
+    def pid(self) -> int:
+        """The running daemon's process."""
+        assert self._daemon is not None
+        return self._daemon.pid
+
     def prepare(self) -> None:
         """Write the daemon's settings."""
         (self.directory / "configs").mkdir(parents=True)
