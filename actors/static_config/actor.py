@@ -62,6 +62,8 @@ DISK_RETRY_SECONDS = 60.0
 SHORTEST_SETTLE_SECONDS = 0.05
 #: A directory that is written to continuously is read after this many settle intervals at the latest.
 MAX_SETTLE_INTERVALS = 4
+#: Looks at changing files in a settle interval at most: a later write is noticed a tenth of the interval late.
+LOOKS_UNTIL_SETTLED = 10
 #: Seconds that one reading may take: bounded files on a local disk need milliseconds.
 READ_SECONDS = 30.0
 #: Deadline of writing three small files.
@@ -393,9 +395,9 @@ async def wait_changed(
     """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long."""
     while (current := take()) == seen:
         await events.wait(settle_seconds)
-    for _ in range(MAX_SETTLE_INTERVALS):
-        await trio.sleep(settle_seconds)
-        settled = take()
-        if settled == current:
-            return
-        current = settled
+    now = trio.current_time()
+    latest, settled = now + MAX_SETTLE_INTERVALS * settle_seconds, now + settle_seconds
+    while (now := trio.current_time()) < min(settled, latest):
+        await events.wait(settle_seconds / LOOKS_UNTIL_SETTLED, min(settled, latest) - now)
+        if (found := take()) != current:
+            current, settled = found, trio.current_time() + settle_seconds

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.static_config.actor import MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
+from actors.static_config.actor import LOOKS_UNTIL_SETTLED, MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
 from supervisor.process.change_events import PathEvents
 
 SETTLE = 0.5
@@ -100,9 +101,31 @@ class Scripted:
 
 
 async def test_a_burst_of_writes_is_one_change(autojump_clock: MockClock) -> None:
+    step = SETTLE / LOOKS_UNTIL_SETTLED
     begin = trio.current_time()
     await wait_changed(Scripted("old", "b1", "b2", "b2"), PathEvents(tuple), (("old", None),), SETTLE)
-    assert trio.current_time() - begin == pytest.approx(3 * SETTLE)
+    assert trio.current_time() - begin == pytest.approx(SETTLE + step + SETTLE)
+
+
+async def test_files_are_read_one_settle_interval_after_the_last_write(
+    directory: Path, autojump_clock: MockClock
+) -> None:
+    fresh, file = directory / "openpe_a.yaml.new", directory / "openpe_a.yaml"
+    take = partial(fingerprint, [str(directory)])
+    begin = trio.current_time()
+
+    async def write() -> None:
+        fresh.write_text("a: 2\n")
+        await trio.sleep(SETTLE / 5)
+        fresh.rename(file)
+
+    with PathEvents(lambda: dict(take())) as events:
+        seen = take()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await wait_changed(take, events, seen, SETTLE)
+    late = trio.current_time() - begin - SETTLE / 5 - SETTLE
+    assert 0 <= late <= SETTLE / LOOKS_UNTIL_SETTLED
 
 
 async def test_a_directory_written_without_end_is_read_after_a_bounded_wait(autojump_clock: MockClock) -> None:
