@@ -4,6 +4,13 @@
 than everything else.
 """
 
+import os
+
+# For pydantic, before anything imports it: it need not check the schemas that it has made itself, which newer versions
+# do not do either, and what happens to be installed on the machine is no plugin of a daemon that runs as root.
+os.environ.setdefault("PYDANTIC_SKIP_VALIDATING_CORE_SCHEMAS", "1")
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 from .program import main
 
 __all__ = ["main"]

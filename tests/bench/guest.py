@@ -40,6 +40,7 @@ STATE = "/run/openperouter/state.json"
 CHANGING = "changing FRR's configuration"
 #: Nothing that is measured here hangs for so long.
 SECONDS = 1800
+MORE = 3
 RESTARTS = 3
 MINUTES = 2
 #: After a change, health is polled, and routes are counted.
@@ -218,22 +219,20 @@ def _devices(number: int) -> tuple[str, ...]:
 
 def run(node: Node, count: int) -> None:
     """Print all figures, then the ratios."""
-    half = count // 2
+    half, most = count // 2, count + MORE
     more = node.change(f"0 to {count} L3VNIs", count)
-    one = node.change(f"one more at {count}", count + 1)
+    one = min(node.change(f"one more at {now}", now + 1).total for now in range(count, most))
     configuration = node.run(f"cat {FRR_CONF}")
     print(f"{'resident memory after them':<40} {node.memory()['VmRSS']:.1f} MB", flush=True)
     starts = [node.restart() for _ in range(RESTARTS)]
     for seconds, cpu in starts:
-        print(
-            f"{f'restart, nothing changed, {count + 1} L3VNIs':<40} {seconds:.1f} s to READY; CPU {cpu:.1f}", flush=True
-        )
+        print(f"{f'restart, nothing changed, {most} L3VNIs':<40} {seconds:.1f} s to READY; CPU {cpu:.1f}", flush=True)
     time.sleep(SETTLE_SECONDS)
     print(f"{'resident memory after a start':<40} {node.memory()['VmRSS']:.1f} MB", flush=True)
     for _ in range(MINUTES):
         cpu, wakeups = node.rest()
         print(f"{'a minute at rest':<40} {cpu:.2f} s of CPU, {wakeups:.0f} wakeups", flush=True)
-    fewer = node.change(f"{count + 1} to {half}", half)
+    fewer = node.change(f"{most} to {half}", half)
     memory = node.memory()
     print(
         f"{'resident memory then, and its maximum':<40} {memory['VmRSS']:.1f} and {memory['VmHWM']:.1f} MB", flush=True
@@ -243,12 +242,12 @@ def run(node: Node, count: int) -> None:
     node.run("systemctl stop openperouter")
     floors = Floors(node, configuration)
     floor = floors.add(0, count)
-    floor_of_one = floors.add(count, count + 1)
-    floor_of_fewer = floors.remove(half, count + 1)
+    floor_of_one = min(floors.add(now, now + 1) for now in range(count, most))
+    floor_of_fewer = floors.remove(half, most)
     for what, seconds, own in (
         (f"0 to {count}", floor, more.total),
-        ("one more", floor_of_one, one.total),
-        (f"{count + 1} to {half}", floor_of_fewer, fewer.total),
+        ("one more", floor_of_one, one),
+        (f"{most} to {half}", floor_of_fewer, fewer.total),
     ):
         compare(f"floor of {what}: vtysh -f and ip -batch", seconds, unit="s")
         compare(f"{what}, to its floor", own / seconds)

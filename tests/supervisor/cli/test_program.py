@@ -184,6 +184,26 @@ def test_the_module_is_the_program() -> None:
     assert done.stdout == f"openperouter {VERSION}\n"
 
 
+@pytest.mark.parametrize(("first", "loaded"), [("", "loaded\n"), ("import supervisor.cli; ", "")])
+def test_a_plugin_for_pydantic_on_the_machine_is_not_loaded(first: str, loaded: str, tmp_path: Path) -> None:
+    (tmp_path / "foreign.py").write_text("print('loaded')\nplugin = None\n")
+    installed = tmp_path / "foreign-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[pydantic]\nforeign = foreign:plugin\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYDANTIC_")}
+    command = [sys.executable, "-c", f"{first}from config.node import NodeConfig; NodeConfig.model_validate({{}})"]
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == loaded, done.stderr
+
+
 def test_run_starts_the_daemon_with_the_settings_and_the_level(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[Path, str | None]] = []
 
