@@ -75,10 +75,12 @@ DISTANCE = 4
 LONGEST_DISTANCE = 2.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
 PASS_SECONDS = 300.0
+#: After so long a pass ends between two parts of its plan, and another one continues.
+LONGEST_PASS_SECONDS = 120.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2
-#: How long zebra may take to read a hundred new devices on a slow, busy machine.
-ZEBRA_SECONDS = 20.0
+#: How long zebra may take to read two hundred new devices on a slow, busy machine. watchfrr ends it after 90 seconds.
+ZEBRA_SECONDS = 60.0
 ZEBRA_POLL_SECONDS = 0.1
 #: A line of zebra's "show vrf".
 _ZEBRAS_VRF: Final = re.compile(r"^vrf (\S+) id (\d+) table", re.MULTILINE)
@@ -137,11 +139,11 @@ def _open(settings: Settings, dhcp: DhcpDaemon) -> LinuxKernel:
 
 
 async def await_zebra(zebra: DaemonSockets, vrfs: Mapping[str, int]) -> None:
-    """Return once zebra has VRFs of these names and interface indices; give up with a warning after a while.
+    """Return once zebra answers and has VRFs of these names and indices; give up with a warning after a while.
 
     A zebra that does not run need not be waited for: when it starts it reads all devices before it reads routes.
     """
-    problem = ""
+    problem = "it has not answered"
     with trio.move_on_after(ZEBRA_SECONDS):
         while True:
             try:
@@ -272,10 +274,9 @@ class _ControlLoop:
                 # Notifications of our own writes are dropped before each observation, which sees their effect.
                 known = self._known(desired) if fresh else None
                 self.verified = None
-                stop: Callable[[], bool] = lambda: self.changing.statistics().tasks_waiting > 0  # noqa: E731
                 work = partial(
-                    converge, desired, self.kernel, self._drain,
-                    withdrawn=frr.withdrawn, stop=stop, planner=self.planner, known=known,
+                    converge, desired, self.kernel, self._drain, withdrawn=frr.withdrawn,
+                    stop=partial(self._must_stop, time.monotonic()), planner=self.planner, known=known,
                 )  # fmt: skip
                 result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
@@ -288,7 +289,7 @@ class _ControlLoop:
         if not _leases(desired, result):
             self.dhcp.release()
         if result.interrupted:
-            log.info("stopped early: FRR changes first", generation=desired.generation, writes=result.writes)
+            log.info("stopped early: FRR is next, or it took long", generation=desired.generation, writes=result.writes)
             self.wake.set()
             return
         if result.clean:
@@ -296,6 +297,11 @@ class _ControlLoop:
         self._measure(result, fresh=fresh, seconds=ended - started)
         self._report(desired, result, fresh=fresh, seconds=ended - started)
         self._schedule(clean=result.clean)
+
+    def _must_stop(self, began: float) -> bool:
+        """Whether a pass that began at this monotonic second has to end between two parts of its plan."""
+        waiting = self.changing.statistics().tasks_waiting
+        return waiting > 0 or time.monotonic() - began > LONGEST_PASS_SECONDS
 
     def _known(self, desired: DesiredState) -> Observed | None:
         """Return what the last pass has verified, unless a notification that counts is waiting.

@@ -82,7 +82,7 @@ class LinuxKernel:
         await_zebra: Callable[[Mapping[str, int]], None] = lambda vrfs: None,
         plugins: Attachments | None = None,
     ) -> None:
-        """``await_zebra`` gets the indices of VRFs and returns once zebra knows them, or need not be waited for.
+        """``await_zebra`` gets the indices of VRFs and returns once zebra knows all, or need not be waited for.
 
         Without ``plugins`` this kernel is only read, or has no interfaces that CNI plugins make.
         """

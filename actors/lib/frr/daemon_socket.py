@@ -6,13 +6,16 @@ a socket of its own for vtysh: a command ends with a null byte, and its answer w
 
 A socket's commands are one session, with one deadline. Errors are the faults of :mod:`.vtysh`. A session with mgmtd
 needs the lock of :mod:`.frr_lock`, which the caller takes.
+
+FRR 10.3 dies while it prints more than 128 KiB to a session that has ended (a use after free; FRR #19109 fixes it).
+So a session that is given up before all answers have come stays open until they have; nothing waits for that.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -31,6 +34,10 @@ _END: Final = b"\0\0\0"
 _READ: Final = 1 << 16
 #: What a daemon ends an answer with (``lib/command.h``): a command that carries on with a warning still has an answer.
 _ANSWERED: Final = frozenset({0, 1})
+#: How long a session that was given up stays open: watchfrr ends a daemon that has not answered for 90 seconds.
+LINGER_SECONDS: Final = 120.0
+#: The same when the process ends.
+PARTING_SECONDS: Final = 5.0
 
 
 class DaemonTooSlow(DependencyFault):
@@ -56,13 +63,19 @@ class DaemonSession:
         self.daemon = daemon
         self._stream = stream
         self._data = bytearray()
+        self._missing = 0
 
     def close(self) -> None:
-        """End the session."""
-        self._stream.socket.close()
+        """End the session, once the daemon has answered everything."""
+        if self._missing:
+            self._missing = 0
+            trio.lowlevel.spawn_system_task(_linger, self._stream.socket)
+        else:
+            self._stream.socket.close()
 
     async def run(self, commands: Sequence[str]) -> list[Answer]:
         """Send commands together and return their answers, in order; the daemon carries them out one by one."""
+        self._missing += len(commands)
         await self._stream.send_all(b"".join(command.encode() + b"\0" for command in commands))
         return [await self._answer(command) for command in commands]
 
@@ -92,7 +105,28 @@ class DaemonSession:
                 raise VtyshRefused(f"{self.daemon}'s answer to {command!r} is longer than {MAX_ANSWER} bytes")
         found = Answer(data[:end].decode(errors="replace"), data[end + len(_END)])
         del data[: end + len(_END) + 1]
+        self._missing -= 1
         return found
+
+
+async def _linger(connection: trio.socket.SocketType) -> None:
+    """Drop what the daemon still answers, then close."""
+    with connection:
+        try:
+            with trio.move_on_after(LINGER_SECONDS):
+                await _drop(connection)
+        except trio.Cancelled:
+            with trio.move_on_after(PARTING_SECONDS, shield=True):
+                await _drop(connection)
+            raise
+
+
+async def _drop(connection: trio.socket.SocketType) -> None:
+    with suppress(OSError):
+        # The daemon closes after its last answer.
+        connection.shutdown(socket.SHUT_WR)
+        while await connection.recv(_READ):
+            continue
 
 
 class DaemonSockets:

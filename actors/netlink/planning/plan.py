@@ -5,7 +5,8 @@ kernel; resources that cannot be carried out fail here, together with what depen
 an order that works: sysctls; deletions, which free names, VNIs and addresses, VRFs after all that is in them; NICs back
 to the host once all wanted ones are inside (:mod:`.plan_nics`); NICs into the router; VTEP addresses; VRF tables; VRFs;
 once zebra knows these, their unreachable defaults, and devices with their addresses (:mod:`.plan_links`). Interfaces
-that CNI plugins make go before a NIC comes and come last (:mod:`.plan_cni`). Out comes a :class:`.steps.Plan`.
+that CNI plugins make go before a NIC comes and come last (:mod:`.plan_cni`). zebra is waited for
+after each part of many devices (:func:`paced`). Out comes a :class:`.steps.Plan`.
 
 An L3VNI whose devices have to be moved to another VRF, or made again, is held back together with what depends on it
 while FRR has the VNI: FRR up to 10.4 may keep what it knew about the devices, and would serve one tenant's VNI with
@@ -30,9 +31,12 @@ from .plan_cni import attaching, detaching, made_links
 from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
+    DEVICES,
     AddAddress,
     AddUnreachable,
     AwaitZebra,
+    CreateLink,
+    DeleteLinks,
     Plan,
     RemoveAddress,
     RemoveUnreachable,
@@ -117,7 +121,30 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     # Last: a plugin that hangs must not hold up anything else.
     made, unmade = attaching(model, observed)
     warnings = unfiltered(model, observed)
-    return Plan((*steps, *made), (*nic_failures, *unmade, *failures.values()), model, warnings, moves, held)
+    return Plan((*paced(steps), *made), (*nic_failures, *unmade, *failures.values()), model, warnings, moves, held)
+
+
+def paced(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps with a wait for zebra, between two units, after :data:`DEVICES` devices that came or went.
+
+    zebra answers nothing while there are notifications of devices to read, and asks the kernel about each device, which
+    then has to wait for us as well. watchfrr restarts all of FRR when that lasts for 90 seconds, as it did on a slow
+    machine with 2,000 devices.
+    """
+    count, unit = 0, ""
+    for step in steps:
+        if count >= DEVICES and (step.unit != unit or not unit):
+            count = 0
+            if not isinstance(step, AwaitZebra):
+                yield AwaitZebra(())
+        if isinstance(step, AwaitZebra):
+            count = 0
+        elif isinstance(step, CreateLink):
+            count += 1
+        elif isinstance(step, DeleteLinks):
+            count += len(step.names)
+        unit = step.unit
+        yield step
 
 
 def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> frozenset[int]:

@@ -19,7 +19,7 @@ from .observed import (
     Observed,
     owned_address,
 )
-from .steps import AddAddress, ChangeLink, CreateLink, DeleteLinks, RemoveAddress, SetSysctl, Step
+from .steps import DEVICES, AddAddress, ChangeLink, CreateLink, DeleteLinks, RemoveAddress, SetSysctl, Step
 from .sysctls import device_writes
 from .wanted import KernelModel, WantedLink
 
@@ -69,12 +69,15 @@ def survivors(
 
 
 def _deletions(keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
-    found = {namespace: tuple(sorted(name for where, name in keys if where is namespace)) for namespace in Namespace}
-    return tuple(
-        DeleteLinks(namespace, names, _may_batch(namespace, existing, doomed), unit=f"delete in {namespace}")
-        for namespace, names in found.items()
-        if names
-    )
+    """Return the deletion of devices by namespace. Of many, those that were made together go together."""
+    found = []
+    for namespace in Namespace:
+        names = [name for where, name in sorted(keys, key=lambda key: existing[key].index) if where is namespace]
+        batch = _may_batch(namespace, existing, doomed)
+        for start in range(0, len(names), DEVICES):
+            part, unit = tuple(sorted(names[start : start + DEVICES])), f"deletion {start} in {namespace}"
+            found.append(DeleteLinks(namespace, part, batch, unit=unit))
+    return tuple(found)
 
 
 def _unusable(wanted: WantedLink, existing: Mapping[Key, Link]) -> set[Key]:

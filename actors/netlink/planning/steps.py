@@ -20,6 +20,8 @@ from config.problems import ResourceId
 from .observed import Address, Namespace, NicRecord, SavedRoute, VxlanAttributes
 from .wanted import KernelModel, WantedLink
 
+#: Devices that come or go between two waits for zebra: those of 50 L3VNIs with a host session.
+DEVICES: Final = 200
 #: A step is one line of a log or plan; so many VRFs are named in it.
 _MOST_TABLES: Final = 5
 
@@ -150,7 +152,7 @@ class ReplaceFilter(Step):
 
 @dataclass(frozen=True, slots=True)
 class AwaitZebra(Step):
-    """Wait until zebra knows new VRFs: what comes next makes routes in their tables.
+    """Wait until zebra answers, and knows new VRFs: what comes next makes routes in their tables.
 
     zebra reads devices and routes from two sockets, in two threads. A route whose VRF it does not know yet makes the
     table one of its default VRF as well. The VRF's end frees the table, the default VRF keeps using it, and zebra dies
@@ -161,7 +163,7 @@ class AwaitZebra(Step):
     writes_kernel = False
 
     def __str__(self) -> str:
-        return f"zebra: wait until it knows {' '.join(self.vrfs)}"
+        return f"zebra: wait until it knows {' '.join(self.vrfs)}" if self.vrfs else "zebra: wait until it answers"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ OLDEST = (10, 3)
 STALE_L3VNI = ((10, 3), (10, 4))
 #: FRR whose mgmtd loses the commit of one session when another one ends (FRR #18541; #18601 removed the cause later).
 LOSES_COMMITS = ((10, 3),)
+#: FRR of which a daemon may die while it prints a long answer to a session that has ended (FRR #19109 fixes it).
+CRASHES_ON_CLOSED_SESSIONS = ((10, 3), (10, 4))
 #: Where cron keeps its tables and scripts.
 CRON = tuple(map(Path, ("/etc/crontab", "/etc/cron.d", "/etc/cron.daily", "/var/spool/cron/crontabs")))
 #: The exporter for Prometheus under its own name and Debian's, as the kernel cuts it off.
@@ -226,6 +228,8 @@ def version(settings: Settings, frr: Frr) -> Iterator[Finding]:
         known.append("an L3VNI may stay stale after going down and up within a second (fixed in 10.5)")
     if number < TABLES_FIXED:
         known.append("zebra may crash after a route is added to a VRF that was just created (fixed in 10.7)")
+    if number in CRASHES_ON_CLOSED_SESSIONS:
+        known.append("a daemon may crash if a session ends while it prints a long answer (FRR #19109)")
     avoided = f" has known bugs, which openperouter avoids: {'; '.join(known)}" if known else ""
     yield ok("frr-version", f"FRR {frr.version}{avoided}")
 

@@ -14,6 +14,10 @@ import trio
 DIES = ("", -1)
 #: Keeps the session open without an answer.
 HANGS = ("", -2)
+#: Answers after so many seconds, with more than a socket holds; then there is a second word in the list of commands.
+SLOW = ("", -3)
+SLOW_SECONDS = 10.0
+ANSWERED = "(answered)"
 
 
 @asynccontextmanager
@@ -50,6 +54,11 @@ async def _serve(
                 return
             if answer == HANGS:
                 await trio.sleep_forever()
+            if answer == SLOW:
+                await trio.sleep(SLOW_SECONDS)
+                await stream.send_all(bytes(1 << 22))
+                asked.append(ANSWERED)
+                return
             text, status = answer
             data = text.encode() + bytes((0, 0, 0, status))
             for start in range(0, len(data), piece):

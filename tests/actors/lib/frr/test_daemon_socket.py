@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import socket
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import trio
+import trio.testing
 from trio.testing import MockClock
 
 from actors.lib.frr import daemon_socket
-from actors.lib.frr.daemon_socket import DaemonSockets, DaemonTooSlow
+from actors.lib.frr.daemon_socket import PARTING_SECONDS, DaemonSockets, DaemonTooSlow
 from actors.lib.frr.vtysh import FrrUnavailable, VtyshRefused
 from supervisor.runtime.faults import PermissionFault
 
-from .daemon import DIES, HANGS, daemon
+from .daemon import ANSWERED, DIES, HANGS, SLOW, SLOW_SECONDS, daemon
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 4, 5, 1000])
@@ -93,3 +96,29 @@ async def test_a_daemon_that_hangs_is_given_up(tmp_path: Path, autojump_clock: M
     async with daemon(tmp_path / "zebra.vty", {"show a": HANGS}):
         with pytest.raises(DaemonTooSlow, match="zebra did not answer within 3 s"):
             await DaemonSockets(tmp_path, seconds=3).text("show a", daemon="zebra")
+
+
+async def test_a_session_that_is_given_up_stays_open_until_the_daemon_has_answered(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with daemon(tmp_path / "zebra.vty", {"show a": SLOW}) as asked:
+        with pytest.raises(DaemonTooSlow):
+            await DaemonSockets(tmp_path, seconds=3).text("show a", daemon="zebra")
+        await trio.sleep(SLOW_SECONDS)
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked == ["show a", ANSWERED]
+
+
+def test_the_end_of_the_process_waits_for_such_a_session_no_longer_than_a_moment(tmp_path: Path) -> None:
+    clock = MockClock(autojump_threshold=0)
+
+    async def ask() -> float:
+        with pytest.raises(DaemonTooSlow):
+            await DaemonSockets(tmp_path, seconds=3).text("show a", daemon="zebra")
+        return trio.current_time()
+
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "zebra.vty"))
+        silent.listen()
+        asked = trio.run(ask, clock=clock)
+    assert clock.current_time() - asked == pytest.approx(PARTING_SECONDS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
+from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 
-from actors.netlink.actor import outcome_of
+from actors.netlink.actor import LONGEST_PASS_SECONDS, _ControlLoop, outcome_of
 from actors.netlink.converge import converge
 from actors.netlink.planning.observed import LinkKind, Namespace
 from actors.netlink.planning.plan import plan
@@ -88,6 +92,83 @@ def test_a_process_that_was_killed_before_it_waited_for_zebra_waits_in_its_next_
         kernel.apply(step)
     assert (ROUTER, "red") in kernel.links
     assert AwaitZebra(("red",)) in steps_of(desired, kernel)
+
+
+@pytest.fixture
+def slow_zebra(monkeypatch: pytest.MonkeyPatch) -> int:
+    """zebra is waited for after so many devices."""
+    monkeypatch.setattr("actors.netlink.planning.plan.DEVICES", 5)
+    monkeypatch.setattr("actors.netlink.planning.plan_links.DEVICES", 5)
+    return 5
+
+
+def tenants(count: int) -> DesiredState:
+    return state(2, l3vnis=tuple(l3vni(f"t{number}", 1000 + number, pairs=pairs(number)) for number in range(count)))
+
+
+def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
+    """Return the steps between waits for zebra."""
+    parts: list[list[Step]] = [[]]
+    for step in steps:
+        if isinstance(step, AwaitZebra):
+            parts.append([])
+        else:
+            parts[-1].append(step)
+    return parts
+
+
+def test_zebra_can_follow_when_many_networks_come(slow_zebra: int) -> None:
+    desired, kernel = tenants(12), node()
+    steps = steps_of(desired, kernel)
+    parts = parts_of(steps)
+    made = [[step for step in part if isinstance(step, CreateLink)] for part in parts]
+    # A unit is not divided, and the largest here makes three devices.
+    assert max(map(len, made)) < slow_zebra + 3
+    assert sum(map(len, made)) == 4 * 12
+    waits = [at for at, step in enumerate(steps) if step == AwaitZebra(())]
+    assert waits
+    assert not [at for at in waits if steps[at - 1].unit == steps[at + 1].unit]
+    assert converge(desired, kernel).clean
+
+
+def test_zebra_can_follow_when_many_networks_go(slow_zebra: int) -> None:
+    kernel = settled(tenants(12))
+    parts = parts_of(steps_of(tenants(1), kernel))
+    gone = [[step for step in part if isinstance(step, DeleteLinks)] for part in parts]
+    assert max(sum(len(step.names) for step in part) for part in gone) < 2 * slow_zebra
+    assert sum(map(len, gone)) > 9
+    assert converge(tenants(1), kernel).clean
+    assert not [link for link in kernel.links.values() if link.kind == LinkKind.VRF and link.name != "t0"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 4), (4, 1)])
+def test_any_prefix_of_a_plan_in_parts_and_planning_again_converge(slow_zebra: int, before: int, after: int) -> None:
+    start, whole = settled(tenants(before)), settled(tenants(after)).links.keys()
+    steps = steps_of(tenants(after), start)
+    assert AwaitZebra(()) in steps
+    for length in range(len(steps) + 1):
+        kernel = start.copy()
+        for step in steps[:length]:
+            kernel.apply(step)
+        assert converge(tenants(after), kernel).clean
+        assert kernel.links.keys() == whole
+
+
+@pytest.mark.parametrize(("seconds", "stops"), [(0.0, False), (LONGEST_PASS_SECONDS + 1, True)])
+async def test_a_pass_ends_early_after_long_work_or_for_frr(seconds: float, *, stops: bool) -> None:
+    changing, nothing = trio.Lock(), cast("Any", None)
+    loop = _ControlLoop(nothing, nothing, nothing, nothing, changing, nothing, 60.0, nothing, nothing)
+    assert loop._must_stop(time.monotonic() - seconds) is stops
+    async with changing, trio.open_nursery() as nursery:
+        nursery.start_soon(changing.acquire)
+        await trio.testing.wait_all_tasks_blocked()
+        assert loop._must_stop(time.monotonic() - seconds)
+        nursery.cancel_scope.cancel()
+
+
+def test_nothing_waits_for_zebra_after_the_last_part(slow_zebra: int) -> None:
+    steps = steps_of(both(RED, GREEN), node())
+    assert isinstance(steps[-1], CreateLink | ChangeLink | AddAddress)
 
 
 def test_a_vrf_goes_after_all_that_is_in_it_and_after_its_unreachable_defaults() -> None:
