@@ -79,7 +79,7 @@ PASS_SECONDS = 300.0
 LONGEST_PASS_SECONDS = 120.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2
-#: How long zebra may take to read two hundred new devices on a slow, busy machine. watchfrr ends it after 90 seconds.
+#: How long zebra may take to read a hundred new devices on a slow, busy machine. watchfrr ends it after 90 seconds.
 ZEBRA_SECONDS = 60.0
 ZEBRA_POLL_SECONDS = 0.1
 #: A line of zebra's "show vrf".
