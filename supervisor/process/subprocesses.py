@@ -1,7 +1,7 @@
-"""Running external programs: commands with a deadline, and children that live as long as a block.
+"""Running external programs: commands with a deadline, queries, and children that live as long as a block.
 
 Each runs in its own session. Past its deadline, or when the caller is cancelled, the whole process group is killed,
-grandchildren included, so that no part of it keeps writing. A command's output is bounded.
+grandchildren included, so that no part of it keeps writing. Only a query is left to end by itself. Output is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
-from typing import Final
+from typing import BinaryIO, Final
 
 import trio
 
@@ -42,10 +42,15 @@ class CommandMissing(DependencyFault):
 
 
 class CommandTimeout(DependencyFault):
-    """The program was killed because it did not end in time; ``stdout`` and ``stderr`` hold its output until then."""
+    """The program did not end in time; ``stdout`` and ``stderr`` hold its output until then.
 
-    def __init__(self, argv: tuple[str, ...], seconds: float, stdout: str, stderr: str) -> None:
-        super().__init__(f"{argv[0]} did not end within {seconds:g} s and was killed")
+    It was killed unless it is a query.
+    """
+
+    def __init__(
+        self, argv: tuple[str, ...], seconds: float, stdout: str, stderr: str, *, is_query: bool = False
+    ) -> None:
+        super().__init__(f"{argv[0]} did not end within {seconds:g} s" + ("" if is_query else " and was killed"))
         self.argv = argv
         self.seconds = seconds
         self.stdout = stdout
@@ -53,7 +58,7 @@ class CommandTimeout(DependencyFault):
 
 
 class CommandTooTalkative(DependencyFault):
-    """The program was killed because it wrote more than :data:`MAX_OUTPUT` bytes."""
+    """The program wrote more than :data:`MAX_OUTPUT` bytes, and was killed unless it is a query."""
 
 
 async def run_command(
@@ -86,6 +91,36 @@ async def run_command(
     if not ended or process.returncode is None:
         raise CommandTimeout(command, seconds, _text(output), _text(errors))
     return Completed(command, process.returncode, _text(output), _text(errors))
+
+
+async def run_query(argv: Sequence[str], *, seconds: float) -> Completed:
+    """Run a program that changes nothing and must not be killed, for at most ``seconds``.
+
+    After that, or when the caller is cancelled, it is left to end by itself, even if this process ends first: its
+    output goes to files in memory, not to us. Raises like :func:`run_command`.
+    """
+    command = tuple(argv)
+    with _memory() as output, _memory() as errors:
+        try:
+            process = await trio.lowlevel.open_process(
+                command, stdin=DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )
+        except OSError as error:
+            raise CommandMissing(f"cannot start {command[0]}: {error.strerror or error}") from error
+        with trio.move_on_after(seconds):
+            await process.wait()
+        texts = []
+        for file in (output, errors):
+            if os.fstat(file.fileno()).st_size > MAX_OUTPUT:
+                raise CommandTooTalkative(f"{command[0]} wrote more than {MAX_OUTPUT} bytes")
+            texts.append(os.pread(file.fileno(), MAX_OUTPUT, 0).decode(errors="replace"))
+    if process.returncode is None:
+        raise CommandTimeout(command, seconds, *texts, is_query=True)
+    return Completed(command, process.returncode, *texts)
+
+
+def _memory() -> BinaryIO:
+    return os.fdopen(os.memfd_create("output", os.MFD_CLOEXEC), "w+b")
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from config.settings import Settings
 from config.syntax.frr_secrets import redact
-from supervisor.process.subprocesses import Completed, run_command
+from supervisor.process.subprocesses import Completed, run_command, run_query
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_lock import session_lock
@@ -77,10 +77,13 @@ class Vtysh:
         program, pathspace = str(settings.vtysh), settings.frr_pathspace
         return cls(vtysh=program, pathspace=pathspace, seconds=seconds, lock=lock, reloader=reloader)
 
-    async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
+    async def run(
+        self, *arguments: str, seconds: float | None = None, writes: bool = False, query: bool = False
+    ) -> Completed:
         """Run vtysh with further arguments; raise only for a missing program or an exceeded deadline.
 
-        The deadline does not include the wait for the lock. Raises :class:`.ReloaderFault` too where one runs vtysh.
+        The deadline does not include the wait for the lock. A ``query`` that exceeds it is not killed, since that may
+        end the daemon that answers (:mod:`.daemon_socket`). Raises :class:`.ReloaderFault` too where one runs vtysh.
         """
         locks = self._lock is not None and (writes or _reaches_mgmtd(arguments))
         if self._reloader is not None:
@@ -90,7 +93,8 @@ class Vtysh:
             lock: Lock = ("exclusive" if writes else "shared") if locks else ""
             return await ReloaderClient(self._reloader).vtysh(arguments, seconds=seconds or self.seconds, lock=lock)
         async with session_lock(self._lock if locks else None, exclusive=writes):
-            return await run_command((*self._command, *arguments), seconds=seconds or self.seconds)
+            start = run_query if query else run_command
+            return await start((*self._command, *arguments), seconds=seconds or self.seconds)
 
     async def text(self, *commands: str, daemon: str = "") -> str:
         """Return what the commands, run in one process, print together; ``daemon`` limits the session to that daemon.
@@ -98,14 +102,14 @@ class Vtysh:
         Raises :class:`FrrUnavailable`, :class:`VtyshRefused`, or the runner's faults for a deadline or a missing
         program; all are :class:`DependencyFault`.
         """
-        return _checked(await self.run(*_options(commands, daemon)))
+        return _checked(await self.run(*_options(commands, daemon), query=True))
 
     async def json(self, *commands: str, daemon: str = "") -> list[object]:
         """Return one decoded JSON document for each command, in order, from one process; None for no output.
 
         Raises like :meth:`text`, and :class:`VtyshRefused` for an answer that is not JSON.
         """
-        echoed = _checked(await self.run("-E", *_options(commands, daemon)))
+        echoed = _checked(await self.run("-E", *_options(commands, daemon), query=True))
         return [decoded(command, answer) for command, answer in zip(commands, _split(echoed, commands), strict=True)]
 
     async def daemons(self) -> frozenset[str]:

@@ -214,7 +214,7 @@ def _file(path: Path) -> Source:
 
 async def _vtysh(settings: Settings, command: str) -> str:
     vtysh = Vtysh.of(settings)
-    done = await vtysh.run("-c", command, seconds=PROGRAM_SECONDS)
+    done = await vtysh.run("-c", command, seconds=PROGRAM_SECONDS, query=True)
     if done.returncode != 0 and not done.stdout.strip():
         raise DependencyFault(done.stderr.strip() or f"vtysh ended with {done.returncode}")
     return f"# {command}\n{done.stdout}{done.stderr}"

@@ -10,7 +10,14 @@ import pytest
 import trio
 
 from supervisor.process import subprocesses
-from supervisor.process.subprocesses import CommandMissing, CommandTimeout, CommandTooTalkative, Completed, run_command
+from supervisor.process.subprocesses import (
+    CommandMissing,
+    CommandTimeout,
+    CommandTooTalkative,
+    Completed,
+    run_command,
+    run_query,
+)
 from supervisor.runtime.faults import DependencyFault
 
 #: Prints its own and its grandchild's process id, then both hang; the grandchild keeps the output open.
@@ -104,6 +111,37 @@ async def test_cancelling_the_caller_kills_the_family(tmp_path: Path) -> None:
     await until_dead(shell)
     await until_dead(child)
     assert not alive(shell)
+
+
+@pytest.mark.parametrize("ends", ["deadline", "cancelled"])
+async def test_a_query_is_left_to_end_by_itself(ends: str, tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    os.mkfifo(go)
+    # More output than a pipe holds comes when nothing waits any more.
+    script = f"echo begun; read word < {go}; yes | head -c 1000000; echo $word > {done}.new; mv {done}.new {done}"
+    if ends == "deadline":
+        with pytest.raises(CommandTimeout, match=r"within 0\.5 s$") as caught:
+            await run_query(["sh", "-c", script], seconds=0.5)
+        assert caught.value.stdout == "begun\n"
+    else:
+        with trio.move_on_after(0.5) as cancelled:
+            await run_query(["sh", "-c", script], seconds=60)
+        assert cancelled.cancelled_caught
+    go.write_text("word\n")
+    with trio.fail_after(60):
+        while not done.exists():  # noqa: ASYNC110 - waits for a real process
+            await trio.sleep(0.01)
+    assert done.read_text() == "word\n"
+
+
+async def test_a_query_that_ends_in_time_is_a_completed_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await run_query(["sh", "-c", "echo out; echo err >&2; exit 3"], seconds=10)
+    assert (result.returncode, result.stdout, result.stderr) == (3, "out\n", "err\n")
+    with pytest.raises(CommandMissing, match="/nonexistent/vtysh"):
+        await run_query(["/nonexistent/vtysh"], seconds=10)
+    monkeypatch.setattr(subprocesses, "MAX_OUTPUT", 1000)
+    with pytest.raises(CommandTooTalkative):
+        await run_query(["sh", "-c", "yes | head -c 1001"], seconds=10)
 
 
 async def test_the_program_has_its_own_session() -> None:

@@ -93,7 +93,7 @@ async def test_a_missing_program_and_a_hanging_one_are_different_faults(tmp_path
     with pytest.raises(CommandMissing):
         await Vtysh(vtysh=str(tmp_path / "none"), pathspace="p").text("show a")
     with pytest.raises(CommandTimeout):
-        await vtysh(tmp_path, "exec sleep 60", seconds=0.2).text("show a")
+        await vtysh(tmp_path, "exec sleep 2", seconds=0.2).text("show a")
 
 
 async def test_a_preview_shows_what_would_change_and_no_secret(tmp_path: Path) -> None:
