@@ -32,6 +32,7 @@ from .plan_links import Key, Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
     DEVICES,
+    ZEBRA_WORK,
     AddAddress,
     AddUnreachable,
     AwaitZebra,
@@ -121,28 +122,35 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     # Last: a plugin that hangs must not hold up anything else.
     made, unmade = attaching(model, observed)
     warnings = unfiltered(model, observed)
-    return Plan((*paced(steps), *made), (*nic_failures, *unmade, *failures.values()), model, warnings, moves, held)
+    return Plan(
+        (*paced(steps, len(observed.router.links)), *made),
+        (*nic_failures, *unmade, *failures.values()),
+        model,
+        warnings,
+        moves,
+        held,
+    )
 
 
-def paced(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps with a wait for zebra, between two units, after :data:`DEVICES` devices that came or went.
+def paced(steps: Iterable[Step], devices: int) -> Iterator[Step]:
+    """Yield steps with waits for zebra, each between two units, after many devices that came or went.
 
-    zebra answers nothing while there are notifications of devices to read, and asks the kernel about each device, which
-    then has to wait for us as well. watchfrr restarts all of FRR when that lasts for 90 seconds, as it did on a slow
-    machine with 2,000 devices.
+    ``devices`` are the router's. zebra answers nothing while there are notifications of devices to read, and asks the
+    kernel about each device, which then has to wait for us as well. watchfrr restarts all of FRR when that lasts for 90
+    seconds, as it did on a slow machine with 2,000 devices.
     """
     count, unit = 0, ""
     for step in steps:
-        if count >= DEVICES and (step.unit != unit or not unit):
+        if count >= max(DEVICES, ZEBRA_WORK // max(devices, 1)) and (step.unit != unit or not unit):
             count = 0
             if not isinstance(step, AwaitZebra):
                 yield AwaitZebra(())
         if isinstance(step, AwaitZebra):
             count = 0
         elif isinstance(step, CreateLink):
-            count += 1
+            count, devices = count + 1, devices + 1
         elif isinstance(step, DeleteLinks):
-            count += len(step.names)
+            count, devices = count + len(step.names), devices - len(step.names)
         unit = step.unit
         yield step
 

@@ -20,9 +20,11 @@ from config.problems import ResourceId
 from .observed import Address, Namespace, NicRecord, SavedRoute, VxlanAttributes
 from .wanted import KernelModel, WantedLink
 
-#: Devices that come or go between two waits for zebra: those of 25 L3VNIs with a host session. 200 took zebra up to
+#: Devices that are deleted in one step, and that may always come or go between two waits for zebra: 200 took it up to
 #: 52 s in the emulated guest when it had 2,000, and up to 79 s with other work beside it.
 DEVICES: Final = 100
+#: More may while there are few: their number times that of all devices, since zebra's time for one grows with those.
+ZEBRA_WORK: Final = 160_000
 #: A step is one line of a log or plan; so many VRFs are named in it.
 _MOST_TABLES: Final = 5
 

@@ -76,11 +76,11 @@ def one_at_a_time(desired: DesiredState, kernel: FakeKernel) -> Applied:
 
 def test_batches_grow_with_the_resources_and_their_number_does_not() -> None:
     kernel, larger = node(), node()
-    converge(many(5), kernel)
-    converge(many(25), larger)
-    assert len(larger.applied) > 2 * len(kernel.applied)
+    converge(many(20), kernel)
+    converge(many(100), larger)
+    assert len(larger.applied) > 4 * len(kernel.applied)
     assert len(larger.batches) == len(kernel.batches)
-    assert max(map(len, larger.batches)) == 25
+    assert max(map(len, larger.batches)) == 100
 
 
 def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,12 +98,13 @@ def test_a_process_that_was_killed_before_it_waited_for_zebra_waits_in_its_next_
 def slow_zebra(monkeypatch: pytest.MonkeyPatch) -> int:
     """zebra is waited for after so many devices."""
     monkeypatch.setattr("actors.netlink.planning.plan.DEVICES", 5)
+    monkeypatch.setattr("actors.netlink.planning.plan.ZEBRA_WORK", 0)
     monkeypatch.setattr("actors.netlink.planning.plan_links.DEVICES", 5)
     return 5
 
 
 def tenants(count: int) -> DesiredState:
-    return state(2, l3vnis=tuple(l3vni(f"t{number}", 1000 + number, pairs=pairs(number)) for number in range(count)))
+    return state(2, l3vnis=tuple(l3vni(f"t{n}", 1000 + n, pairs=pairs(n % 256)) for n in range(count)))
 
 
 def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
@@ -164,6 +165,17 @@ async def test_a_pass_ends_early_after_long_work_or_for_frr(seconds: float, *, s
         await trio.testing.wait_all_tasks_blocked()
         assert loop._must_stop(time.monotonic() - seconds)
         nursery.cancel_scope.cancel()
+
+
+def test_zebra_is_waited_for_less_often_while_there_are_few_devices() -> None:
+    sizes = []
+    for networks in (100, 600):
+        parts = parts_of(steps_of(tenants(networks), node()))
+        sizes.append([sum(isinstance(step, CreateLink) for step in part) for part in parts])
+    # All VRFs of 100 networks, then all else; with 2,400 devices the last parts are the smallest.
+    assert sizes[0] == [100, 300]
+    assert 390 <= sizes[1][0] <= 410
+    assert max(sizes[1][-5:-1]) <= 100 + 3
 
 
 def test_nothing_waits_for_zebra_after_the_last_part(slow_zebra: int) -> None:
