@@ -93,7 +93,7 @@ async def run_command(
     return Completed(command, process.returncode, _text(output), _text(errors))
 
 
-async def run_query(argv: Sequence[str], *, seconds: float) -> Completed:
+async def run_query(argv: Sequence[str], *, seconds: float, pass_fds: Sequence[int] = ()) -> Completed:
     """Run a program that changes nothing and must not be killed, for at most ``seconds``.
 
     After that, or when the caller is cancelled, it is left to end by itself, even if this process ends first: its
@@ -103,7 +103,7 @@ async def run_query(argv: Sequence[str], *, seconds: float) -> Completed:
     with _memory() as output, _memory() as errors:
         try:
             process = await trio.lowlevel.open_process(
-                command, stdin=DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                command, stdin=DEVNULL, stdout=output, stderr=errors, pass_fds=pass_fds, start_new_session=True
             )
         except OSError as error:
             raise CommandMissing(f"cannot start {command[0]}: {error.strerror or error}") from error

@@ -18,6 +18,7 @@ from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import RenderedConfig, render
+from actors.lib.frr.frr_lock import holders
 from actors.lib.frr.processes import NativeProcesses
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState, Secret
@@ -274,11 +275,31 @@ def frozen_bgpd(frr: FrrInstance) -> Iterator[FrrInstance]:
     frr.kill("bgpd", signal.SIGCONT)
 
 
+def shells() -> list[str]:
+    lines = sh("ps -eo stat,args").splitlines()
+    return [line for line in lines if "vtysh -N" in line and not line.startswith("Z")]
+
+
 async def test_a_hanging_daemon_hits_the_deadline_and_no_process_stays(frozen_bgpd: FrrInstance) -> None:
     vtysh = Vtysh(vtysh="/usr/bin/vtysh", pathspace=frozen_bgpd.name, seconds=1.0)
     with pytest.raises(CommandTimeout), trio.fail_after(60):
+        await vtysh.run("-c", "show running-config")
+    assert not shells()
+
+
+async def test_a_query_that_a_hanging_daemon_does_not_answer_ends_when_the_daemon_answers(
+    frozen_bgpd: FrrInstance, tmp_path: Path
+) -> None:
+    lock = tmp_path / "frr.lock"
+    vtysh = Vtysh(vtysh="/usr/bin/vtysh", pathspace=frozen_bgpd.name, seconds=1.0, lock=lock)
+    with pytest.raises(CommandTimeout), trio.fail_after(60):
         await vtysh.text("show running-config")
-    assert not [line for line in sh("ps -eo stat,args").splitlines() if "vtysh -N" in line and not line.startswith("Z")]
+    # It has a session with mgmtd too, whose end would corrupt a commit.
+    assert shells()
+    assert holders(lock)
+    frozen_bgpd.kill("bgpd", signal.SIGCONT)
+    eventually("the query has ended", lambda: not shells())
+    assert not holders(lock)
 
 
 async def test_a_killed_bgpd_comes_back_from_disk_with_the_same_configuration(frr: FrrInstance, bench: Bench) -> None:

@@ -8,7 +8,8 @@ A socket's commands are one session, with one deadline. Errors are the faults of
 needs the lock of :mod:`.frr_lock`, which the caller takes.
 
 FRR 10.3 dies while it prints more than 128 KiB to a session that has ended (a use after free; FRR #19109 fixes it).
-So a session that is given up before all answers have come stays open until they have; nothing waits for that.
+So a session that is given up before all answers have come stays open until they have; nothing waits for that. One with
+mgmtd ends at once, while its lock is held: mgmtd prints less than that for 2,500 VRFs.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class DaemonSession:
         self._missing = 0
 
     def close(self) -> None:
-        """End the session, once the daemon has answered everything."""
-        if self._missing:
+        """End the session, once the daemon has answered everything or if it is mgmtd."""
+        if self._missing and self.daemon != "mgmtd":
             self._missing = 0
             trio.lowlevel.spawn_system_task(_linger, self._stream.socket)
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -31,21 +31,24 @@ LOCKS: Final = Path("/proc/locks")
 
 
 @asynccontextmanager
-async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[None]:
+async def session_lock(path: Path | None, *, exclusive: bool) -> AsyncIterator[Sequence[int]]:
     """Hold the lock on a file; without a file, or after :data:`PATIENCE_SECONDS`, continue without it.
+
+    The value is the descriptors that hold it: a child that inherits them keeps the lock until it ends.
 
     Readers that follow one another closely would starve a writer: all pass a second lock on the way in, and a writer
     keeps that one until it has finished.
     """
     with ExitStack() as held:
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        holding: list[int] = []
         with trio.move_on_after(PATIENCE_SECONDS) as patience, ExitStack() as passing:
             if path is not None:
                 await _take(path.with_suffix(".turn"), kind, held if exclusive else passing)
-                await _take(path, kind, held)
+                holding += await _take(path, kind, held)
         if patience.cancelled_caught:
             log.debug("another process holds the lock on FRR's configuration; continuing without it", file=path)
-        yield
+        yield holding
 
 
 def holders(path: Path) -> tuple[int, ...]:
@@ -60,13 +63,16 @@ def holders(path: Path) -> tuple[int, ...]:
     return tuple(int(fields[4]) for fields in found if fields[5] == wanted)
 
 
-async def _take(path: Path, kind: int, until: ExitStack) -> None:
-    """Take a lock that ``until`` releases. Without the directory or access to it there is no one to share with."""
+async def _take(path: Path, kind: int, until: ExitStack) -> tuple[int, ...]:
+    """Take a lock that ``until`` releases, and return its descriptor.
+
+    Without the directory or access to it there is no one to share with, and no descriptor.
+    """
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         log.debug("no lock on FRR's configuration", file=path, error=error)
-        return
+        return ()
     until.callback(os.close, lock)
     while True:
         try:
@@ -74,4 +80,4 @@ async def _take(path: Path, kind: int, until: ExitStack) -> None:
         except BlockingIOError:
             await trio.sleep(_POLL_SECONDS)
         else:
-            return
+            return (lock,)

@@ -83,7 +83,8 @@ class Vtysh:
         """Run vtysh with further arguments; raise only for a missing program or an exceeded deadline.
 
         The deadline does not include the wait for the lock. A ``query`` that exceeds it is not killed, since that may
-        end the daemon that answers (:mod:`.daemon_socket`). Raises :class:`.ReloaderFault` too where one runs vtysh.
+        end the daemon that answers (:mod:`.daemon_socket`), and keeps the lock until it ends. Raises
+        :class:`.ReloaderFault` too where one runs vtysh.
         """
         locks = self._lock is not None and (writes or _reaches_mgmtd(arguments))
         if self._reloader is not None:
@@ -92,9 +93,11 @@ class Vtysh:
 
             lock: Lock = ("exclusive" if writes else "shared") if locks else ""
             return await ReloaderClient(self._reloader).vtysh(arguments, seconds=seconds or self.seconds, lock=lock)
-        async with session_lock(self._lock if locks else None, exclusive=writes):
-            start = run_query if query else run_command
-            return await start((*self._command, *arguments), seconds=seconds or self.seconds)
+        async with session_lock(self._lock if locks else None, exclusive=writes) as held:
+            command, deadline = (*self._command, *arguments), seconds or self.seconds
+            if query:
+                return await run_query(command, seconds=deadline, pass_fds=held)
+            return await run_command(command, seconds=deadline)
 
     async def text(self, *commands: str, daemon: str = "") -> str:
         """Return what the commands, run in one process, print together; ``daemon`` limits the session to that daemon.

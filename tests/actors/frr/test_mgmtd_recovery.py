@@ -88,7 +88,9 @@ class ScriptedVtysh(Vtysh):
     answers: list[str | Callable[[], str] | None]
     probes: int = field(default=0, init=False)
 
-    async def run(self, *arguments: str, seconds: float | None = None, writes: bool = False) -> Completed:
+    async def run(
+        self, *arguments: str, seconds: float | None = None, writes: bool = False, query: bool = False
+    ) -> Completed:
         assert not writes
         assert arguments[:2] == ("-d", "mgmtd")
         text = self.answers[min(self.probes, len(self.answers) - 1)]

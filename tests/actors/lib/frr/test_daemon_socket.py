@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -107,6 +108,24 @@ async def test_a_session_that_is_given_up_stays_open_until_the_daemon_has_answer
         await trio.sleep(SLOW_SECONDS)
         await trio.testing.wait_all_tasks_blocked()
         assert asked == ["show a", ANSWERED]
+
+
+@pytest.mark.parametrize(("asked", "ends"), [("mgmtd", True), ("zebra", False)])
+async def test_only_a_session_with_mgmtd_that_is_given_up_ends_at_once(
+    asked: str, ends: bool, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / f"{asked}.vty"))
+        silent.listen()
+        with pytest.raises(DaemonTooSlow):
+            await DaemonSockets(tmp_path, seconds=3).text("show a", daemon=asked)
+        with silent.accept()[0] as session:
+            assert session.recv(100) == b"enable\0"
+            await trio.testing.wait_all_tasks_blocked()
+            # Both shut down their side, and only what still listens takes what is sent.
+            assert session.recv(100) == b""
+            with pytest.raises(BrokenPipeError) if ends else nullcontext():
+                session.sendall(b"answer")
 
 
 def test_the_end_of_the_process_waits_for_such_a_session_no_longer_than_a_moment(tmp_path: Path) -> None:

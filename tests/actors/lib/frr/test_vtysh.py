@@ -111,6 +111,22 @@ async def test_a_preview_shows_what_would_change_and_no_secret(tmp_path: Path) -
     assert "s3cret" not in shown + changes
 
 
+async def test_a_query_that_is_given_up_keeps_its_lock_until_it_ends(tmp_path: Path) -> None:
+    go, lock = tmp_path / "go", tmp_path / "frr.lock"
+    os.mkfifo(go)
+    slow = Vtysh(vtysh=str(program(tmp_path, f"read word < {go}")), pathspace="p", seconds=0.5, lock=lock)
+    with pytest.raises(CommandTimeout):
+        await slow.text("show running-config")
+    with trio.move_on_after(0.5) as patience:
+        async with session_lock(lock, exclusive=True):
+            pass
+    assert patience.cancelled_caught
+    go.write_text("word\n")
+    with trio.fail_after(60):
+        async with session_lock(lock, exclusive=True):
+            pass
+
+
 async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, autojump_clock: MockClock) -> None:
     desired = CASES["timers_port_password"]
     settings = Settings(vtysh=program(tmp_path, "exit 1"), run_dir=tmp_path, frr_etc_dir=tmp_path)
