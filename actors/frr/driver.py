@@ -180,7 +180,7 @@ class VtyshDriver:
         together = 1 if daemon == DAEMON else TOGETHER
         async with (
             session_lock(self._lock, exclusive=True),
-            self._daemons.session(daemon, seconds=LOAD_SECONDS) as session,
+            self._daemons.session(daemon, seconds=LOAD_SECONDS, writes=True) as session,
         ):
             return await configure(session, commands, together=together)
 

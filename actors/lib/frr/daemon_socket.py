@@ -9,7 +9,8 @@ needs the lock of :mod:`.frr_lock`, which the caller takes.
 
 FRR 10.3 dies while it prints more than 128 KiB to a session that has ended (a use after free; FRR #19109 fixes it).
 So a session that is given up before all answers have come stays open until they have; nothing waits for that. One with
-mgmtd ends at once, while its lock is held: mgmtd prints less than that for 2,500 VRFs.
+mgmtd ends at once, while its lock is held: mgmtd prints less than that for 2,500 VRFs. So does one that configures a
+daemon: the daemon then carries out at most one more command.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _ANSWERED: Final = frozenset({0, 1})
 LINGER_SECONDS: Final = 120.0
 #: The same when the process ends.
 PARTING_SECONDS: Final = 5.0
+#: Between two attempts to connect to a daemon that has too many sessions to accept (six in FRR 10.3, ``vty_serv_un``).
+QUEUE_SECONDS: Final = 0.1
 
 
 class DaemonTooSlow(DependencyFault):
@@ -60,15 +63,16 @@ class Answer(NamedTuple):
 class DaemonSession:
     """An open session with one daemon, after ``enable``."""
 
-    def __init__(self, stream: trio.SocketStream, daemon: str) -> None:
+    def __init__(self, stream: trio.SocketStream, daemon: str, *, writes: bool = False) -> None:
         self.daemon = daemon
         self._stream = stream
+        self._lingers = not writes and daemon != "mgmtd"
         self._data = bytearray()
         self._missing = 0
 
     def close(self) -> None:
-        """End the session, once the daemon has answered everything or if it is mgmtd."""
-        if self._missing and self.daemon != "mgmtd":
+        """End the session: one that lingers once the daemon has answered everything."""
+        if self._missing and self._lingers:
             self._missing = 0
             trio.lowlevel.spawn_system_task(_linger, self._stream.socket)
         else:
@@ -169,10 +173,15 @@ class DaemonSockets:
         return [decoded(command, answer) for command, answer in zip(commands, answers, strict=True)]
 
     @asynccontextmanager
-    async def session(self, daemon: str, *, seconds: float | None = None) -> AsyncIterator[DaemonSession]:
-        """Open a session for as long as the context lasts, ``seconds`` at the most; raises like :meth:`text`."""
+    async def session(
+        self, daemon: str, *, seconds: float | None = None, writes: bool = False
+    ) -> AsyncIterator[DaemonSession]:
+        """Open a session for as long as the context lasts, ``seconds`` at the most; raises like :meth:`text`.
+
+        One that ``writes`` is to configure the daemon.
+        """
         with self._faults(daemon, seconds or self.seconds):
-            session = await self._open(daemon)
+            session = await self._open(daemon, writes=writes)
             try:
                 yield session
             finally:
@@ -193,8 +202,8 @@ class DaemonSockets:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise FrrUnavailable(f"FRR does not answer: {daemon} is not running ({reason})") from error
 
-    async def _open(self, daemon: str) -> DaemonSession:
-        session = DaemonSession(await self._connect(daemon), daemon)
+    async def _open(self, daemon: str, *, writes: bool = False) -> DaemonSession:
+        session = DaemonSession(await self._connect(daemon), daemon, writes=writes)
         try:
             await session.texts((_ENABLE,))
         except BaseException:
@@ -203,10 +212,22 @@ class DaemonSockets:
         return session
 
     async def _connect(self, daemon: str) -> trio.SocketStream:
-        connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            await connection.connect(str(self.run_dir / f"{daemon}.vty"))
+            connection.setblocking(False)
+            # The kernel tells no one that there is room again.
+            while not _connected(connection, str(self.run_dir / f"{daemon}.vty")):  # noqa: ASYNC110
+                await trio.sleep(QUEUE_SECONDS)
         except BaseException:
             connection.close()
             raise
-        return trio.SocketStream(connection)
+        return trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+
+
+def _connected(connection: socket.socket, path: str) -> bool:
+    """Connect unless the daemon's queue is full, which trio takes for a connection that is on its way (connect(2))."""
+    try:
+        connection.connect(path)
+    except BlockingIOError:
+        return False
+    return True

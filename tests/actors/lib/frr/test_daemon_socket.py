@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -126,6 +127,44 @@ async def test_only_a_session_with_mgmtd_that_is_given_up_ends_at_once(
             assert session.recv(100) == b""
             with pytest.raises(BrokenPipeError) if ends else nullcontext():
                 session.sendall(b"answer")
+
+
+async def test_a_session_that_configures_ends_at_once_so_that_nothing_of_it_is_carried_out_later(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "bgpd.vty"))
+        silent.listen()
+        with pytest.raises(DaemonTooSlow):
+            async with DaemonSockets(tmp_path, seconds=3).session("bgpd", writes=True):
+                raise AssertionError("bgpd has not answered")
+        with silent.accept()[0] as session:
+            assert session.recv(100) == b"enable\0"
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(BrokenPipeError):
+                session.sendall(b"answer")
+
+
+async def test_a_daemon_that_takes_no_more_sessions_for_now_is_slow_rather_than_absent(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    path = str(tmp_path / "zebra.vty")
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as other:
+        busy.bind(path)
+        busy.listen(0)
+        other.connect(path)
+        started = trio.current_time()
+        with pytest.raises(DaemonTooSlow, match="zebra did not answer within 3 s"):
+            await DaemonSockets(tmp_path, seconds=3).text("show a", daemon="zebra")
+        assert trio.current_time() - started == pytest.approx(3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(DaemonSockets(tmp_path, seconds=3).text, "show a", daemon="zebra"))
+            await trio.sleep(1)
+            busy.accept()[0].close()
+            await trio.sleep(1)
+            with busy.accept()[0] as session:
+                assert session.recv(100) == b"enable\0"
+            nursery.cancel_scope.cancel()
 
 
 def test_the_end_of_the_process_waits_for_such_a_session_no_longer_than_a_moment(tmp_path: Path) -> None:
