@@ -75,7 +75,8 @@ DISTANCE = 4
 LONGEST_DISTANCE = 2.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
 PASS_SECONDS = 300.0
-#: After so long a pass ends between two parts of its plan, and another one continues.
+#: After so long a pass ends once zebra has been waited for again, and another one continues: only these waits, which
+#: many devices need, make a pass so long, and what comes last in a plan is not left to a next pass for ever.
 LONGEST_PASS_SECONDS = 120.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2
@@ -276,7 +277,7 @@ class _ControlLoop:
                 self.verified = None
                 work = partial(
                     converge, desired, self.kernel, self._drain, withdrawn=frr.withdrawn,
-                    stop=partial(self._must_stop, time.monotonic()), planner=self.planner, known=known,
+                    stop=partial(self._why_stop, time.monotonic()), planner=self.planner, known=known,
                 )  # fmt: skip
                 result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
@@ -289,7 +290,7 @@ class _ControlLoop:
         if not _leases(desired, result):
             self.dhcp.release()
         if result.interrupted:
-            log.info("stopped early: FRR is next, or it took long", generation=desired.generation, writes=result.writes)
+            log.info(f"stopped early: {result.interrupted}", generation=desired.generation, writes=result.writes)
             self.wake.set()
             return
         if result.clean:
@@ -298,10 +299,12 @@ class _ControlLoop:
         self._report(desired, result, fresh=fresh, seconds=ended - started)
         self._schedule(clean=result.clean)
 
-    def _must_stop(self, began: float) -> bool:
-        """Whether a pass that began at this monotonic second has to end between two parts of its plan."""
-        waiting = self.changing.statistics().tasks_waiting
-        return waiting > 0 or time.monotonic() - began > LONGEST_PASS_SECONDS
+    def _why_stop(self, began: float, waited: bool) -> str:
+        """Return why a pass that began at this monotonic second has to end now; see :data:`.converge.Stop`."""
+        if self.changing.statistics().tasks_waiting:
+            return "FRR is next"
+        seconds = time.monotonic() - began
+        return f"continuing after {seconds:.0f} s" if waited and seconds > LONGEST_PASS_SECONDS else ""
 
     def _known(self, desired: DesiredState) -> Observed | None:
         """Return what the last pass has verified, unless a notification that counts is waiting.

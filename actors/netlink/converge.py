@@ -34,6 +34,7 @@ from .planning.plan import Failures, plan
 from .planning.steps import (
     AddAddress,
     AddUnreachable,
+    AwaitZebra,
     ChangeLink,
     CreateLink,
     Plan,
@@ -51,12 +52,16 @@ BATCHED = (AddAddress, AddUnreachable, ChangeLink, CreateLink, RemoveAddress, Re
 #: requests fit into a socket's buffers with the default sizes.
 UNITS = 128
 
+#: Why a pass has to end before the next group of units, or nothing. It is told whether zebra has just been waited for
+#: after something was written: a pass that ends there has got further, however long its observation took.
+Stop = Callable[[bool], str]
+
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
     """A pass's result, with its last observation and plan. ``steps`` is the first round's plan, for the log.
 
-    An ``interrupted`` pass has verified nothing: another one follows.
+    A pass that was ``interrupted``, for that reason, has verified nothing: another one follows.
     """
 
     observed: Observed
@@ -65,7 +70,7 @@ class PassResult:
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     steps: str = ""
-    interrupted: bool = False
+    interrupted: str = ""
 
     @property
     def complete(self) -> bool:
@@ -106,16 +111,16 @@ def converge(
     before_observation: Callable[[], None] = lambda: None,
     *,
     withdrawn: Collection[int] | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda waited: "",
     planner: Planner | None = None,
     known: Observed | None = None,
 ) -> PassResult:
     """Bring the kernel to a desired state. ``before_observation`` is called before each observation.
 
-    ``planner`` is that of the passes before. ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` says so
-    the pass ends after the present unit. The first plan is made from ``known`` if there is one: what the last pass has
-    verified. It decides nothing that the observation after it does not see: a refusal, or a plan without a step, may
-    come from something that has changed since.
+    ``planner`` is that of the passes before. ``withdrawn`` is as in :func:`.planning.plan.plan`. Once ``stop`` has a
+    reason the pass ends after the present unit. The first plan is made from ``known`` if there is one: what the last
+    pass has verified. It decides nothing that the observation after it does not see: a refusal, or a plan without a
+    step, may come from something that has changed since.
     """
     writes, first, stuck = 0, "", False
     applied, planner = Applied(), planner or Planner()
@@ -146,13 +151,13 @@ def converge(
 @dataclass(frozen=True, slots=True)
 class Applied:
     """An executed plan's result. ``failures`` are those that planning did not find; ``errors`` belong to no resource;
-    ``refused`` means that at least one step was, ``interrupted`` that steps are left."""
+    ``refused`` means that at least one step was, ``interrupted`` is why steps are left."""
 
     writes: int = 0
     failures: tuple[ResourceFailure, ...] = ()
     errors: tuple[str, ...] = ()
     refused: bool = False
-    interrupted: bool = False
+    interrupted: str = ""
 
 
 @dataclass
@@ -170,10 +175,10 @@ class _Progress:
         return bool(self.broken or self.partial)
 
     def skips(self, step: Step) -> bool:
-        """Return whether a step is pointless now: its own unit broke, or the resource that it depends on failed."""
+        """Return whether a step is pointless now: its own unit or one that it needs broke, or its parent failed."""
         parent = None if step.resource is None else self.plan.model.parents.get(step.resource)
         stopped = self.broken | self.partial if step.completes else self.broken
-        return (bool(step.unit) and step.unit in stopped) or parent in self.failures
+        return parent in self.failures or not stopped.isdisjoint({step.unit, *step.needs} - {""})
 
     def fail(self, step: Step, message: str) -> None:
         (self.broken if step.vital else self.partial).add(step.unit)
@@ -213,14 +218,14 @@ def _operation(step: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", step).lower()
 
 
-def apply_plan(plan: Plan, kernel: Kernel, stop: Callable[[], bool] = lambda: False) -> Applied:
+def apply_plan(plan: Plan, kernel: Kernel, stop: Stop = lambda waited: "") -> Applied:
     """Carry out every step that still makes sense, in order; between two groups of units ``stop`` may end that."""
     progress = _Progress(plan, Failures(plan.model, plan.failures))
-    writes, interrupted = 0, False
+    writes, interrupted, waited = 0, "", False
     for group in groups(plan.steps):
-        if stop():
-            interrupted = True
+        if interrupted := stop(waited and writes > 0):
             break
+        waited = isinstance(group[0], AwaitZebra)
         batches = _Batches(group, progress)
         while batch := batches.next():
             for step, refusal in zip(batch, kernel.apply_all(batch), strict=True):

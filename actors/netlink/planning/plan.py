@@ -219,13 +219,15 @@ def _stale_tables(remaining: Survivors) -> Iterator[Step]:
     """Yield the removal of unreachable defaults whose VRF is gone or goes: the kernel keeps routes without a device.
 
     Before the VRF: a zebra that starts in between must not find routes of a table that has no VRF (see AwaitZebra).
+    After the devices in it: what is left of them needs the default.
     """
     vrfs = {key: link.table for key, link in remaining.links.items() if link.kind == LinkKind.VRF}
+    needs = tuple(step.unit for step in remaining.deletions)
     for namespace in Namespace:
         staying = {table for (where, _), table in vrfs.items() if where is namespace}
         for family, table in sorted(remaining.observed.unreachable_in(namespace)):
             if table not in staying:
-                yield RemoveUnreachable(family, table, namespace, unit=f"table {table} in {namespace}")
+                yield RemoveUnreachable(family, table, namespace, unit=f"table {table} in {namespace}", needs=needs)
 
 
 def _unreachable(vrf: WantedLink, remaining: Survivors) -> Iterator[Step]:

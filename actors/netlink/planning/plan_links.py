@@ -64,18 +64,21 @@ def survivors(
     # One deletion per namespace, the host's first: deleting a veth's host end deletes its router end.
     with_host_end = {peers[key] for key in doomed & peers.keys() if key[0] is Namespace.HOST}
     vrfs = {key for key in doomed if existing[key].kind == LinkKind.VRF}
-    deletions = _deletions(doomed - with_host_end - vrfs, existing, doomed)
-    return Survivors(remaining, observed, deletions, _deletions(vrfs, existing, doomed))
+    deletions = _deletions("devices", doomed - with_host_end - vrfs, existing, doomed)
+    # The kernel would move what is left in a VRF to the main table.
+    needs = tuple(step.unit for step in deletions)
+    vrf_deletions = tuple(replace(step, needs=needs) for step in _deletions("VRFs", vrfs, existing, doomed))
+    return Survivors(remaining, observed, deletions, vrf_deletions)
 
 
-def _deletions(keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
+def _deletions(what: str, keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
     """Return the deletion of devices by namespace. Of many, those that were made together go together."""
     found = []
     for namespace in Namespace:
         names = [name for where, name in sorted(keys, key=lambda key: existing[key].index) if where is namespace]
         batch = _may_batch(namespace, existing, doomed)
         for start in range(0, len(names), DEVICES):
-            part, unit = tuple(sorted(names[start : start + DEVICES])), f"deletion {start} in {namespace}"
+            part, unit = tuple(sorted(names[start : start + DEVICES])), f"{what} {start} in {namespace}"
             found.append(DeleteLinks(namespace, part, batch, unit=unit))
     return tuple(found)
 

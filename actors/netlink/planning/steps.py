@@ -34,12 +34,13 @@ class Step:
     """What every step has: its resource (None: it removes what is no longer wanted) and its unit.
 
     After a step that is not ``vital`` was refused, the rest of its unit is still carried out, except for a step that
-    ``completes`` it.
+    ``completes`` it. A step ``needs`` all of the units of these names.
     """
 
     resource: ResourceId | None = None
     unit: str = ""
     vital: bool = True
+    needs: tuple[str, ...] = ()
 
     #: Whether it writes to the kernel, rather than to our own state.
     writes_kernel = True

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from actors.netlink.actor import LONGEST_PASS_SECONDS, _ControlLoop, outcome_of
-from actors.netlink.converge import converge
+from actors.netlink.converge import PassResult, converge
 from actors.netlink.planning.observed import LinkKind, Namespace
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import (
@@ -155,16 +155,46 @@ def test_any_prefix_of_a_plan_in_parts_and_planning_again_converge(slow_zebra: i
         assert kernel.links.keys() == whole
 
 
-@pytest.mark.parametrize(("seconds", "stops"), [(0.0, False), (LONGEST_PASS_SECONDS + 1, True)])
-async def test_a_pass_ends_early_after_long_work_or_for_frr(seconds: float, *, stops: bool) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "waited", "reason"),
+    [
+        (0.0, True, ""),
+        (LONGEST_PASS_SECONDS + 1, True, "continuing after 121 s"),
+        (LONGEST_PASS_SECONDS + 1, False, ""),
+    ],
+)
+async def test_a_pass_ends_early_for_frr_or_after_long_work_once_zebra_has_answered(
+    seconds: float, *, waited: bool, reason: str
+) -> None:
     changing, nothing = trio.Lock(), cast("Any", None)
     loop = _ControlLoop(nothing, nothing, nothing, nothing, changing, nothing, 60.0, nothing, nothing)
-    assert loop._must_stop(time.monotonic() - seconds) is stops
+    assert loop._why_stop(time.monotonic() - seconds, waited) == reason
     async with changing, trio.open_nursery() as nursery:
         nursery.start_soon(changing.acquire)
         await trio.testing.wait_all_tasks_blocked()
-        assert loop._must_stop(time.monotonic() - seconds)
+        assert loop._why_stop(time.monotonic() - seconds, waited) == "FRR is next"
         nursery.cancel_scope.cancel()
+
+
+def test_passes_that_always_take_long_come_to_an_end(slow_zebra: int) -> None:
+    desired, kernel = tenants(12), node()
+    results: list[PassResult] = []
+    while not results or results[-1].interrupted:
+        results.append(converge(desired, kernel, stop=lambda waited: "late" if waited else ""))
+        assert results[-1].writes
+    assert results[-1].clean
+    assert len(results) > 5
+
+
+def test_what_is_refused_at_length_is_reported_rather_than_tried_again_at_once() -> None:
+    desired, kernel = both(RED, GREEN), settled(both(RED, GREEN))
+    more = both(RED, GREEN, l3vni("new", 103, pairs=pairs(103)))
+    del kernel.links[ROUTER, "vni100"]
+    kernel.fail = {str(step) for step in steps_of(desired, kernel) if isinstance(step, CreateLink)}
+    result = converge(more, kernel, stop=lambda waited: "late" if waited else "")
+    assert result.interrupted == "late"
+    result = converge(more, kernel, stop=lambda waited: "late" if waited else "")
+    assert (result.interrupted, {failure.resource.name for failure in result.failures}) == ("", {"red", "blue"})
 
 
 def test_zebra_is_waited_for_less_often_while_there_are_few_devices() -> None:
@@ -253,16 +283,16 @@ def test_a_device_that_is_in_no_master_yet_is_not_moved() -> None:
     assert kernel.links[ROUTER, "vni100"].master == "br-pe-100"
 
 
-def after(count: int) -> Callable[[], bool]:
+def after(count: int) -> Callable[[bool], str]:
     calls = iter(range(10_000))
-    return lambda: next(calls) >= count
+    return lambda _: "enough" if next(calls) >= count else ""
 
 
 @pytest.mark.parametrize("count", range(0, 14, 3))
 def test_a_pass_that_ends_early_ends_between_two_resources_and_the_next_one_completes_it(count: int) -> None:
     kernel, whole = node(), settled(demo())
     first = converge(demo(), kernel, stop=after(count))
-    assert first.interrupted == (converge(demo(), kernel.copy()).writes != 0)
+    assert bool(first.interrupted) == (converge(demo(), kernel.copy()).writes != 0)
     if first.interrupted:
         nic = (ROUTER, "toswitch1")
         assert nic not in kernel.links or kernel.links[nic].up
@@ -275,3 +305,18 @@ def test_the_kind_of_a_device_counts_as_well() -> None:
     key = (ROUTER, "vni100")
     kernel.links[key] = replace(kernel.links[key], kind=LinkKind.BRIDGE, vxlan=None)
     assert plan(both(GREEN, RED), kernel.observe(both(GREEN, RED)), frozenset()).held == {100}
+
+
+def test_a_vrf_stays_while_a_device_in_it_cannot_be_deleted(slow_zebra: int) -> None:
+    kernel = settled(tenants(12))
+    deletions = [step for step in steps_of(tenants(1), kernel) if isinstance(step, DeleteLinks)]
+    refused = [step for step in deletions if "br-pe-1011" in step.names]
+    assert refused[0].unit != deletions[0].unit
+    kernel.fail = {str(step) for step in refused}
+    result = converge(tenants(1), kernel)
+    assert len(result.errors) == len(refused)
+    assert kernel.links[ROUTER, "br-pe-1011"].master == "t11"
+    table = kernel.links[ROUTER, "t11"].table
+    assert {family for family, found in kernel.unreachable if found == table} == set(Family)
+    kernel.fail = set()
+    assert converge(tenants(1), kernel).clean
