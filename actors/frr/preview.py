@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,9 +48,9 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
     """
     wanted = intended(_rendered(desired, settings))
     with trio.move_on_after(PATIENCE_SECONDS) as waiting:
-        async with session_lock(lock_file(settings), exclusive=False):
+        async with session_lock(lock_file(settings), exclusive=False) as held:
             waiting.deadline = math.inf
-            shown, live = await _shown(_SHOW, settings), _vnis(await _shown("show evpn vni", settings))
+            shown, live = await _shown(_SHOW, settings, held), _vnis(await _shown("show evpn vni", settings, held))
             staying = live & {segment.vni for segment in desired.l2vnis}
             return _compared(wanted, shown, staying)
     try:
@@ -62,10 +62,10 @@ async def preview(desired: DesiredState, settings: Settings) -> Preview:
     )
 
 
-async def _shown(command: str, settings: Settings) -> str:
+async def _shown(command: str, settings: Settings, held: Sequence[int]) -> str:
     """Return what a command prints; ``PermissionFault`` where vtysh takes FRR for absent for lack of rights."""
     try:
-        return await Vtysh.of(settings, locked=False).text(command)
+        return await Vtysh.of(settings, held=held).text(command)
     except FrrUnavailable:
         closed = _closed_socket(settings.frr_run_dir / settings.frr_pathspace / "zebra.vty")
         if closed is None:
@@ -107,9 +107,9 @@ async def running_redacted(settings: Settings) -> str:
     :data:`SHOW_PATIENCE_SECONDS` if it is being changed.
     """
     with trio.move_on_after(SHOW_PATIENCE_SECONDS) as waiting:
-        async with session_lock(lock_file(settings), exclusive=False):
+        async with session_lock(lock_file(settings), exclusive=False) as held:
             waiting.deadline = math.inf
-            return redact(await _shown(_SHOW, settings))
+            return redact(await _shown(_SHOW, settings, held))
     raise DependencyFault(_busy(settings))
 
 

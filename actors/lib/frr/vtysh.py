@@ -51,8 +51,8 @@ class VtyshRefused(DependencyFault):
 class Vtysh:
     """Runs vtysh against the FRR of one pathspace; ``lock`` is the file of :mod:`.frr_lock`, None: take no lock.
 
-    ``reloader`` is the socket of the reloader that runs it instead. Safe to use from several tasks at once: each call
-    is a process of its own.
+    ``held`` are the descriptors with which the caller holds it. ``reloader`` is the socket of the reloader that runs it
+    instead. Safe to use from several tasks at once: each call is a process of its own.
     """
 
     def __init__(
@@ -62,20 +62,22 @@ class Vtysh:
         pathspace: str,
         seconds: float = SECONDS,
         lock: Path | None = None,
+        held: Sequence[int] = (),
         reloader: Path | None = None,
     ) -> None:
         self.seconds = seconds
         self._command = (vtysh, "-N", pathspace)
         self._lock = lock
+        self._held = tuple(held)
         self._reloader = reloader
 
     @classmethod
-    def of(cls, settings: Settings, seconds: float = SECONDS, *, locked: bool = True) -> Self:
-        """Return access to the router's FRR; without ``locked`` the caller holds :func:`lock_file` itself."""
-        lock = lock_file(settings) if locked else None
+    def of(cls, settings: Settings, seconds: float = SECONDS, *, held: Sequence[int] | None = None) -> Self:
+        """Return access to the router's FRR; with ``held`` the caller holds :func:`lock_file` itself."""
+        lock = lock_file(settings) if held is None else None
         reloader = settings.pod_run_dir / SOCKET if settings.runtime == "podman" else None
         program, pathspace = str(settings.vtysh), settings.frr_pathspace
-        return cls(vtysh=program, pathspace=pathspace, seconds=seconds, lock=lock, reloader=reloader)
+        return cls(vtysh=program, pathspace=pathspace, seconds=seconds, lock=lock, held=held or (), reloader=reloader)
 
     async def run(
         self, *arguments: str, seconds: float | None = None, writes: bool = False, query: bool = False
@@ -96,7 +98,7 @@ class Vtysh:
         async with session_lock(self._lock if locks else None, exclusive=writes) as held:
             command, deadline = (*self._command, *arguments), seconds or self.seconds
             if query:
-                return await run_query(command, seconds=deadline, pass_fds=held)
+                return await run_query(command, seconds=deadline, pass_fds=(*self._held, *held))
             return await run_command(command, seconds=deadline)
 
     async def text(self, *commands: str, daemon: str = "") -> str:

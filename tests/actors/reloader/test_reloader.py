@@ -188,7 +188,7 @@ async def test_changes_are_one_after_the_other_and_wait_for_readers_on_the_host(
 async def test_a_caller_that_holds_the_lock_is_not_made_to_wait_for_it(pod: FakePod) -> None:
     async with serving(pod), session_lock(lock_file(pod.settings), exclusive=True):
         with trio.fail_after(60):
-            done = await Vtysh.of(pod.settings, locked=False).run("-c", "show running-config")
+            done = await Vtysh.of(pod.settings, held=()).run("-c", "show running-config")
     assert done.returncode == 0
 
 

@@ -123,7 +123,7 @@ def show(command: str, settings: Settings, daemon: str) -> None:
     from supervisor.runtime.faults import DependencyFault
 
     try:
-        answer = trio.run(_answer, command, settings, daemon)
+        answer = trio.run(answer_of, command, settings, daemon)
     except DependencyFault as error:
         raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
     # Answers in JSON have no passwords, and would not be JSON any more.
@@ -132,20 +132,20 @@ def show(command: str, settings: Settings, daemon: str) -> None:
     print(printable(text.rstrip(), keep="\n\t"), flush=True)
 
 
-async def _answer(command: str, settings: Settings, daemon: str) -> str:
+async def answer_of(command: str, settings: Settings, daemon: str) -> str:
+    """Return FRR's answer; raise ``DependencyFault``, and :class:`CommandError` while FRR is being changed."""
     import trio
 
     from actors.lib.frr.frr_lock import session_lock
     from actors.lib.frr.vtysh import Vtysh, lock_file
 
-    vtysh = Vtysh.of(settings, locked=False)
     if daemon not in ("", "mgmtd"):
-        return await vtysh.text(command, daemon=daemon)
+        return await Vtysh.of(settings).text(command, daemon=daemon)
     for seconds in (SILENT_SECONDS, PATIENCE_SECONDS):
         with trio.move_on_after(seconds) as waiting:
-            async with session_lock(lock_file(settings), exclusive=False):
+            async with session_lock(lock_file(settings), exclusive=False) as held:
                 waiting.deadline = math.inf
-                return await vtysh.text(command, daemon=daemon)
+                return await Vtysh.of(settings, held=held).text(command, daemon=daemon)
         if seconds == SILENT_SECONDS:
             complain(f"FRR is being changed; waiting up to {PATIENCE_SECONDS:g} s")
     what = f"FRR has been changed for more than {PATIENCE_SECONDS:g} s; --daemon bgpd, for example, needs no wait"

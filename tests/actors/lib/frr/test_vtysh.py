@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from actors.frr.render.render import render
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh, VtyshRefused, lock_file
 from config.settings import Settings
+from supervisor.cli.verbs.router.vtysh import answer_of
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
 from supervisor.runtime.faults import DependencyFault
 from tests.actors.frr.cases import CASES, HOSTNAME
@@ -125,6 +128,29 @@ async def test_a_query_that_is_given_up_keeps_its_lock_until_it_ends(tmp_path: P
     with trio.fail_after(60):
         async with session_lock(lock, exclusive=True):
             pass
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [running_redacted, partial(preview, CASES["basic"]), partial(answer_of, "show version", daemon="")],
+    ids=["show frr", "plan", "vtysh"],
+)
+async def test_a_query_of_the_command_line_that_is_broken_off_keeps_its_lock_until_it_ends(
+    ask: Callable[[Settings], Awaitable[object]], tmp_path: Path
+) -> None:
+    go, started = tmp_path / "go", tmp_path / "started"
+    os.mkfifo(go)
+    os.mkfifo(started)
+    settings = Settings(vtysh=program(tmp_path, f"echo > {started}; read word < {go}"), run_dir=tmp_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, settings)
+        await trio.Path(started).read_text()
+        nursery.cancel_scope.cancel()
+    with trio.move_on_after(0.5) as patience:
+        async with session_lock(lock_file(settings), exclusive=True):
+            pass
+    go.write_text("word\n")
+    assert patience.cancelled_caught
 
 
 async def test_a_preview_does_not_wait_for_a_long_change_of_frr(tmp_path: Path, autojump_clock: MockClock) -> None:
