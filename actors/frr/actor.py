@@ -5,7 +5,9 @@ A :class:`DesiredState` comes in. The actor renders it, applies it (:mod:`.apply
 for FRR's restart (its sockets are replaced), for the next attempt at what FRR refused, or for the audit interval, and
 applies again; a new state ends an attempt that does not succeed at once. A failure is retried with back-off,
 indefinitely; an unreachable FRR is logged once. While nothing changes, an audit costs one reading of the running
-configuration and logs nothing.
+configuration and logs nothing. It takes its turn with the kernel only if there is something to do: work on the kernel
+ends for that and begins again. While FRR cannot be read, what was verified last counts for :data:`UNREADABLE_SECONDS`:
+zebra answers nothing while many devices come or go.
 
 An L3VNI is withdrawn, which means left out of its VRF, while the kernel moves its devices or makes them again: FRR up
 to 10.4 may keep what it knew about them, and a VNI that changes its VRF would serve one tenant with another's devices
@@ -26,6 +28,7 @@ from typing import Final
 
 import trio
 
+from actors.lib.frr.daemon_socket import DaemonTooSlow
 from actors.lib.frr.pod_processes import processes_of
 from actors.lib.metrics import counters as metrics
 from config.desired import DesiredState
@@ -52,6 +55,10 @@ VERSION_SECONDS: Final = 60.0
 #: First and longest pause after a failure, in seconds.
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 30.0
+
+#: How long what was verified last counts while audits cannot read it: watchfrr ends a daemon that has not answered for
+#: 90 seconds, and then its socket is replaced.
+UNREADABLE_SECONDS: Final = 120.0
 
 #: Seconds between two looks at FRR's sockets, which show that a daemon was restarted, while their directory changes.
 SOCKET_POLL: Final = 2.0
@@ -107,6 +114,8 @@ class FrrActor:
         #: The last configuration after what it was rendered from.
         self._rendered: tuple[DesiredState, frozenset[int], str, RenderedConfig] | None = None
         self._retry = FIRST_RETRY
+        #: When the first of the audits began that could not read FRR, in a row; None: the last one could.
+        self._unread_since: float | None = None
         self._sockets: frozenset[tuple[str, int, int]] = frozenset()
         self._version = ""
         # Replaced sockets give no other notice, and their directory may not even exist yet.
@@ -141,7 +150,55 @@ class FrrActor:
                 continue
             finally:
                 self._changing.release()
+            self._could_read()
             await self._wait(state, outcome)
+            while await self._still_runs(state, outcome):
+                await self._wait(state, outcome)
+
+    async def _still_runs(self, state: DesiredState, outcome: FrrOutcome) -> bool:
+        """Whether an audit finds nothing to do, or cannot tell yet; it only reads. False if something else is due."""
+        known = self._rendered
+        if not outcome.applied or known is None or self._is_due(state, outcome):
+            return False
+        started = trio.current_time()
+        try:
+            with self._ctx.working("auditing FRR", APPLY_SECONDS):
+                unchanged = await self._applier.is_unchanged(known[3])
+        except (DaemonTooSlow, trio.TooSlowError) as fault:
+            return self._may_still_run(str(fault) or f"it took longer than {APPLY_SECONDS:g} s", started)
+        except DependencyFault:
+            return False
+        self._could_read()
+        if unchanged:
+            self._measure(replace(outcome, changed=False), trio.current_time() - started)
+            if not self._version:
+                await self._read_version()
+        return unchanged
+
+    def _is_due(self, state: DesiredState, outcome: FrrOutcome) -> bool:
+        """Whether there is something to do whatever FRR runs, or more to find out than that."""
+        return (
+            self._desired.pending
+            or self._daemon_sockets() != self._sockets
+            or self._withdrawn(state) != outcome.withdrawn
+            or bool(self._due(state))
+            # Its version decides about the rest of the state.
+            or outcome.desired is not state
+            or self._applier.refusals.seconds_to_attempt() <= 0
+            or (self._rendered or ())[1:3] != (outcome.withdrawn, socket.gethostname())
+        )
+
+    def _may_still_run(self, reason: str, started: float) -> bool:
+        """Whether what was verified last still counts after an audit that could not read FRR."""
+        if self._unread_since is None:
+            self._unread_since = started
+            log.info("an audit could not read FRR's configuration", reason=reason)
+            self._ctx.note(unread=reason)
+        return trio.current_time() - self._unread_since < UNREADABLE_SECONDS
+
+    def _could_read(self) -> None:
+        self._unread_since = None
+        self._ctx.note(unread=None)
 
     async def _carry_out(self, state: DesiredState) -> FrrOutcome:
         """Apply a state without the VNIs that are withdrawn now, after bouncing those that are to be bounced."""
@@ -265,7 +322,7 @@ class FrrActor:
     def _pause(self, outcome: FrrOutcome) -> float:
         """Return the seconds until the audit, attempt or retry, with jitter so that nodes do not work in step."""
         jitter = 0.75 + 0.5 * self._jitter()
-        if outcome.applied:
+        if outcome.applied and self._unread_since is None:
             self._retry = FIRST_RETRY
             attempt = self._applier.refusals.seconds_to_attempt()
             return min(self._settings.audit_interval_seconds * jitter, attempt)

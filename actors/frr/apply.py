@@ -88,6 +88,23 @@ class Applier:
                 reason = error.strerror or str(error)
                 return FrrOutcome(desired, applied=False, error=f"cannot write FRR's configuration: {reason}")
 
+    async def is_unchanged(self, rendered: RenderedConfig) -> bool:
+        """Whether FRR and its file are as :meth:`apply` has left them, so that it would find nothing to do.
+
+        ``rendered`` is what it applied last, and nothing is due for another attempt. Only reads; DependencyFault.
+        """
+        async with self._one_at_a_time:
+            await self._driver.wait_ready(daemons_for(rendered.text))
+            text = await self._driver.running()
+            if self._compared is None or self._compared[0] != text:
+                return False
+            wanted = self.refusals.acceptable(rendered)
+            seen = self._seen(text, self._intent(wanted))
+            boots = bool(seen.intent.negations) or (self._then is None and self.refusals.certain(rendered, seen))
+            if seen.pending or (boots and self._on_disk() != wanted.text):
+                return False
+            return not await self._gone(seen)
+
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
         await self._driver.wait_ready(daemons_for(rendered.text))
         self.refusals.begin(rendered)
@@ -168,14 +185,17 @@ class Applier:
         return RunningConfiguration(text, lines, intent, found, self.refusals.pending(found))
 
     async def _clear_residue(self, seen: RunningConfiguration) -> None:
-        """Remove the empty VRF stanzas that FRR left behind, once their device is gone.
+        """Remove the empty VRF stanzas that FRR left behind."""
+        if gone := await self._gone(seen):
+            await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
+
+    async def _gone(self, seen: RunningConfiguration) -> set[str]:
+        """Return the empty VRF stanzas that FRR left behind and whose device is gone.
 
         Before that it does not only refuse: mgmtd 10.3 fails an assertion when two daemons refuse a commit.
         """
         stale = set() if self._then else set(residue(seen.text, seen.difference, seen.intent))
-        gone = stale & await self._driver.inactive_vrfs() if stale else stale
-        if gone:
-            await self._driver.send("".join(f"no vrf {vrf}\n" for vrf in sorted(gone)))
+        return stale & await self._driver.inactive_vrfs() if stale else stale
 
     async def _change(self, seen: RunningConfiguration, wanted: RenderedConfig) -> Attempt:
         """Remove what must go, add what is missing, read; until FRR shows the intent, at most three times.

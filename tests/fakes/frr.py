@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from actors.lib.frr.daemon_socket import DaemonTooSlow
 from supervisor.runtime.faults import DependencyFault
 
 
@@ -186,6 +187,8 @@ class FakeFrr:
     dry_refusals: set[str] = field(default_factory=set)
     """Words that its dry run refuses, besides unknown commands."""
     unreachable: str = ""
+    silent: bool = False
+    """A daemon does not answer in time."""
     release: str = "10.3"
     hangs: bool = False
     ignores_commands: bool = False
@@ -311,6 +314,8 @@ class FakeFrr:
     async def running(self) -> str:
         self.calls.append("running")
         await trio.lowlevel.checkpoint()
+        if self.silent:
+            raise DaemonTooSlow("zebra did not answer within 20 s")
         return self.text
 
     async def version(self) -> str:
