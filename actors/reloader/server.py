@@ -6,7 +6,8 @@ Only vtysh is started, with the router's pathspace and arguments that cannot do 
 text of the request, which it reads from memory: no file ever holds it. Changes are one after the other: each holds the
 lock of :mod:`actors.lib.frr.frr_lock`, which the daemon and the command line on the host take too when they read from
 mgmtd's own socket. A change that has begun is never cut off, not by its client's end nor by a stop, because a session
-that ends during a commit breaks mgmtd; it has a deadline of its own. Anything else ends with its client.
+that ends during a commit breaks mgmtd; it has a deadline of its own. A query that is given up is left to end by itself,
+with the lock (:mod:`actors.lib.frr.daemon_socket` says why). Anything else ends with its client.
 
 A line is logged for each change, without the text.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from config.settings import Settings
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.http_server import Connections, Response, read_body, read_head, send
-from supervisor.process.subprocesses import REAP_SECONDS, Completed, run_command
+from supervisor.process.subprocesses import REAP_SECONDS, Completed, run_command, run_query
 from supervisor.process.unix_socket import listening
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.faults import DependencyFault
@@ -43,7 +44,8 @@ log = get_logger("reloader")
 
 #: More than the daemon and a support bundle use at once. A further client's connection is closed unread.
 MOST_CONNECTIONS: Final = 32
-#: How many vtysh may run at once; each takes megabytes, and FRR answers one session at a time.
+#: How many vtysh may run at once, besides queries that were given up; each takes megabytes, and FRR answers one session
+#: at a time.
 MOST_VTYSH: Final = 4
 MOST_HEADER_BYTES: Final = 16 << 10
 #: For a request, whatever its length.
@@ -142,8 +144,8 @@ class ReloaderServer:
                 await send(stream, connection, answer)
 
     async def _run_vtysh(self, asked: VtyshRequest) -> Response:
-        async with session_lock(self._lock if asked.lock else None, exclusive=asked.lock == "exclusive"):
-            outcome = await (self._change(asked) if asked.writes else self._outcome(asked))
+        async with session_lock(self._lock if asked.lock else None, exclusive=asked.lock == "exclusive") as held:
+            outcome = await (self._change(asked) if asked.writes else self._outcome(asked, held))
         return Response(200, write_outcome(outcome), JSON)
 
     async def _change(self, asked: VtyshRequest) -> Completed | DependencyFault:
@@ -155,15 +157,17 @@ class ReloaderServer:
                 _log_change(asked, outcome, trio.current_time() - began)
         return outcome
 
-    async def _outcome(self, asked: VtyshRequest) -> Completed | DependencyFault:
+    async def _outcome(self, asked: VtyshRequest, held: Sequence[int] = ()) -> Completed | DependencyFault:
         try:
             # A place is held only by a vtysh that runs, and so ends: none waits for the lock in it.
             async with self._slots:
-                return await self._process(asked)
+                return await self._process(asked, held)
         except DependencyFault as fault:
             return fault
 
-    async def _process(self, asked: VtyshRequest) -> Completed:
+    async def _process(self, asked: VtyshRequest, held: Sequence[int]) -> Completed:
+        if asked.is_query:
+            return await run_query((*self._command, *asked.arguments), seconds=asked.seconds, pass_fds=held)
         with _in_memory(asked.text) as (options, descriptors):
             command = (*self._command, *asked.arguments, *options)
             return await run_command(command, seconds=asked.seconds, pass_fds=descriptors)

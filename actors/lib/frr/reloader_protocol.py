@@ -63,6 +63,11 @@ class VtyshRequest:
     seconds: float
 
     @property
+    def is_query(self) -> bool:
+        """Whether it only shows something, and must not be killed (:mod:`.daemon_socket`)."""
+        return is_query(self.arguments)
+
+    @property
     def writes(self) -> bool:
         """Whether it may change FRR, and so must not be cut off."""
         return self.text is not None and "-C" not in self.arguments
@@ -71,6 +76,11 @@ class VtyshRequest:
         """Return the request's body."""
         fields = {"arguments": self.arguments, "text": self.text, "lock": self.lock, "seconds": self.seconds}
         return json.dumps(fields).encode()
+
+
+def is_query(arguments: Sequence[str]) -> bool:
+    """Whether vtysh only shows something with these arguments."""
+    return "-c" in arguments and _PROBES.isdisjoint(arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +186,8 @@ def read_outcome(argv: tuple[str, ...], body: bytes) -> Completed:
             return Completed(argv, int(fields["returncode"]), str(fields["stdout"]), str(fields["stderr"]))
         case "timeout":
             said = str(fields["stdout"]), str(fields["stderr"])
-            raise CommandTimeout(tuple(map(str, fields["argv"])), float(fields["seconds"]), *said)
+            command = tuple(map(str, fields["argv"]))
+            raise CommandTimeout(command, float(fields["seconds"]), *said, is_query=is_query(argv))
         case "talkative":
             raise CommandTooTalkative(str(fields["message"]))
         case "missing":

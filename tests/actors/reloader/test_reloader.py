@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,8 @@ from supervisor.process.sd_notify import Notifier
 from supervisor.process.subprocesses import CommandMissing, CommandTimeout
 from tests.actors.lib.frr.daemon import daemon
 
+#: What vtysh is asked that is no query, and is killed.
+PROBE = ("-c", "configure terminal file-lock")
 #: What vtysh's place says and reads.
 ECHO = 'echo "$*"; for last; do :; done; case $last in /proc/*) cat "$last";; esac'
 
@@ -166,7 +167,7 @@ async def test_a_deadline_and_a_missing_program_are_the_faults_that_they_are_her
     async with serving(pod):
         pod.program("echo so far; exec sleep 600")
         with pytest.raises(CommandTimeout) as timeout:
-            await pod.vtysh.run("-c", "show x", seconds=0.5)
+            await pod.vtysh.run(*PROBE, seconds=0.5)
         assert timeout.value.seconds == 0.5
         pod.settings.vtysh.unlink()
         with pytest.raises(CommandMissing, match=r"in FRR's pod: cannot start .*vtysh"):
@@ -192,24 +193,48 @@ async def test_a_caller_that_holds_the_lock_is_not_made_to_wait_for_it(pod: Fake
     assert done.returncode == 0
 
 
-async def test_a_change_continues_without_its_client_and_a_reading_ends_with_it(pod: FakePod) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [
+        ((), True),
+        # A daemon of FRR 10.3 may die when the session of a question that it answers ends.
+        (("-c", "show x"), True),
+        (("-d", "mgmtd", "-c", "show mgmt transaction all", *PROBE), False),
+    ],
+    ids=["change", "query", "probe"],
+)
+async def test_a_change_and_a_query_continue_without_their_client_and_hold_the_lock(
+    arguments: tuple[str, ...], *, ends: bool, pod: FakePod
+) -> None:
     begun, go = f"touch {pod.directory}/begun", f"while ! test -e {pod.directory}/go; do sleep 0.01; done"
     pod.program(f"{begun}\n{go}\ntouch {pod.directory}/ended")
     async with serving(pod):
-        for work, ends in ((partial(pod.load, "hostname x\n"), True), (partial(pod.vtysh.run, "-c", "show x"), False)):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(work)
-                await pod.until("begun")
-                nursery.cancel_scope.cancel()
-            if ends:
-                (pod.directory / "go").touch()
-                await pod.until("ended")
+        async with trio.open_nursery() as nursery:
+            if arguments:
+                nursery.start_soon(pod.vtysh.run, *arguments)
             else:
-                # The lock of a change waits for the reading: it has ended before its time.
-                async with session_lock(lock_file(pod.settings), exclusive=True):
-                    assert not (pod.directory / "ended").exists()
-            for name in ("begun", "go", "ended"):
-                (pod.directory / name).unlink(missing_ok=True)
+                nursery.start_soon(pod.load, "hostname x\n")
+            await pod.until("begun")
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(0.5 if ends else 60) as patience:
+            async with session_lock(lock_file(pod.settings), exclusive=True):
+                assert not (pod.directory / "ended").exists()
+        assert patience.cancelled_caught == ends
+        (pod.directory / "go").touch()
+        async with session_lock(lock_file(pod.settings), exclusive=True):
+            assert (pod.directory / "ended").exists() == ends
+
+
+async def test_a_query_is_not_killed_at_its_deadline(pod: FakePod) -> None:
+    pod.program(f"while ! test -e {pod.directory}/go; do sleep 0.01; done; touch {pod.directory}/ended")
+    async with serving(pod):
+        with pytest.raises(CommandTimeout, match=r"did not end within 0\.3 s$"):
+            await pod.vtysh.run("-d", "zebra", "-c", "show x", seconds=0.3)
+        (pod.directory / "go").touch()
+        await pod.until("ended")
+        pod.program("exec sleep 600")
+        with pytest.raises(CommandTimeout, match=r"did not end within 0\.3 s and was killed"):
+            await pod.vtysh.run("-d", "mgmtd", *PROBE, seconds=0.3)
 
 
 async def test_a_stop_waits_for_the_change_in_hand_and_leaves_no_socket(pod: FakePod) -> None:
