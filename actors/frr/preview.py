@@ -127,6 +127,8 @@ def _busy(settings: Settings) -> str:
 def _described(pid: int) -> str:
     try:
         return f"process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    except FileNotFoundError:
+        return f"a vtysh that process {pid} left behind"
     except OSError:
         return f"process {pid}"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -197,3 +199,18 @@ async def test_a_complaint_is_quoted_without_its_secret(tmp_path: Path) -> None:
     with pytest.raises(VtyshRefused, match=r"\*\*\*") as refused:
         await vtysh(tmp_path, "echo '% Unknown command: neighbor 10.0.0.1 password hush'").text("show a")
     assert "hush" not in str(refused.value)
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Iterator[Settings]:
+    """A lock whose process has ended, and not what it started."""
+    settings = Settings(vtysh=tmp_path / "vtysh", run_dir=tmp_path)
+    script = "exec 9>>$0; flock 9; sleep 600 >/dev/null & echo $!"
+    left = subprocess.check_output(("sh", "-c", script, str(lock_file(settings))))
+    yield settings
+    os.kill(int(left), signal.SIGKILL)
+
+
+async def test_a_lock_that_outlives_its_process_is_explained(left_behind: Settings, autojump_clock: MockClock) -> None:
+    with pytest.raises(DependencyFault, match=r"a vtysh that process \d+ left behind has held .* for 5 s"):
+        await running_redacted(left_behind)
