@@ -156,7 +156,7 @@ class FrrActor:
                 await self._wait(state, outcome)
 
     async def _still_runs(self, state: DesiredState, outcome: FrrOutcome) -> bool:
-        """Whether an audit finds nothing to do, or cannot tell yet; it only reads. False if something else is due."""
+        """Whether an audit finds nothing to do, or finds out nothing yet; it only reads. False if more is due."""
         known = self._rendered
         if not outcome.applied or known is None or self._is_due(state, outcome):
             return False

@@ -75,8 +75,8 @@ DISTANCE = 4
 LONGEST_DISTANCE = 2.0
 #: A pass over many hundred VNIs takes seconds; one that takes longer than this hangs.
 PASS_SECONDS = 300.0
-#: After so long a pass ends once zebra has been waited for again, and another one continues: only these waits, which
-#: many devices need, make a pass so long, and what comes last in a plan is not left to a next pass for ever.
+#: After so long a pass ends once zebra has been waited for again, and another one continues. Only these waits, which
+#: many devices need, make a pass so long.
 LONGEST_PASS_SECONDS = 120.0
 #: Part of the audit interval by which it varies, so that nodes do not all work at the same time.
 JITTER = 0.2

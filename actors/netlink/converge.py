@@ -52,8 +52,8 @@ BATCHED = (AddAddress, AddUnreachable, ChangeLink, CreateLink, RemoveAddress, Re
 #: requests fit into a socket's buffers with the default sizes.
 UNITS = 128
 
-#: Why a pass has to end before the next group of units, or nothing. It is told whether zebra has just been waited for
-#: after something was written: a pass that ends there has got further, however long its observation took.
+#: Why a pass has to end before the next group of units, or nothing. The argument is whether zebra has just been waited
+#: for after something was written: a pass that ends there has got further, however long its observation took.
 Stop = Callable[[bool], str]
 
 

@@ -1,4 +1,4 @@
-"""A listening socket in the file system, with its final mode from its first moment."""
+"""Sockets in the file system: one to listen on, with its mode from its first moment, and connections to others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 import trio
+
+#: Between two attempts to connect to a process that has too many connections to accept.
+QUEUE_SECONDS: Final = 0.1
 
 
 @contextmanager
@@ -39,3 +43,26 @@ def _remove_own(path: Path, inode: int) -> None:
     with suppress(FileNotFoundError):
         if path.stat().st_ino == inode:
             path.unlink()
+
+
+async def connect(path: Path) -> trio.SocketStream:
+    """Connect to a socket; as long as its queue is full, wait. Raises ``OSError``."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        # No event says that there is room again.
+        while not _connected(connection, path):  # noqa: ASYNC110
+            await trio.sleep(QUEUE_SECONDS)
+    except BaseException:
+        connection.close()
+        raise
+    return trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+
+
+def _connected(connection: socket.socket, path: Path) -> bool:
+    """Connect unless the queue is full (EAGAIN, connect(2)), which trio takes for a connection that is on its way."""
+    try:
+        connection.connect(str(path))
+    except BlockingIOError:
+        return False
+    return True

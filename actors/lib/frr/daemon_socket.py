@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, Self
 import trio
 
 from config.settings import Settings
+from supervisor.process.unix_socket import connect
 from supervisor.runtime.faults import DependencyFault, PermissionFault
 
 from .vtysh import SECONDS, FrrUnavailable, VtyshRefused, decoded, first_complaint, last_line
@@ -40,8 +41,6 @@ _ANSWERED: Final = frozenset({0, 1})
 LINGER_SECONDS: Final = 120.0
 #: The same when the process ends.
 PARTING_SECONDS: Final = 5.0
-#: Between two attempts to connect to a daemon that has too many sessions to accept (six in FRR 10.3, ``vty_serv_un``).
-QUEUE_SECONDS: Final = 0.1
 
 
 class DaemonTooSlow(DependencyFault):
@@ -212,22 +211,5 @@ class DaemonSockets:
         return session
 
     async def _connect(self, daemon: str) -> trio.SocketStream:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.setblocking(False)
-            # The kernel tells no one that there is room again.
-            while not _connected(connection, str(self.run_dir / f"{daemon}.vty")):  # noqa: ASYNC110
-                await trio.sleep(QUEUE_SECONDS)
-        except BaseException:
-            connection.close()
-            raise
-        return trio.SocketStream(trio.socket.from_stdlib_socket(connection))
-
-
-def _connected(connection: socket.socket, path: str) -> bool:
-    """Connect unless the daemon's queue is full, which trio takes for a connection that is on its way (connect(2))."""
-    try:
-        connection.connect(path)
-    except BlockingIOError:
-        return False
-    return True
+        # One that is busy has room for six more sessions (FRR 10.3, vty_serv_un).
+        return await connect(self.run_dir / f"{daemon}.vty")

@@ -9,7 +9,6 @@ and the time that it may wait for the lock. A reloader that is absent, hangs, re
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import h11
 import trio
 
 from supervisor.process.subprocesses import REAP_SECONDS, Completed
+from supervisor.process.unix_socket import connect
 from supervisor.runtime.faults import DependencyFault
 
 from .frr_lock import PATIENCE_SECONDS
@@ -147,19 +147,13 @@ class ReloaderClient:
         return status, answer
 
     async def _connect(self) -> trio.SocketStream:
-        connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # A full queue blocks: that too is a reloader that hangs.
             with trio.fail_after(ACCEPT_SECONDS):
-                await connection.connect(str(self.path))
+                return await connect(self.path)
         except OSError as error:
-            connection.close()
             what = f"FRR's reloader does not run: {self.path}: {_reason(error)}"
             raise ReloaderAbsent(what) from error
-        except BaseException:
-            connection.close()
-            raise
-        return trio.SocketStream(connection)
 
     @staticmethod
     async def _sent(stream: trio.SocketStream, data: bytes) -> bool:

@@ -271,10 +271,14 @@ async def test_a_socket_that_was_left_is_replaced_and_only_root_may_use_the_new_
         reloader.supervisor.stop()
 
 
-async def test_a_reloader_that_hangs_is_a_fault_within_seconds(pod: FakePod, autojump_clock: MockClock) -> None:
-    with socket.socket(socket.AF_UNIX) as deaf:
+@pytest.mark.parametrize("room", [True, False])
+async def test_a_reloader_that_hangs_is_a_fault_within_seconds(
+    *, room: bool, pod: FakePod, autojump_clock: MockClock
+) -> None:
+    with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as other:
         deaf.bind(str(pod.socket))
-        deaf.listen()
+        deaf.listen(1 if room else 0)
+        other.connect(str(pod.socket))
         with pytest.raises(ReloaderFault, match=r"reloader.sock does not answer in time"):
             await pod.load("hostname x\n")
     assert trio.current_time() == pytest.approx(reloader_client.ACCEPT_SECONDS)
