@@ -170,6 +170,9 @@ class _Refresher:
             for number, batch in enumerate(batches(probes, math.ceil(self._per_second * BATCH_SECONDS))):
                 if number:
                     await trio.sleep(BATCH_SECONDS)
+                # Thousands of hosts take until the next poll, and a namespace that is gone must be let go before.
+                if not self._ports.is_current():
+                    break
                 self._sent += sum(map(self._ports.ask, batch))
         self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
 

@@ -203,6 +203,25 @@ async def test_a_namespace_that_is_gone_is_let_go_and_the_next_one_is_used(
         assert len(bridges.looks) > before
 
 
+async def test_a_namespace_that_goes_while_thousands_of_hosts_are_asked_is_let_go_at_once(
+    autojump_clock: MockClock, bridges: Bridges
+) -> None:
+    hosts = [Host(110, b"\x02" + number.to_bytes(5, "big")) for number in range(2000)]
+    bridges.answering = {host: {V4} for host in hosts}
+    async with refresher(bridges, LOOSE, probes=100):
+        for host in hosts:
+            bridges.frame(host, V4)
+        for _ in range(60):
+            await trio.sleep(0 if bridges.asked else 1)
+        bridges.current = False
+        gone = trio.current_time()
+        await trio.sleep(1)
+        # Its sockets would keep the namespace alive, with the NIC in it.
+        assert not bridges.opened
+        await trio.sleep(30)
+    assert max(at for at, _ in bridges.asked) <= gone
+
+
 async def test_a_table_that_cannot_be_read_costs_a_look_and_no_memory(
     autojump_clock: MockClock, bridges: Bridges
 ) -> None:
