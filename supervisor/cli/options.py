@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_args
 
 from ..operations.exit_codes import CONFIG, NO_INPUT, CommandError
 from ..operations.paths import DEFAULT_SETTINGS, require_readable, require_readable_settings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..operations.inspection.current_status import CurrentStatus
 
+T = TypeVar("T")
 
 #: What ``--output`` takes for every verb that has it.
 OUTPUTS: Final = ("text", "json", "yaml")
@@ -102,6 +103,23 @@ def print_document(document: object, output: str, *, stream: bool = False) -> No
         text = ("---\n" if stream else "") + to_yaml(json.loads(text)).rstrip("\n")
     # A file's name, for instance, need not be UTF-8.
     print(text.encode("utf-8", "replace").decode("utf-8"), flush=stream)
+
+
+def run_and_show(work: Callable[[], Awaitable[T]], show: Callable[[T], object]) -> T:
+    """Run ``work``, show its result at once, and return it.
+
+    The process may end seconds later: a session with a daemon of FRR's that has not answered yet stays open
+    (:mod:`actors.lib.frr.daemon_socket`).
+    """
+    import trio
+
+    async def main() -> T:
+        result = await work()
+        show(result)
+        sys.stdout.flush()
+        return result
+
+    return trio.run(main)
 
 
 def add_vrf(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+import trio
+
 from config.api import ApiObject, ApiSnapshot
 from config.desired import ResourceFailure
 from config.outcomes import InterfaceHealth, SessionHealth, VniHealth
@@ -204,3 +207,25 @@ def remember_api(
 def api_l3vni(name: str, vni: int) -> ApiObject:
     spec = {"vrf": name, "vni": vni}
     return ApiObject(Kind.L3VNI, "tenant", name, resource_version="7", generation=1, spec=spec)
+
+
+class SilentDaemon:
+    """One of FRR's daemons that does not answer: a session that is given up stays open when the command ends.
+
+    ``shown_before`` is what the command had printed by then.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.shown_before = ""
+
+    async def query(self) -> None:
+        """Give up a session."""
+        trio.lowlevel.spawn_system_task(self._linger)
+        await trio.lowlevel.checkpoint()
+
+    async def _linger(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.shown_before = self._capsys.readouterr().out

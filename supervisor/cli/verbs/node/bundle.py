@@ -6,6 +6,7 @@ import argparse
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import conf_d
 
-from ...options import StoreFile, add_quiet, add_verb, complain, note
+from ...options import StoreFile, add_quiet, add_verb, complain, note, run_and_show
 from ...terminal import is_quiet
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Collect and write."""
     if os.geteuid() != 0:
         raise PermissionError(1, "not root", "bundle")
-    import trio
-
     from config.problems import errors
     from config.settings import load_settings
     from supervisor.operations.bundle import BundleError, write_bundle
@@ -69,16 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.output or Path(f"{name}.tar.gz")
     if path.exists():
         raise CommandError(f"{path} already exists", exit_codes.USAGE)
-    pieces = trio.run(_collect, settings, arguments.settings, max(1, arguments.hours))
-    try:
-        size = write_bundle(path, pieces, name)
-    except BundleError as error:
-        raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
-    failed = [piece.name for piece in pieces if piece.error]
-    if failed:
-        note(f"{len(failed)} of {len(pieces)} items unavailable (see manifest.json)")
-    about = f"{len(pieces)} files, {size // 1024 + 1} KiB; passwords are removed; review it before you send it"
-    print(path if is_quiet() else f"{path}: {about}")
+
+    def write(pieces: tuple[Piece, ...]) -> None:
+        try:
+            size = write_bundle(path, pieces, name)
+        except BundleError as error:
+            raise CommandError(str(error), exit_codes.UNAVAILABLE) from None
+        failed = [piece.name for piece in pieces if piece.error]
+        if failed:
+            note(f"{len(failed)} of {len(pieces)} items unavailable (see manifest.json)")
+        about = f"{len(pieces)} files, {size // 1024 + 1} KiB; passwords are removed; review it before you send it"
+        print(path if is_quiet() else f"{path}: {about}")
+
+    run_and_show(partial(_collect, settings, arguments.settings, max(1, arguments.hours)), write)
     return exit_codes.OK
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
 from supervisor.operations.paths import conf_d
 
-from ...options import add_output, add_quiet, add_verb, complain, note, print_document
+from ...options import add_output, add_quiet, add_verb, complain, note, print_document, run_and_show
 from ...terminal import Painter, Style, is_quiet, wants_colour
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine, print the findings, and return how bad they are."""
-    import trio
-
     from config.problems import errors
     from config.settings import load_settings
     from supervisor.operations.doctor import as_document, as_lines, examine
@@ -54,17 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"{problem}; continuing without it")
     if arguments.fix:
         _fix(settings, arguments.settings)
-    findings = trio.run(examine, settings, arguments.settings)
     painter = Painter(colour=wants_colour())
 
     def paint(text: str, style: Level | Emphasis) -> str:
         return painter.paint(text, _STYLES[style])
 
-    if arguments.output != "text":
-        print_document(as_document(findings), arguments.output)
-    elif lines := as_lines(findings, paint, only_problems=is_quiet()):
-        print("\n".join(lines))
-    return exit_code(findings)
+    def show(findings: Sequence[Finding]) -> None:
+        if arguments.output != "text":
+            print_document(as_document(findings), arguments.output)
+        elif lines := as_lines(findings, paint, only_problems=is_quiet()):
+            print("\n".join(lines))
+
+    return exit_code(run_and_show(partial(examine, settings, arguments.settings), show))
 
 
 def _fix(settings: Settings, settings_file: Path) -> None:

@@ -6,8 +6,8 @@ Never a secret.
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,17 @@ from supervisor.operations import exit_codes
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings, require_readable, require_readable_settings
 
-from ...options import OUTPUTS, add_output, add_quiet, add_verb, note, note_last, print_document, read_desired
+from ...options import (
+    OUTPUTS,
+    add_output,
+    add_quiet,
+    add_verb,
+    note,
+    note_last,
+    print_document,
+    read_desired,
+    run_and_show,
+)
 from ...terminal import Painter, print_line, wants_colour
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
     from config.status import Status
     from supervisor.operations.inspection.current_status import CurrentStatus
     from supervisor.operations.inspection.history import PastEvent
+    from supervisor.operations.inspection.routes import FoundRoutes
 
 SUBJECTS = {
     "desired": "the desired state of this node, with where each part is configured",
@@ -212,8 +223,6 @@ def _details(seen: CurrentStatus, desired: DesiredState | None, arguments: argpa
 
 
 def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
-    import trio
-
     from actors.lib.frr.daemon_socket import DaemonSockets
     from supervisor.operations.inspection.routes import DEFAULT_VRF, find_routes, parse_target
     from supervisor.operations.router.inside import vrf_option
@@ -222,15 +231,17 @@ def _routes(arguments: argparse.Namespace, settings: Settings) -> int:
 
     parse_target(arguments.name)
     vrf = DEFAULT_VRF if arguments.vrf == DEFAULT_VRF else vrf_option(arguments.settings, arguments.vrf)
-    found = trio.run(find_routes, DaemonSockets.of(settings), arguments.name, vrf)
-    if found.missing:
-        note(f"without the paths of BGP: {found.missing}")
-    if arguments.output != "text":
-        _print([asdict(route) for route in (*found.routes, *found.evpn)], arguments.output)
-    elif found.routes or found.evpn:
-        painter = Painter(colour=wants_colour())
-        print("\n\n".join(route_page(route, painter) for route in (*found.routes, *found.evpn)))
-        sys.stdout.flush()
+
+    def show(found: FoundRoutes) -> None:
+        if found.missing:
+            note(f"without the paths of BGP: {found.missing}")
+        if arguments.output != "text":
+            _print([asdict(route) for route in (*found.routes, *found.evpn)], arguments.output)
+        elif found.routes or found.evpn:
+            painter = Painter(colour=wants_colour())
+            print("\n\n".join(route_page(route, painter) for route in (*found.routes, *found.evpn)))
+
+    found = run_and_show(partial(find_routes, DaemonSockets.of(settings), arguments.name, vrf), show)
     if found.more:
         note(f"{found.more} more are not shown: name a VRF with --vrf")
     if not found.routes:

@@ -13,7 +13,7 @@ from config.settings import Settings
 from supervisor.cli import main
 from supervisor.operations import doctor
 from supervisor.operations.doctor import Finding, HostState, judge
-from tests.supervisor.cli.examples import SECRETS
+from tests.supervisor.cli.examples import SECRETS, SilentDaemon
 from tests.supervisor.operations.doctor.healthy_machine import HEALTHY, but
 
 
@@ -53,6 +53,20 @@ def test_each_finding_is_printed_with_its_fix_below(
     assert "vtysh" in lines[place]
     assert lines[place + 1].strip() == "fix: apt install frr"
     assert lines[-1].startswith("1 error, 0 warnings, ")
+
+
+def test_the_findings_are_printed_before_frrs_late_answer_comes(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leftover = SilentDaemon(capsys)
+
+    async def examine(_settings: Settings, _settings_file: Path) -> list[Finding]:
+        await leftover.query()
+        return judge(but("frr", vtysh=False))
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert run_doctor(settings) == 2
+    assert leftover.shown_before.splitlines()[-1].startswith("1 error, ")
 
 
 def test_programs_see_the_same_as_json(

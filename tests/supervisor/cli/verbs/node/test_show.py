@@ -17,7 +17,15 @@ from supervisor.cli.terminal import moment
 from supervisor.events import changes
 from supervisor.operations.documents import without_secrets
 from supervisor.runtime.faults import DependencyFault
-from tests.supervisor.cli.examples import READY, SECRETS, answering, api_l3vni, remember_api, status_answer
+from tests.supervisor.cli.examples import (
+    READY,
+    SECRETS,
+    SilentDaemon,
+    answering,
+    api_l3vni,
+    remember_api,
+    status_answer,
+)
 
 #: How the daemon begins its answer to ``events``.
 HEAD: Final[dict[str, Any]] = {"events": {"instance": "a", "first": 1, "last": 0}}
@@ -295,6 +303,23 @@ def test_a_route_is_shown_without_bgpd(
     shown = capsys.readouterr()
     assert shown.out.startswith("route 192.168.11.0/24 in VRF default\n")
     assert shown.err == "openperouter: without the paths of BGP: bgpd is not running\n"
+
+
+def test_zebras_routes_are_printed_before_bgpds_late_answer_comes(
+    settings: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leftover = SilentDaemon(capsys)
+
+    class Silent(RouteFrr):
+        async def texts(self, *commands: str, daemon: str) -> list[str]:
+            if daemon == "bgpd":
+                await leftover.query()
+                raise DependencyFault("bgpd did not answer within 20 s")
+            return await super().texts(*commands, daemon=daemon)
+
+    monkeypatch.setattr(DaemonSockets, "of", lambda _settings: Silent())
+    assert show(settings, "route", "192.168.11.2") == 0
+    assert leftover.shown_before.startswith("route 192.168.11.0/24 in VRF default\n")
 
 
 def test_no_route_is_an_exit_code(
