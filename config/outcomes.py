@@ -246,6 +246,11 @@ class HealthReport:
     problems: tuple[str, ...] = ()
     bounce: frozenset[Bounce] = frozenset()
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether FRR, or one of its daemons, did not answer: only ``daemons`` is known then."""
+        return self.problems == (self.summary,)
+
 
 def vni_health(
     desired: DesiredState, report: HealthReport | None, failures: Mapping[ResourceId, str]

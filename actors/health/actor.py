@@ -85,6 +85,7 @@ class HealthActor:
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time()
         self._daemons: frozenset[str] = frozenset()
+        self._unanswered = False
         self._last: HealthReport | None = None
         self._check, self._repairs = VniCheck(), Repairs()
         self._counter = RouteCounter()
@@ -139,11 +140,14 @@ class HealthActor:
             seen = await observe(self._reader, self._decoder)
             counts = await self._counter.counted(self._reader, seen, trio.current_time())
         seen = replace(seen, counts=counts)
-        if not seen.daemons & CORE_DAEMONS <= self._daemons:
-            # A daemon that has just started is given its configuration only once its restart is noticed.
+        started = not seen.daemons & CORE_DAEMONS <= self._daemons
+        if started or (self._unanswered and not seen.error):
+            # A daemon that has just started is given its configuration only once its restart is noticed. One that hung
+            # has to catch up, and gives no VNI new attempts at its repair: they may be too much for it.
             self._settle()
+        if started:
             self._repairs.forget()
-        self._daemons = seen.daemons
+        self._daemons, self._unanswered = seen.daemons, bool(seen.error)
         report = self._report(replace(self._inputs, settling=trio.current_time() < self._settled_at), seen)
         for line in changes(self._last, report, answered=not seen.error):
             write = log.info if line.level == "info" else log.warning

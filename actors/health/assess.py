@@ -89,14 +89,14 @@ def assess(inputs: HealthInputs, seen: Observation, faults: Mapping[ResourceId, 
     if state is None:
         return HealthReport(0, 0, False, "waiting for a configuration", daemons=_daemons(frozenset(), seen))
     if seen.error:
-        return _unanswered(state, seen.error)
+        return _unanswered(state, seen)
     return _answered(inputs, state, seen, faults)
 
 
-def _unanswered(state: DesiredState, error: str) -> HealthReport:
+def _unanswered(state: DesiredState, seen: Observation) -> HealthReport:
     vnis = tuple(vni_health(vni, VniFault("unknown: FRR does not answer"), Observation()) for vni in vnis_of(state))
-    daemons = dict.fromkeys(sorted(_required(state)), False)
-    summary = f"waiting for FRR: {error}"
+    daemons = {name: runs and name != seen.silent for name, runs in _daemons(_required(state), seen).items()}
+    summary = f"waiting for FRR: {seen.error}"
     return HealthReport(
         state.generation, state.reload_id, False, summary, daemons=daemons, vnis=vnis, problems=(summary,)
     )

@@ -35,7 +35,7 @@ def changes(old: HealthReport | None, new: HealthReport, *, answered: bool) -> I
         return
     if old is not None:
         yield from _daemons(old, new)
-        if all(old.daemons.get(name) and new.daemons.get(name) for name in ("bgpd", "zebra")):
+        if not old.unanswered and all(old.daemons.get(name) and new.daemons.get(name) for name in ("bgpd", "zebra")):
             yield from _sessions(old, new)
             yield from _vnis(old, new)
         yield from _repairs(old, new)

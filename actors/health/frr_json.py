@@ -135,7 +135,8 @@ class Observation:
     """FRR's state in one poll: ``peers`` and ``bfd`` by VRF and peer, ``bgp_vnis`` by VNI, ``l3vnis`` (those in bgpd)
     and ``routes`` (BGP's in the forwarding table) by VRF.
 
-    A non-empty ``error`` means that FRR did not answer: the rest is unknown, not absent. So are ``bgp_vnis`` and
+    A non-empty ``error`` means that FRR, or the daemon ``silent``, did not answer: all but ``daemons``, which are those
+    that run, is unknown, not absent. So are ``bgp_vnis`` and
     ``evpn`` and ``evpn_size`` when they are None. ``evpn_size`` is that of bgpd's EVPN table, in which each route
     distinguisher counts once, ``table_size`` adds BGP's routes in zebra. ``counts`` are those of the VNIs whose EVPN
     routes have been counted.
@@ -158,6 +159,7 @@ class Observation:
     evpn: Routes | None = None
     counts: dict[int, RouteCounts] = field(default_factory=dict)
     error: str = ""
+    silent: str = ""
 
 
 class Decoder:

@@ -72,6 +72,14 @@ _NEVER_THE_SAME: Final = frozenset({SUMMARY, BFD_COUNTERS})
 LONGEST_KEPT: Final = 512 << 10
 
 
+class _Unanswered(DependencyFault):
+    """A daemon that runs did not answer."""
+
+    def __init__(self, daemon: str, fault: DependencyFault) -> None:
+        super().__init__(str(fault) or type(fault).__name__)
+        self.daemon = daemon
+
+
 class FrrReader(Protocol):
     """What this module needs of FRR; both methods raise :class:`DependencyFault`."""
 
@@ -153,7 +161,7 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
 
     ``decoder`` is that of the polls before.
     """
-    decoder = decoder or Decoder()
+    decoder, daemons = decoder or Decoder(), frozenset[str]()
     try:
         daemons = await frr.daemons()
         seen = parse(daemons, await _answers(frr, _COMMANDS, daemons), decoder)
@@ -164,7 +172,8 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
         kept = decoder if seen.table_size <= KEPT_ROUTES else None
         return replace(seen, evpn=parse_evpn(await _answers(frr, routes, daemons), kept))
     except DependencyFault as fault:
-        return Observation(error=str(fault) or type(fault).__name__)
+        silent = fault.daemon if isinstance(fault, _Unanswered) else ""
+        return Observation(daemons, error=str(fault) or type(fault).__name__, silent=silent)
 
 
 def too_many(seen: Observation) -> str:
@@ -179,5 +188,8 @@ async def _answers(frr: FrrReader, asked: Mapping[str, tuple[str, ...]], daemons
     answers: dict[str, object] = {}
     for daemon, commands in asked.items():
         if daemon in daemons:
-            answers |= zip(commands, await frr.json(*commands, daemon=daemon), strict=True)
+            try:
+                answers |= zip(commands, await frr.json(*commands, daemon=daemon), strict=True)
+            except DependencyFault as fault:
+                raise _Unanswered(daemon, fault) from fault
     return answers

@@ -135,9 +135,7 @@ def _notes(inputs: StatusInputs) -> Iterator[str]:
     failing = next(_failing_stages(inputs), None)
     if failing is not None:
         yield failing[1]
-    if inputs.health is not None and not (
-        failing and inputs.health.problems and not any(inputs.health.daemons.values())
-    ):
+    if inputs.health is not None and not (failing and inputs.health.unanswered):
         yield from inputs.health.problems
     for child in inputs.children:
         if child.state in TROUBLED:

@@ -119,7 +119,7 @@ CONFIGURATION: Final = (
 
 FRR: Final = (
     _gauge("frr_info", "1, with FRR's version as a label; absent until FRR was reached.", "version"),
-    _gauge("frr_daemon_up", "Whether an FRR daemon runs.", "daemon", most=FEW),
+    _gauge("frr_daemon_up", "Whether an FRR daemon runs and answers.", "daemon", most=FEW),
     _histogram(
         "frr_reload_duration_seconds",
         "Duration of passes that changed FRR's configuration (applied) or could not (failed).",

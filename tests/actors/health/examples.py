@@ -104,6 +104,8 @@ class SampledFrr:
 
     def __init__(self, situation: str) -> None:
         self.situation = situation
+        #: A daemon that runs and does not answer.
+        self.silent = ""
         self.polls = 0
 
     async def daemons(self) -> frozenset[str]:
@@ -113,5 +115,7 @@ class SampledFrr:
         return sample(self.situation)[0]
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
+        if daemon == self.silent:
+            raise DependencyFault(f"{daemon} did not answer within 20 s")
         answers = sample(self.situation)[1]
         return [answers.get(command) for command in commands]

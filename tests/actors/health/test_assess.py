@@ -244,6 +244,14 @@ def test_the_generation_in_force_stays_verified_while_the_next_is_being_prepared
     assert (report.verified, report.generation) == (True, 1)
 
 
+def test_of_daemons_that_run_only_the_one_that_hangs_is_reported_as_down() -> None:
+    running = frozenset({"zebra", "mgmtd", "bgpd", "watchfrr"})
+    report = assessed(applied(desired()), Observation(daemons=running, silent="bgpd", error="bgpd is late"))
+    down = {name for name, runs in report.daemons.items() if not runs}
+    assert down - {"bfdd"} == {"bgpd"}
+    assert report.unanswered
+
+
 def test_with_an_unresponsive_frr_everything_is_unknown_and_no_resource_has_failed() -> None:
     report = assessed(applied(desired()), Observation(error="it hangs"))
     assert (report.verified, report.failures) == (False, ())

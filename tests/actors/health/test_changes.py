@@ -98,6 +98,15 @@ def test_an_unresponsive_frr_is_one_line_and_not_one_for_every_session_and_vni()
     assert lines(unresponsive, unresponsive, answered=False) == []
 
 
+def test_when_a_daemon_that_hung_answers_again_only_that_is_logged() -> None:
+    hung = replace(observed("up"), silent="bfdd", error="bfdd did not answer")
+    unanswered = assessed(applied(desired()), hung)
+    assert [message for _, message in lines(unanswered, report("up"))] == [
+        "generation 1 verified: 1 of 4 sessions up, 3 VNIs",
+        "bfdd is running",
+    ]
+
+
 def test_a_start_without_frr_logs_what_it_waits_for() -> None:
     unresponsive = assessed(applied(desired()), Observation(error="it hangs"))
     assert lines(None, unresponsive, answered=False) == [("warning", "waiting for FRR: it hangs")]

@@ -12,7 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.health import actor
-from actors.health.repair import LASTING_SECONDS
+from actors.health.repair import LASTING_SECONDS, PAUSES
 from config.desired import DesiredState, ResourceFailure
 from config.outcomes import (
     PROBE_DOWN,
@@ -291,6 +291,26 @@ async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autoju
     bench.frr.situation = "fabric_bounced"
     report = await reports.receive()
     assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
+
+
+async def test_a_daemon_that_hangs_now_and_then_gives_a_vni_no_further_bounces(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "fabric_stale_bridge"
+    state = fabric()
+    bench.apply(state)
+    bounced: frozenset[Bounce] = frozenset()
+    for _ in range(20):
+        for _ in range(30):
+            await trio.sleep(5)
+            report = bench.out.peek()
+            if report is not None and report.bounce - bounced:
+                bounced |= report.bounce
+                bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, bounced=report.bounce))
+        bench.frr.silent = "bgpd"
+        await trio.sleep(60)
+        bench.frr.silent = ""
+    assert len(bounced) == len(PAUSES)
 
 
 async def test_an_l3vni_that_frr_has_let_go_of_for_the_kernel_is_no_fault_and_not_in_force(

@@ -131,6 +131,14 @@ async def test_an_unresponsive_frr_is_an_observation_and_not_a_crash() -> None:
     assert seen.error == "FRR does not answer: failed to connect to any daemons"
 
 
+async def test_one_daemon_that_hangs_leaves_it_known_which_run() -> None:
+    frr = SampledFrr("up")
+    frr.silent = "bgpd"
+    seen = await observe(frr)
+    assert (seen.daemons, seen.silent) == (observed("up").daemons, "bgpd")
+    assert seen.error == "bgpd did not answer within 20 s"
+
+
 async def test_a_daemon_that_dies_between_two_questions_is_an_observation_too() -> None:
     class Dying(SampledFrr):
         async def json(self, *commands: str, daemon: str) -> list[object]:

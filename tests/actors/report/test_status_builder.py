@@ -155,7 +155,9 @@ def test_a_start_that_waits_for_frr_is_starting_and_not_degraded() -> None:
 
 def test_one_cause_is_one_note_however_many_stages_it_stops() -> None:
     state = desired(1)
-    silent = replace(health(1, verified=False), daemons={"bgpd": False}, problems=("waiting for FRR: silence",))
+    silence = "waiting for FRR: silence"
+    daemons = {"bgpd": False, "zebra": True}
+    silent = replace(health(1, verified=False), daemons=daemons, summary=silence, problems=(silence,))
     status = of(
         StatusInputs(
             PROCESS,
