@@ -10,6 +10,7 @@ it, only the interval counts. An FRR that does not answer, or lacks a daemon, is
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import trio
@@ -41,6 +42,9 @@ INTERVAL_SECONDS = 15.0
 #: How long after a new outcome, or after a daemon's start, what does not work counts as unfinished rather than failed,
 #: in seconds.
 SETTLE_SECONDS = 10.0
+#: How long after a repair of drift another one gives FRR no time again, in seconds: another program may cause drift all
+#: the time.
+REPEATED_SECONDS = 60.0
 #: Deadline of one session with a daemon.
 SESSION_SECONDS = 20.0
 
@@ -84,6 +88,7 @@ class HealthActor:
         self._inputs = HealthInputs()
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time()
+        self._next_grace = -math.inf
         self._daemons: frozenset[str] = frozenset()
         self._unanswered = False
         self._last: HealthReport | None = None
@@ -115,6 +120,8 @@ class HealthActor:
         for before, after in ((old.frr, frr), (old.kernel, kernel)):
             if after is not None and (before is None or _differs(before, after)):
                 self._settle()
+            elif before is not None and after is not None and _repaired(before, after):
+                self._settle_after_drift()
         # The numbers of probes change all the time, and the next poll will do for them.
         answering = probes.states() != old.probes.states()
         return answering or ((kernel is not None or frr is not None) and not self._inputs.is_early)
@@ -123,6 +130,12 @@ class HealthActor:
         """Poll quickly again, and give FRR time before anything counts as failed."""
         self._retry = RETRY_FIRST_SECONDS
         self._settled_at = trio.current_time() + SETTLE_SECONDS
+
+    def _settle_after_drift(self) -> None:
+        now = trio.current_time()
+        if now >= self._next_grace:
+            self._next_grace = now + REPEATED_SECONDS
+            self._settle()
 
     def _pause(self) -> float:
         if self._inputs.state is None or self._inputs.is_early:
@@ -185,11 +198,14 @@ def _routes_checked(seen: Observation) -> str:
 
 
 def _differs(old: FrrOutcome | KernelOutcome, new: FrrOutcome | KernelOutcome) -> bool:
-    """Return whether an outcome may have changed what works: a repeated one that wrote nothing needs one poll only.
+    """Return whether an outcome is about another state than the last one, or no longer about the same success."""
+    return (old.desired.generation, old.applied) != (new.desired.generation, new.applied)
+
+
+def _repaired(old: FrrOutcome | KernelOutcome, new: FrrOutcome | KernelOutcome) -> bool:
+    """Return whether drift was repaired, which may have changed what works: a repeat without a write needs one poll.
 
     So does a bounce, which concerns VNIs that did not work before.
     """
-    if (old.desired.generation, old.applied) != (new.desired.generation, new.applied):
-        return True
     bounced = isinstance(old, FrrOutcome) and isinstance(new, FrrOutcome) and old.bounced != new.bounced
     return new.changed and not bounced

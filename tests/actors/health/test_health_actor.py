@@ -313,6 +313,21 @@ async def test_a_daemon_that_hangs_now_and_then_gives_a_vni_no_further_bounces(
     assert len(bounced) == len(PAUSES)
 
 
+async def test_a_vni_that_does_not_work_is_a_failure_although_another_program_causes_drift_all_the_time(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    state = desired()
+    bench.apply(state)
+    await until_verified(bench.out.reader())
+    bench.frr.situation = "empty"
+    for _ in range(30):
+        await trio.sleep(2)
+        bench.kernel.set(KernelOutcome(state, applied=True, changed=True))
+    report = bench.out.peek()
+    assert report is not None
+    assert report.failures
+
+
 async def test_an_l3vni_that_frr_has_let_go_of_for_the_kernel_is_no_fault_and_not_in_force(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
