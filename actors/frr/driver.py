@@ -113,17 +113,24 @@ class VtyshDriver:
         self._processes = processes_of(settings)
         self._recovery = MgmtdRecovery(self._vtysh, self._processes)
         self._lock = lock_file(settings)
+        self._looking = trio.CapacityLimiter(1)
 
     async def wait_ready(self, needed: frozenset[str]) -> None:
         """Wait for the end of FRR's start, then look for the daemons' processes: vtysh would open a session."""
         with trio.move_on_after(START_SECONDS):
-            # In a thread: reading the command line of a process that hangs in the kernel may block.
-            while await trio.to_thread.run_sync(self._processes.is_loading, abandon_on_cancel=True):  # noqa: ASYNC110
+            while await self._is_loading():  # noqa: ASYNC110
                 await trio.sleep(POLL_SECONDS)
         daemons = self._processes.running()
         absent = ", ".join(sorted(needed - daemons))
         if absent:
             raise FrrUnavailable(f"FRR runs without {absent}" if daemons else "FRR does not run")
+
+    async def _is_loading(self) -> bool:
+        """Look in a thread: reading the command line of a process that hangs in the kernel may block.
+
+        The next look waits for one that does: each would keep one of the threads that all actors share.
+        """
+        return await trio.to_thread.run_sync(self._processes.is_loading, abandon_on_cancel=True, limiter=self._looking)
 
     async def running(self) -> str:
         """Read each daemon's part: vtysh takes longer to start, and only merges the blocks that several daemons have.

@@ -156,6 +156,28 @@ async def test_a_process_that_hangs_in_the_kernel_blocks_nothing_else(
     assert set(released) == {True}
 
 
+async def test_a_process_that_hangs_in_the_kernel_takes_no_thread_from_others(
+    one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, release, begun = threading.Event(), threading.Event(), []
+
+    def blocked(_pathspace: str) -> bool:
+        begun.append(True)
+        reading.set()
+        return release.wait(60)
+
+    monkeypatch.setattr(processes, "is_loading", blocked)
+    monkeypatch.setattr(driver, "START_SECONDS", 0.05)
+    try:
+        for _ in range(3):
+            await one.wait_ready(DAEMONS)
+        await trio.to_thread.run_sync(reading.wait)
+        assert len(begun) == 1
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+    finally:
+        release.set()
+
+
 async def test_a_daemon_that_the_configuration_does_not_use_is_not_waited_for(
     one: VtyshDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
