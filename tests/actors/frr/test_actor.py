@@ -509,6 +509,17 @@ async def test_an_audit_that_finds_nothing_does_not_interrupt_work_on_the_kernel
     assert (bench.outcome().applied, bench.outcome().changed) == (True, True)
 
 
+async def test_nor_does_one_while_the_kernel_moves_what_frr_is_without(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.desired.set(MOVED)
+    await until(lambda: bench.outcome().withdrawn != frozenset())
+    bench.frr.calls.clear()
+    async with bench.changing:
+        await trio.sleep(65)
+        assert bench.frr.calls == ["wait_ready", "running"]
+        assert bench.changing.statistics().tasks_waiting == 0
+
+
 @pytest.mark.parametrize("what", ["file", "residue"])
 async def test_an_audit_repairs_what_is_not_in_the_running_configuration(
     what: str, bench: Bench, autojump_clock: Clock
