@@ -136,10 +136,9 @@ class Observation:
     and ``routes`` (BGP's in the forwarding table) by VRF.
 
     A non-empty ``error`` means that FRR, or the daemon ``silent``, did not answer: all but ``daemons``, which are those
-    that run, is unknown, not absent. So are ``bgp_vnis`` and
-    ``evpn`` and ``evpn_size`` when they are None. ``evpn_size`` is that of bgpd's EVPN table, in which each route
-    distinguisher counts once, ``table_size`` adds BGP's routes in zebra. ``counts`` are those of the VNIs whose EVPN
-    routes have been counted.
+    that run, is unknown, not absent. So are ``bgp_vnis`` and ``evpn`` and ``evpn_size`` when they are None.
+    ``evpn_size`` is that of bgpd's EVPN table, in which each route distinguisher counts once, ``table_size`` adds BGP's
+    routes in zebra. ``counts`` are those of the VNIs whose EVPN routes have been counted.
     """
 
     daemons: frozenset[str] = frozenset()
