@@ -290,7 +290,11 @@ class _ControlLoop:
         if not _leases(desired, result):
             self.dhcp.release()
         if result.interrupted:
-            log.info(f"stopped early: {result.interrupted}", generation=desired.generation, writes=result.writes)
+            log.info(
+                f"interrupted work on the kernel: {result.interrupted}",
+                generation=desired.generation,
+                writes=result.writes,
+            )
             self.wake.set()
             return
         if result.clean:
@@ -303,8 +307,11 @@ class _ControlLoop:
         """Return why a pass that began at this monotonic second has to end now; see :data:`.converge.Stop`."""
         if self.changing.statistics().tasks_waiting:
             return "FRR is next"
+        if not self.kernel.router_is_current():
+            # What watches the old namespace keeps it alive, with the NIC in it.
+            return "the router's network namespace was deleted or replaced"
         seconds = time.monotonic() - began
-        return f"continuing after {seconds:.0f} s" if waited and seconds > LONGEST_PASS_SECONDS else ""
+        return f"another look at it is due after {seconds:.0f} s" if waited and seconds > LONGEST_PASS_SECONDS else ""
 
     def _known(self, desired: DesiredState) -> Observed | None:
         """Return what the last pass has verified, unless a notification that counts is waiting.

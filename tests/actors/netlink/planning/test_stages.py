@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -159,21 +160,32 @@ def test_any_prefix_of_a_plan_in_parts_and_planning_again_converge(slow_zebra: i
     ("seconds", "waited", "reason"),
     [
         (0.0, True, ""),
-        (LONGEST_PASS_SECONDS + 1, True, "continuing after 121 s"),
+        (LONGEST_PASS_SECONDS + 1, True, "another look at it is due after 121 s"),
         (LONGEST_PASS_SECONDS + 1, False, ""),
     ],
 )
 async def test_a_pass_ends_early_for_frr_or_after_long_work_once_zebra_has_answered(
     seconds: float, *, waited: bool, reason: str
 ) -> None:
-    changing, nothing = trio.Lock(), cast("Any", None)
-    loop = _ControlLoop(nothing, nothing, nothing, nothing, changing, nothing, 60.0, nothing, nothing)
-    assert loop._why_stop(time.monotonic() - seconds, waited) == reason
+    changing, loop = control_loop(router_is_current=True)
+    assert loop._why_stop(time.monotonic() - seconds, waited=waited) == reason
     async with changing, trio.open_nursery() as nursery:
         nursery.start_soon(changing.acquire)
         await trio.testing.wait_all_tasks_blocked()
-        assert loop._why_stop(time.monotonic() - seconds, waited) == "FRR is next"
+        assert loop._why_stop(time.monotonic() - seconds, waited=waited) == "FRR is next"
         nursery.cancel_scope.cancel()
+
+
+async def test_a_pass_ends_early_when_the_namespace_is_another_one() -> None:
+    _, loop = control_loop(router_is_current=False)
+    assert "namespace was deleted or replaced" in loop._why_stop(time.monotonic(), waited=False)
+
+
+def control_loop(*, router_is_current: bool) -> tuple[trio.Lock, _ControlLoop]:
+    """Return the lock that it needs, and a loop that can say nothing but why a pass has to stop."""
+    changing, nothing = trio.Lock(), cast("Any", None)
+    kernel = cast("Any", SimpleNamespace(router_is_current=lambda: router_is_current))
+    return changing, _ControlLoop(nothing, kernel, nothing, nothing, changing, nothing, 60.0, nothing, nothing)
 
 
 def test_passes_that_always_take_long_come_to_an_end(slow_zebra: int) -> None:
