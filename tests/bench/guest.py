@@ -42,6 +42,8 @@ CHANGING = "changing FRR's configuration"
 SECONDS = 1800
 MORE = 3
 RESTARTS = 3
+#: Of BGP that ``vtysh -f`` removes in one go: with 253 it lost its session with bgpd.
+INSTANCES = 50
 MINUTES = 2
 #: After a change, health is polled, and routes are counted.
 SETTLE_SECONDS = 60
@@ -197,10 +199,18 @@ class Floors:
         numbers = range(first, last)
         asn = next(match[1] for _, text in self.blocks if (match := re.match(r"router bgp (\d+) vrf", text)))
         vnis = self._file("vnis", (f"vrf t{number}\n no vni {1000 + number}\nexit-vrf\n" for number in numbers))
-        instances = self._file("instances", (f"no router bgp {asn} vrf t{number}\n" for number in numbers))
+        instances = [
+            self._file(
+                f"instances-{start}",
+                (f"no router bgp {asn} vrf t{number}\n" for number in numbers[start : start + INSTANCES]),
+            )
+            for start in range(0, len(numbers), INSTANCES)
+        ]
         devices = self._file("devices", (f"link del {name}\n" for number in numbers for name in _devices(number)))
         vrfs = self._file("vrfs", (f"no vrf t{number}\n" for number in numbers))
-        return self.node.timed(_vtysh(vnis), _vtysh(instances), f"ip -n {NAMESPACE} -batch {devices}", _vtysh(vrfs))
+        return self.node.timed(
+            _vtysh(vnis), *map(_vtysh, instances), f"ip -n {NAMESPACE} -batch {devices}", _vtysh(vrfs)
+        )
 
     def _file(self, name: str, lines: Iterable[str]) -> str:
         path = f"/run/floor-{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,74 +15,18 @@ from trio.testing import MockClock as Clock
 
 from actors.frr import apply
 from actors.frr.abilities import has_ipv6_tunnels
-from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL, UNREADABLE_SECONDS, FrrActor
+from actors.frr.actor import LONGEST_RETRY, SOCKET_POLL
 from actors.frr.refusals import FIRST_PAUSE
 from actors.frr.render.render import Renderer
 from actors.lib.frr.reloader_client import ReloaderClient
 from actors.lib.metrics import counters as metrics
-from config.desired import DesiredState
-from config.outcomes import Bounce, FrrOutcome, HealthReport, KernelOutcome
-from config.settings import Settings
-from supervisor.runtime.actor import ActorContext
-from supervisor.runtime.channel import Latest
+from config.outcomes import Bounce, HealthReport, KernelOutcome
 from tests.actors.netlink.builders import l2vni, l3vni
-from tests.fakes.frr import HEADER, FakeFrr
 
+from .actor_bench import BASIC, MOVED, Bench, in_force, until
 from .cases import CASES
 
 pytestmark = pytest.mark.usefixtures("no_threads")
-BASIC = CASES["basic"]
-
-
-class Bench:
-    def __init__(self, directory: Path) -> None:
-        self.frr = FakeFrr()
-        self.settings = Settings(
-            frr_etc_dir=directory / "etc", frr_run_dir=directory / "run", frr_pathspace="p", audit_interval_seconds=60
-        )
-        (directory / "etc" / "p").mkdir(parents=True)
-        self.sockets = directory / "run" / "p"
-        self.sockets.mkdir(parents=True)
-        self.context = ActorContext("frr")
-        self.desired: Latest[DesiredState] = Latest("desired")
-        self.kernel: Latest[KernelOutcome] = Latest("kernel")
-        self.health: Latest[HealthReport] = Latest("health")
-        self.changing = trio.Lock()
-        self.out: Latest[FrrOutcome] = Latest("frr")
-
-    async def serve(self) -> None:
-        await FrrActor(
-            self.context,
-            self.settings,
-            self.frr,
-            desired=self.desired.reader(),
-            kernel=self.kernel.reader(),
-            health=self.health.reader(),
-            changing=self.changing,
-            out=self.out,
-            jitter=lambda: 0.5,
-        ).serve()
-
-    def outcome(self) -> FrrOutcome:
-        outcome = self.out.peek()
-        assert outcome is not None
-        return outcome
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    bench = Bench(tmp_path)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.serve)
-        await trio.testing.wait_all_tasks_blocked()
-        yield bench
-        nursery.cancel_scope.cancel()
-
-
-async def until(check: Callable[[], bool], seconds: float = 600) -> None:
-    with trio.fail_after(seconds):
-        while not check():  # noqa: ASYNC110 - a virtual clock, and nothing else to wait for
-            await trio.sleep(0.05)
 
 
 async def test_it_reports_its_start_and_waits_for_a_state_indefinitely(bench: Bench, autojump_clock: Clock) -> None:
@@ -367,17 +311,6 @@ async def test_what_frr_does_not_take_costs_little_and_is_not_logged_at_every_au
     assert len(caplog.records) < 60
 
 
-MOVED = replace(BASIC, generation=2, l3vnis=(replace(BASIC.l3vnis[0], vrf="crimson"),))
-
-
-async def in_force(bench: Bench) -> None:
-    """Apply the first state; the kernel has it as well."""
-    bench.desired.set(BASIC)
-    await until(lambda: bench.out.version == 1)
-    bench.kernel.set(KernelOutcome(BASIC, applied=True))
-    await trio.sleep(1)
-
-
 def booting(bench: Bench) -> str:
     return (bench.settings.frr_etc_dir / "p" / "frr.conf").read_text()
 
@@ -490,93 +423,6 @@ async def test_frr_is_not_changed_while_the_kernel_is(bench: Bench, autojump_clo
         assert bench.frr.calls == []
         assert bench.context.mode == "idle"
     await until(lambda: bench.out.version == 2, 5)
-
-
-async def test_an_audit_that_finds_nothing_does_not_interrupt_work_on_the_kernel(
-    bench: Bench, autojump_clock: Clock
-) -> None:
-    await in_force(bench)
-    bench.frr.calls.clear()
-    async with bench.changing:
-        await trio.sleep(65)
-        assert bench.frr.calls == ["wait_ready", "running"]
-        assert bench.changing.statistics().tasks_waiting == 0
-        bench.frr.text = ""
-        await trio.sleep(60)
-        assert bench.changing.statistics().tasks_waiting == 1
-        assert bench.frr.text == HEADER + "end\n"
-    await until(lambda: bench.out.version == 2, 5)
-    assert (bench.outcome().applied, bench.outcome().changed) == (True, True)
-
-
-async def test_nor_does_one_while_the_kernel_moves_what_frr_is_without(bench: Bench, autojump_clock: Clock) -> None:
-    await in_force(bench)
-    bench.desired.set(MOVED)
-    await until(lambda: bench.outcome().withdrawn != frozenset())
-    bench.frr.calls.clear()
-    async with bench.changing:
-        await trio.sleep(65)
-        assert bench.frr.calls == ["wait_ready", "running"]
-        assert bench.changing.statistics().tasks_waiting == 0
-
-
-@pytest.mark.parametrize("what", ["file", "residue"])
-async def test_an_audit_repairs_what_is_not_in_the_running_configuration(
-    what: str, bench: Bench, autojump_clock: Clock
-) -> None:
-    bench.frr.vrf_devices = {"gone"}
-    bench.frr.text = "vrf gone\nexit-vrf\n"
-    await in_force(bench)
-    assert "vrf gone" in bench.frr.text
-    boot = bench.settings.frr_etc_dir / "p" / "frr.conf"
-    verified = boot.read_text()
-    if what == "file":
-        boot.write_text("other\n")
-        await trio.sleep(65)
-        assert boot.read_text() == verified
-    else:
-        bench.frr.vrf_devices = set()
-        await trio.sleep(65)
-        assert "vrf gone" not in bench.frr.text
-
-
-async def test_what_was_verified_counts_for_a_while_when_an_audit_cannot_read_frr(
-    bench: Bench, autojump_clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "openperouter")
-    await in_force(bench)
-    caplog.clear()
-    bench.frr.silent = True
-    async with bench.changing:
-        await trio.sleep(65 + UNREADABLE_SECONDS - 15)
-        assert bench.changing.statistics().tasks_waiting == 0
-        assert (bench.out.version, bench.outcome().applied) == (1, True)
-        assert [record.message for record in caplog.records] == ["an audit could not read FRR's configuration"]
-        assert bench.context.facts["unread"] == "zebra did not answer within 20 s"
-        bench.frr.silent = False
-        await trio.sleep(LONGEST_RETRY * 2)
-        assert "unread" not in bench.context.facts
-        bench.frr.silent = True
-        await trio.sleep(65)
-        assert bench.changing.statistics().tasks_waiting == 0
-        await trio.sleep(UNREADABLE_SECONDS + LONGEST_RETRY)
-        assert bench.changing.statistics().tasks_waiting == 1
-    await until(lambda: bench.out.version == 2, 5)
-    assert (bench.outcome().applied, bench.outcome().error) == (False, "zebra did not answer within 20 s")
-    bench.frr.silent = False
-    await until(lambda: bench.outcome().applied, LONGEST_RETRY * 2)
-
-
-async def test_a_new_state_does_not_wait_for_a_frr_that_an_audit_cannot_read(
-    bench: Bench, autojump_clock: Clock
-) -> None:
-    await in_force(bench)
-    bench.frr.silent = True
-    await trio.sleep(65)
-    bench.frr.silent = False
-    bench.desired.set(replace(BASIC, generation=2))
-    await until(lambda: bench.out.version == 2, 1)
-    assert bench.outcome().applied
 
 
 async def test_what_is_measured(bench: Bench, autojump_clock: Clock) -> None:
