@@ -51,6 +51,11 @@ class HealthInputs:
         return self.frr.desired if self.frr else self.desired
 
     @property
+    def is_changing(self) -> bool:
+        """Whether FRR has yet to answer to the newest state, which it may be carrying out."""
+        return bool(self.frr and self.desired and self.frr.desired.generation < self.desired.generation)
+
+    @property
     def is_early(self) -> bool:
         """Whether nothing can work yet: FRR has not answered at all, or the kernel not to what FRR has applied.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
@@ -107,9 +108,14 @@ class SampledFrr:
         #: A daemon that runs and does not answer.
         self.silent = ""
         self.polls = 0
+        #: What happens once, during the next poll.
+        self.meanwhile: Callable[[], None] | None = None
 
     async def daemons(self) -> frozenset[str]:
         self.polls += 1
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self.meanwhile = None
         if self.situation == "unresponsive":
             raise DependencyFault("FRR does not answer: failed to connect to any daemons")
         return sample(self.situation)[0]

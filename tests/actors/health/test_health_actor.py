@@ -105,6 +105,50 @@ async def test_frr_is_left_alone_while_the_kernel_follows_but_not_for_longer_tha
     assert trio.current_time() == started + actor.INTERVAL_SECONDS * 3 - 1
 
 
+async def test_frr_is_left_alone_while_it_carries_out_a_state_but_not_indefinitely(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    """A poll would find both states missing: each network that is being removed would be a warning."""
+    bench.apply(desired(3))
+    await until_verified(bench.out.reader())
+    await trio.sleep(actor.INTERVAL_SECONDS - 1)
+    before = bench.frr.polls
+    bench.desired.set(desired(4))
+    await trio.sleep(actor.CHANGE_SECONDS - actor.INTERVAL_SECONDS)
+    assert bench.frr.polls == before
+    await trio.sleep(2)
+    assert bench.frr.polls == before + 1
+    await trio.sleep(actor.CHANGE_SECONDS / 2)
+    bench.outcomes.set(FrrOutcome(desired(4), applied=True, changed=True))
+    await trio.sleep(actor.INTERVAL_SECONDS - 1)
+    assert bench.frr.polls == before + 1
+    await trio.sleep(2)
+    assert bench.frr.polls == before + 2
+
+
+async def test_what_a_poll_saw_while_a_new_state_came_is_not_reported(
+    bench: Bench, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.apply(desired(3))
+    await until_verified(bench.out.reader())
+    version, before = bench.out.version, bench.frr.polls
+
+    def removed() -> None:
+        bench.frr.situation = "links_down"
+        bench.desired.set(desired(4))
+
+    bench.frr.meanwhile = removed
+    await trio.sleep(actor.INTERVAL_SECONDS + 1)
+    assert bench.frr.polls == before + 1
+    assert bench.out.version == version
+    assert not caplog.records
+    bench.frr.situation = "up"
+    reports = bench.out.reader()
+    reports.take()
+    bench.apply(desired(4))
+    assert (await until_verified(reports)).generation == 4
+
+
 async def test_frr_is_left_alone_while_devices_are_moved(bench: Bench, autojump_clock: MockClock) -> None:
     """Each poll takes time from what interrupts a tenant."""
     bench.apply(desired(3))
