@@ -36,6 +36,8 @@ PLURALS: Final[Mapping[Kind, str]] = MappingProxyType(
 )
 #: The kinds with sessions that may name a Secret; underlays first.
 WITH_PASSWORDS: Final = (Kind.UNDERLAY, Kind.L3VNI, Kind.L3PASSTHROUGH)
+#: That of the objects with the passwords.
+SECRETS: Final = "secrets"
 NODE_STATUS_KIND: Final = "RouterNodeConfigurationStatus"
 NODE_STATUS_PLURAL: Final = "routernodeconfigurationstatuses"
 #: Labels of the objects that mirror files (reference 8.5), and the label by which they select their node.
@@ -209,6 +211,11 @@ class ApiSnapshot:
         """Return the kinds that were never listed."""
         never = {one.resource for one in self.not_followed if not one.listed}
         return frozenset(kind for kind, plural in PLURALS.items() if plural in never)
+
+    @property
+    def lacks_secrets(self) -> bool:
+        """Whether there are Secrets that were never read."""
+        return any(one.resource == SECRETS and not one.listed for one in self.not_followed)
 
     @property
     def labels(self) -> Mapping[str, str]:

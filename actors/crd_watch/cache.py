@@ -35,6 +35,7 @@ from config.api import (
     INDEX_LABEL,
     NODE_STATUS_PLURAL,
     PLURALS,
+    SECRETS,
     WITH_PASSWORDS,
     ApiNode,
     ApiSnapshot,
@@ -233,14 +234,14 @@ class Cache(ServerCache):
         """Add and remove reflectors so that there is one for each password that is referred to."""
         wanted = sorted(set(self._references()))
         self.ignored_secrets = len(wanted[MOST_SECRETS:])
-        path = f"/api/v1/namespaces/{self.namespace}/secrets"
+        path = f"/api/v1/namespaces/{self.namespace}/{SECRETS}"
         for place in self.secrets.keys() - set(wanted[:MOST_SECRETS]):
             del self.secrets[place]
         for place in wanted[:MOST_SECRETS]:
             if place not in self.secrets:
                 name, key = place
                 store = Store(partial(password, key=key), only=name)
-                self.secrets[place] = Reflector(self, "secrets", path, store, only=name)
+                self.secrets[place] = Reflector(self, SECRETS, path, store, only=name)
 
     def _references(self) -> Iterator[tuple[str, str]]:
         """Yield Secrets and their keys as objects of our own namespace name them; no other namespace's may be read."""

@@ -9,7 +9,7 @@ files. Nor does another node with the same addresses (:mod:`.duplicates`): a pro
 
 After a restart a server may refuse a kind (the roles are those of an older version) or not have it (its definition was
 removed, or is not installed yet). That does not mean that its objects are gone: what was accepted of them stays in
-force until the server lists the kind, even if the list is then empty.
+force until the server lists the kind, even if the list is then empty. The same is true of the passwords in Secrets.
 """
 
 from __future__ import annotations
@@ -124,15 +124,19 @@ def merge(
 
 
 def with_kept(api: ApiSnapshot, accepted: ApiSnapshot | None) -> ApiSnapshot:
-    """Return a snapshot with what was accepted of kinds that its server has never listed."""
-    if accepted is None or not any(one.kind in api.unlisted for one in accepted.objects):
+    """Return a snapshot with what was accepted of kinds, and of passwords, that its server has never listed."""
+    if accepted is None:
         return api
-    objects = tuple(
-        one for kind in PLURALS for one in (accepted if kind in api.unlisted else api).objects if one.kind is kind
-    )
-    secrets = api.secrets
-    if api.unlisted.intersection(WITH_PASSWORDS):
+    objects, secrets = api.objects, api.secrets
+    kept = any(one.kind in api.unlisted for one in accepted.objects)
+    if kept:
+        objects = tuple(
+            one for kind in PLURALS for one in (accepted if kind in api.unlisted else api).objects if one.kind is kind
+        )
+    if api.lacks_secrets or (kept and api.unlisted.intersection(WITH_PASSWORDS)):
         secrets = MappingProxyType({**accepted.secrets, **api.secrets})
+    if not kept and secrets == api.secrets:
+        return api
     return replace(api, objects=objects, secrets=secrets, synced_at=min(api.synced_at, accepted.synced_at))
 
 

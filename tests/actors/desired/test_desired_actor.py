@@ -258,6 +258,32 @@ async def test_an_underlay_that_is_kept_has_its_password(bench: Bench) -> None:
     assert second.vrfs() == ["blue"]
 
 
+@pytest.mark.parametrize("why", [WatchFailure.REFUSED, WatchFailure.FAILING])
+async def test_a_password_that_a_server_does_not_give_after_a_restart_stays_until_it_does(
+    bench: Bench, nursery: trio.Nursery, why: WatchFailure
+) -> None:
+    session = {"asn": 64514, "hostASN": 65001, "localCIDR": {"ipv4": "10.0.0.0/24"}, "passwordSecret": "host"}
+    place, blue = (OWN, "host", "password"), api_l3vni("blue", 2, OWN, hostSession=session)
+    bench.static.set(files(underlay()))
+    bench.api.set(replace(cluster(blue), secrets=MappingProxyType({place: Secret(PASSWORD)})))
+    await run_until(bench, partial(remembering, bench, "blue"))
+    # Two lives, since what is kept has to be kept on disk as well.
+    for name, vni in (("green", 4), ("pink", 5)):
+        bench = reborn(bench)
+        bench.static.set(files(underlay()))
+        bench.api.set(replace(cluster(blue, api_l3vni(name, vni)), not_followed=unlisted("secrets", why=why)))
+        await run_until(bench, partial(remembering, bench, "blue", name))
+        assert bench.vrfs() == ["blue", name]
+        saved = bench.remembered().snapshot
+        assert saved is not None
+        assert saved.secrets[place] == Secret(PASSWORD)
+    nursery.start_soon(bench.life)
+    # Read, and not there: that is known.
+    bench.api.set(replace(cluster(blue, api_l3vni("pink", 5)), secrets=MappingProxyType({place: None})))
+    await bench.settles(lambda: bench.vrfs() == ["pink"])
+    assert [problem.name for problem in bench.published().problems] == [f"{OWN}/blue"]
+
+
 async def test_what_is_not_followed_does_not_grow_younger_in_memory(
     bench: Bench, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
