@@ -98,26 +98,29 @@ class Availability:
         """Probe until the server answers, and log the first failure."""
         began_at = trio.current_time()
         logged = lost = False
-        while True:
-            await trio.sleep(self.chance() * most_seconds)
-            error = await self._probe()
-            elapsed = trio.current_time() - began_at
-            if error is None or elapsed >= _patience(error):
-                break
-            if not logged and not isinstance(error, ForbiddenError):
-                logged = True
-                self._log_lost(error)
-            self._cache.set_trouble(summarize(error))
-            if isinstance(error, UnreachableError) and not lost:
-                lost = True
-                self._cache.interrupt_all()
-            most_seconds = _most_seconds(error, elapsed)
+        try:
+            while True:
+                await trio.sleep(self.chance() * most_seconds)
+                error = await self._probe()
+                elapsed = trio.current_time() - began_at
+                if error is None or elapsed >= _patience(error):
+                    break
+                if not logged and not isinstance(error, ForbiddenError):
+                    logged = True
+                    self._log_lost(error)
+                self._cache.set_trouble(summarize(error))
+                if isinstance(error, UnreachableError) and not lost:
+                    lost = True
+                    self._cache.interrupt_all()
+                most_seconds = _most_seconds(error, elapsed)
+        finally:
+            # Also when other credentials end the wait: those of another cluster at the same address, for example.
+            if lost:
+                self._cache.list_one()
         self._cache.set_trouble("")
         if logged:
             fields = {"server": self.client.credentials.server, "away_seconds": round(elapsed, 1)}
             log.info("the API server is available again", message_id=message_ids.API_BACK, **fields)
-        if lost:
-            self._cache.list_one()
         self._seen = True
 
     def _log_lost(self, error: ApiError) -> None:

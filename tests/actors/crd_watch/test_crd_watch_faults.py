@@ -304,3 +304,21 @@ async def test_a_server_restored_from_a_backup_is_listed_again(autojump_clock: M
     assert "l3vnis" in bench.server.requests_of("list")
     bench.server.put_kind(Kind.L2VNI, "pink")
     await bench.names("red", "green", "pink", seconds=30)
+
+
+async def test_a_server_that_comes_back_with_older_data_and_other_credentials_is_listed_again(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    await followed(bench)
+    bench.server.stop()
+    await trio.sleep(20)
+    # As after kubeadm reset and init: another cluster at the same address, whose kubeconfig ends the wait for the old.
+    bench.server.history.clear()
+    bench.server.version = 50
+    del bench.server.objects[path_of("l3vnis", "blue", "default")]
+    bench.server.start()
+    bench.say_access(bench.server.credentials("renewed"))
+    await bench.names("red", "green", seconds=30)
+    assert "l3vnis" in bench.server.requests_of("list")
+    bench.server.put_kind(Kind.L2VNI, "pink")
+    await bench.names("red", "green", "pink", seconds=30)
