@@ -168,8 +168,9 @@ def _builder(
 
 
 def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether to renew it: long before its end, and where a clock that was ahead issued it, before its beginning."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return now >= begin + (end - begin) * _RENEWED_AFTER
+    return now < begin or now >= begin + (end - begin) * _RENEWED_AFTER
 
 
 def _certificates(bundle: str) -> list[x509.Certificate]:

@@ -87,6 +87,23 @@ def test_a_new_authority_is_trusted_before_it_signs() -> None:
     assert next_step(last, last.bundle, NAMES, NOW) is None
 
 
+@pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=50), timedelta(days=300), timedelta(days=1500)])
+def test_what_a_clock_that_was_ahead_has_left_is_replaced(ahead: timedelta) -> None:
+    stored = begun(NOW - timedelta(days=1))
+    for now in (NOW + ahead, NOW + ahead, NOW, NOW):
+        stored = next_step(stored, stored.bundle, NAMES, now) or stored
+    assert accepted(stored, stored.bundle)
+    assert next_step(stored, stored.bundle, NAMES, NOW) is None
+
+
+def test_what_was_first_issued_by_a_clock_that_was_ahead_is_replaced() -> None:
+    stored = begun(NOW + timedelta(days=1))
+    for _ in range(2):
+        stored = next_step(stored, stored.bundle, NAMES, NOW) or stored
+    assert accepted(stored, stored.bundle)
+    assert next_step(stored, stored.bundle, NAMES, NOW) is None
+
+
 @pytest.mark.parametrize("key", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
 @pytest.mark.parametrize("value", [None, "", "%%%", "bm90IFBFTQ=="])
 def test_an_incomplete_or_broken_secret_is_none(key: str, value: str | None) -> None:
