@@ -45,6 +45,8 @@ IDLE_SECONDS: Final = 150.0
 #: For a handshake, and for a request after its head, which a stop waits for. The API server waits for five.
 REQUEST_SECONDS: Final = 4.0
 _READ_BYTES: Final = 65536
+#: Others may not be followed by what HTTP calls an answer: a success to CONNECT ends HTTP on the connection.
+_METHODS: Final = (b"GET", b"HEAD", b"POST")
 
 Tls = trio.SSLStream[trio.SocketStream]
 
@@ -116,7 +118,7 @@ class WebhookServer:
             # A stop takes effect after the answer: the API server waits for it.
             with trio.move_on_after(REQUEST_SECONDS, shield=True):
                 answer = self._response(request, await self._body(stream, connection))
-                await send(stream, connection, answer, close=False)
+                await send(stream, connection, answer, head=request.method == b"HEAD", close=False)
         except h11.RemoteProtocolError as error:
             if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 await send(stream, connection, Response(error.error_status_hint, b"bad request\n"))
@@ -149,6 +151,8 @@ class WebhookServer:
             self._received_bytes -= len(parts)
 
     def _response(self, request: h11.Request, body: bytes) -> Response:
+        if request.method not in _METHODS:
+            return Response(405, b"only GET, HEAD and POST\n", headers=(("Allow", "GET, HEAD, POST"),))
         path, known = request.target.partition(b"?")[0], self._known.peek()
         if path == b"/healthz":
             return Response(200, b"ok\n")

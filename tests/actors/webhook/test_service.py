@@ -178,6 +178,23 @@ async def test_an_old_picture_of_the_cluster_denies_nothing() -> None:
             assert (await client.ask("/readyz"))[0] == 503
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("HEAD /healthz", 200), ("HEAD /validate", 400), ("CONNECT /healthz", 405), ("PUT /validate", 405)],
+)
+async def test_any_method_is_answered_and_no_other_connection_suffers(head: str, status: int) -> None:
+    stored = certificates()
+    async with service() as running:
+        running.certificates.set(stored)
+        running.known.set(whole(FakeApiServer()))
+        async with running.connected(stored.bundle) as other, running.connected(stored.bundle) as client:
+            await client.stream.send_all(f"{head} HTTP/1.1\r\nHost: webhook\r\n\r\n".encode())
+            answer = await client.stream.receive_some(65536)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+            assert answer.endswith(b"\r\n\r\n") == head.startswith("HEAD")
+            assert (await other.ask("/healthz"))[0] == 200
+
+
 async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_BODY_BYTES", 1000)
     async with service() as running:
