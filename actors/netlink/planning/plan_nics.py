@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 from config.desired import IPInterface, ResourceFailure
 from config.problems import Reason
@@ -234,7 +235,7 @@ def _return(name: str, observed: Observed) -> Iterator[Step]:
         yield SaveNic(record)
     mac = record.mac or link.mac
     if mac and (link.kind in RANDOM_MAC_KINDS or mac != link.mac):
-        yield ChangeLink(Namespace.ROUTER, name, mac=mac)
+        yield ChangeLink(Namespace.ROUTER, name, mac=mac, vital=False)
     yield MoveLink(name, Namespace.ROUTER, Namespace.HOST)
     yield from _restore(record, replace(link, up=False, mac=mac, altnames=record.altnames), frozenset())
 
@@ -243,24 +244,24 @@ def _restore(record: NicRecord, link: Link, present: frozenset[IPInterface]) -> 
     """Yield sysctls, addresses, link attributes, then routes (a gateway needs its address), then the record's removal.
 
     The sysctls come while the link is down: it must not process a router advertisement that the host had disabled. A
-    refused step holds nothing up except the record's removal, so what could not be restored is not forgotten.
+    refused step holds nothing up except the record's removal, so what could not be restored is not forgotten. MTU and
+    MAC have a message each: a VLAN's MTU is refused when its lower device has a smaller one by now, a virtual
+    function's MAC when its host has set it, and the kernel ignores the rest of a message, which would leave the NIC
+    down.
     """
     # Of a NIC whose journal was lost only the group that the router gave it is known.
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group
     up = record.up or bool(record.routes)
-    change = ChangeLink(
-        Namespace.HOST,
-        record.name,
-        mtu=record.mtu if link.mtu != record.mtu else None,
-        mac=record.mac if record.mac and link.mac != record.mac else None,
-        group=group if link.group != group else None,
-        up=up if link.up != up else None,
+    changed = partial(ChangeLink, Namespace.HOST, record.name)
+    changes = (
+        changed(mtu=record.mtu if link.mtu != record.mtu else None, vital=False),
+        changed(mac=record.mac if record.mac and link.mac != record.mac else None, vital=False),
+        changed(group=group if link.group != group else None, up=up if link.up != up else None),
     )
     if record.sysctls:
         yield SetNicSysctls(record.name, record.sysctls, vital=False)
     yield from _restore_addresses(Namespace.HOST, record, present)
-    if not change.empty:
-        yield change
+    yield from (change for change in changes if not change.empty)
     for altname in record.altnames:
         if altname not in link.altnames:
             yield AddAltname(record.name, altname, vital=False)

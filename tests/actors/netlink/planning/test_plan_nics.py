@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from ipaddress import ip_interface
 
@@ -12,6 +13,7 @@ from actors.netlink.planning.observed import NIC_GROUP, Address, Link, LinkKind,
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.plan_nics import IFA_F_TEMPORARY, record_of
 from actors.netlink.planning.steps import AddAddress, ChangeLink, ForgetNic, MoveLink, SaveNic, SetNicSysctls, Step
+from actors.netlink.wire.socket import KernelRefusal
 from config.desired import BGPFamily, DesiredState, EndpointKind, FabricNeighbor, Family
 from tests.actors.netlink.builders import l3vni, state, underlay, without_underlay
 from tests.fakes.kernel import FakeKernel
@@ -190,8 +192,8 @@ def test_a_mac_that_was_changed_on_the_way_is_changed_back() -> None:
     nic = Link(1, "toswitch1", kind=LinkKind.VETH, mac="52:54:00:00:00:01", up=True)
     kernel.add(Namespace.HOST, replace(nic, mac="52:54:00:00:00:ff", up=False))
     kernel.journal[nic.name] = record_of(nic, (), (), NicPhase.RESTORING)
-    (change,) = (step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink))
-    assert (change.namespace, change.mac, change.up) == (Namespace.HOST, "52:54:00:00:00:01", True)
+    mac, up = (step for step in planned_without_underlay(kernel) if isinstance(step, ChangeLink))
+    assert (mac.namespace, mac.mac, up.namespace, up.up) == (Namespace.HOST, "52:54:00:00:00:01", Namespace.HOST, True)
 
 
 def test_a_nic_that_was_down_is_returned_down_and_in_its_group() -> None:
@@ -254,6 +256,33 @@ def test_routes_are_restored_despite_a_refused_address_and_altname() -> None:
     assert {error.rpartition(": ")[0] for error in converge(without_underlay(state()), kernel).errors} == kernel.fail
     assert kernel.routes["eth1"] == [TO_GATEWAY]
     assert "eth1" in kernel.journal
+
+
+@pytest.mark.parametrize("refused", ["mtu 9000", "address 52:54:00:00:00:01"])
+def test_a_nic_that_cannot_be_all_it_was_is_up_in_the_host_with_its_routes(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = in_router(TO_GATEWAY, DEFAULT)
+    kernel.journal["eth1"] = replace(kernel.journal["eth1"], mtu=9000, mac="52:54:00:00:00:01", group=7)
+
+    def apply(step: Step) -> None:
+        if refused in str(step):
+            raise KernelRefusal(errno.ERANGE)
+        FakeKernel.apply(kernel, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "apply", apply)
+        for _ in range(2):
+            [error] = converge(without_underlay(state()), kernel).errors
+            assert refused in error
+    nic = kernel.links[Namespace.HOST, "eth1"]
+    assert (nic.up, nic.group) == (True, 7)
+    assert [str(address.interface) for address in kernel.addresses[Namespace.HOST, "eth1"]] == ["10.0.0.5/32"]
+    assert kernel.routes["eth1"] == [TO_GATEWAY, DEFAULT]
+    assert (nic.mtu == 9000, nic.mac == "52:54:00:00:00:01") == ("mtu" not in refused, "mtu" in refused)
+    assert kernel.journal["eth1"].phase is NicPhase.RESTORING
+    assert converge(without_underlay(state()), kernel).clean
+    assert kernel.journal == {}
 
 
 def test_all_refused_routes_of_a_replaced_nic_are_named() -> None:
