@@ -13,6 +13,7 @@ no version is checked: unknown members are ignored, missing ones take their defa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -155,6 +156,8 @@ class _Copies(Generic[C]):
         self._known: C | None = None
         self._store = JsonStore(content, paths[0].name)
         self._read_only = read_only
+        #: Whether a copy could neither be read nor be set aside: its serial may be any, and it may be read later.
+        self._unread = False
 
     def newest(self) -> C:
         """Return the copy that was written last, an empty one when there is none."""
@@ -167,7 +170,12 @@ class _Copies(Generic[C]):
 
     def write(self, content: C) -> None:
         """Write all copies; raise the first one's :class:`OSError` when no directory takes any."""
-        content = replace(content, serial=self.newest().serial + 1)
+        known = self.newest()
+        serial = known.serial + 1
+        if self._unread:
+            # Above all that a count of writes comes to.
+            serial = max(serial, int(time.time()))
+        content = replace(content, serial=serial)
         text = self._store.encode(content)
         refused: dict[Path, OSError] = {}
         for path in self.paths:
@@ -176,6 +184,8 @@ class _Copies(Generic[C]):
             except OSError as error:
                 refused[path] = error
         if len(refused) == len(self.paths):
+            # It may have come as far as a disk that could only not be synced: what is written next outranks that.
+            self._known = replace(known, serial=serial)
             raise refused[self.paths[0]]
         self._known = content
         for path, refusal in refused.items():
@@ -198,8 +208,10 @@ class _Copies(Generic[C]):
             if not self._read_only:
                 message = "cannot use a state file: the other copy counts, if there is one"
                 log.warning(message, message_id=message_ids.STATE_UNREADABLE, file=path, error=error)
-                with suppress(OSError):
+                try:
                     path.replace(path.with_suffix(".damaged"))
+                except OSError:
+                    self._unread = True
             return None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from actors.netlink import state_files
 from actors.netlink.converge import converge
 from actors.netlink.planning.observed import Address, Link, Namespace, NicPhase, NicRecord, SavedRoute
 from actors.netlink.planning.steps import SaveNic, Step
@@ -219,6 +220,50 @@ def test_a_disk_that_is_bad_after_a_boot_holds_nothing_up(
     assert (files.journal(), files.tables()) == ({}, {})
     files.save_nic(RECORD)
     assert StateFiles(tmp_path / "memory", "next boot").journal() == {"eth1": RECORD}
+
+
+def test_what_was_written_while_a_disk_was_bad_outranks_what_it_had_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, memory = Disk(tmp_path / "disk", monkeypatch), tmp_path / "memory"
+    before = StateFiles(tmp_path / "disk", "boot before")
+    for table in range(3):
+        before.save_nic(replace(RECORD, mtu=table))
+        before.save_tables({"red": table})
+    disk.refuses = errno.EIO
+    files = StateFiles(tmp_path / "disk", "boot", spare=memory)
+    files.save_nic(RECORD)
+    files.save_tables({"red": 10_000_100})
+    disk.refuses = 0
+    later = StateFiles(tmp_path / "disk", "boot", spare=memory)
+    assert (later.journal(), later.tables()) == ({"eth1": RECORD}, {"red": 10_000_100})
+
+
+def test_a_refused_write_that_reached_the_disk_never_outranks_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, memory = tmp_path / "disk", tmp_path / "memory"
+    files = StateFiles(disk, "boot", spare=memory)
+    files.save_tables({"red": 1})
+    refusal = OSError(errno.EIO, "")
+
+    def unsynced(path: Path, text: str) -> None:
+        if path.parent == disk:
+            path.write_text(text)
+        raise refusal
+
+    def spare_only(path: Path, text: str) -> None:
+        if path.parent == disk:
+            raise refusal
+        path.write_text(text)
+
+    monkeypatch.setattr(state_files, "write_atomic", unsynced)
+    with pytest.raises(OSError, match="5"):
+        files.save_tables({"red": 2})
+    assert files.tables() == {"red": 1}
+    monkeypatch.setattr(state_files, "write_atomic", spare_only)
+    files.save_tables({"red": 3})
+    assert StateFiles(disk, "boot", spare=memory).tables() == {"red": 3}
 
 
 def test_without_any_record_no_nic_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
