@@ -244,12 +244,15 @@ class _ControlLoop:
             with self.ctx.idle():
                 await self.changing.acquire()
             try:
-                # An outcome that came meanwhile has not been received yet, and wakes this loop when it is.
+                # An outcome that came meanwhile has not been received yet.
                 if self.in_force is not None and not self.frr.pending:
                     async with self.passing:
                         # The pass sees all that was a reason for it until now.
                         self.wake, self.news = trio.Event(), trio.Event()
                         await self._pass(self.in_force)
+                elif self.in_force is not None:
+                    # What was a reason for a pass still is one if that outcome is a failure, which wakes nobody.
+                    self.wake.set()
             finally:
                 self.changing.release()
 
