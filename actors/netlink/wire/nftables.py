@@ -22,15 +22,18 @@ _ABSENT: Final = "No such file or directory"
 
 
 class FilterUnavailableError(Exception):
-    """The program is not installed, or this kernel cannot filter; the text says which."""
+    """The program is not installed or does not work, or this kernel cannot filter; the text says which."""
 
 
 def read_table(handle: NamespaceHandle) -> tuple[str, ...]:
     """Return our table's objects as :func:`canonical` text, none without the table. Raises FilterUnavailableError."""
     result = _nft(handle, "list", "table", TABLE["family"], TABLE["name"])
     if result.returncode == 0:
-        objects: Objects = json.loads(result.stdout)["nftables"]
-        return canonical(objects)
+        try:
+            objects: Objects = json.loads(result.stdout)["nftables"]
+            return canonical(objects)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise FilterUnavailableError("nft: its answer is not JSON as documented") from None
     if _ABSENT in result.stderr:
         # A kernel without tables of this family says the same as one that lacks only ours: have it check one.
         result = _nft(handle, "--check", "-f", "-", text=json.dumps({"nftables": [{"add": {"table": TABLE}}]}))
@@ -55,12 +58,17 @@ def replace_table(handle: NamespaceHandle, objects: Objects) -> None:
 def _nft(handle: NamespaceHandle, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     def run() -> subprocess.CompletedProcess[str]:
         command = [NFT, "-j", *arguments]
-        return subprocess.run(command, check=False, capture_output=True, text=True, input=text, timeout=NFT_SECONDS)
+        return subprocess.run(
+            command, check=False, capture_output=True, encoding="utf-8", errors="replace", input=text,
+            timeout=NFT_SECONDS,
+        )  # fmt: skip
 
     try:
         return handle.call(lambda _: run())
     except FileNotFoundError:
         raise FilterUnavailableError("nft is not installed (apt-get install nftables)") from None
+    except OSError as error:
+        raise FilterUnavailableError(f"nft does not start: {error.strerror or error}") from None
     except subprocess.TimeoutExpired:
         raise FilterUnavailableError(f"nft gave no answer within {NFT_SECONDS:.0f} s") from None
 
