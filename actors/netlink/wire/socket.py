@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from supervisor.runtime.faults import KernelFault
@@ -38,6 +39,8 @@ NLM_F_ACK_TLVS = 0x200
 NLMSGERR_ATTR_MSG = 1
 #: A dump that the kernel marks as inconsistent is repeated: under constant change there is no perfect one.
 DUMP_ATTEMPTS = 8
+#: Why a dump ended without having been read to its end, and why no other one can begin on the socket then.
+_STUCK: Final = frozenset({errno.ENOBUFS, errno.EBUSY})
 #: The most that goes out in one datagram, bytes: a small part of a send buffer, whose default is 208 KiB.
 DATAGRAM = 1 << 15
 #: The kernel fills at most 32 KiB of a dump at a time.
@@ -71,19 +74,25 @@ def enlarge_buffer(endpoint: Any) -> None:
         endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
 
 
+def _opened() -> socket.socket:
+    """Return a bound socket of the calling thread's namespace."""
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    try:
+        for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK):
+            opened.setsockopt(SOL_NETLINK, option, 1)
+        enlarge_buffer(opened)
+        opened.bind((0, 0))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
 class RouteSocket:
     """A socket for requests and dumps, without subscriptions, so its buffer holds answers only."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        try:
-            for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK):
-                self._socket.setsockopt(SOL_NETLINK, option, 1)
-            enlarge_buffer(self._socket)
-            self._socket.bind((0, 0))
-        except BaseException:
-            self._socket.close()
-            raise
+        self._socket = _opened()
         self._sequence = 0
 
     def close(self) -> None:
@@ -142,10 +151,21 @@ class RouteSocket:
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Return all objects of a kind, each as its message without the header; ``body`` is what to ask for."""
         for _ in range(DUMP_ATTEMPTS):
-            found = self._dump(kind, body)
+            try:
+                found = self._dump(kind, body)
+            except KernelRefusal as refusal:
+                if refusal.errno in _STUCK:
+                    self._renew()
+                raise
             if found is not None:
                 return found
         raise KernelRefusal(errno.EINTR, f"{DUMP_ATTEMPTS} dumps in a row were interrupted by changes")
+
+    def _renew(self) -> None:
+        """Use another socket, if there is one: a dump without an end keeps the kernel from beginning another."""
+        with suppress(OSError):
+            old, self._socket = self._socket, _opened()
+            old.close()
 
     def _dump(self, kind: int, body: bytes) -> list[bytes] | None:
         """Return None when the dump was interrupted by a change. It is read to its end all the same."""

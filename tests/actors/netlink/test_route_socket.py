@@ -51,6 +51,10 @@ class Wire:
         self._kernel = kernel
         self._queue: list[bytes | OSError] = []
         self.datagrams: list[bytes] = []
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
 
     def send(self, datagram: bytes) -> None:
         self.datagrams.append(datagram)
@@ -149,3 +153,34 @@ def test_a_dump_that_is_always_interrupted_or_refused_is_a_refusal() -> None:
     lost = struct.pack("=i", -errno.ENOENT)
     with pytest.raises(KernelRefusal, match="No such file"):
         over(Wire(lambda sent: [message(NLMSG_DONE, sent[1], lost)])).dump(18, b"")
+
+
+def test_after_a_dump_that_was_lost_another_socket_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel allows one dump at a time on a socket, and one whose answers are lost never ends."""
+    stuck = Wire(lambda sent: [])
+    fine = Wire(lambda sent: [message(NLMSG_DONE, sent[1], struct.pack("=i", 0))])
+    monkeypatch.setattr("actors.netlink.wire.socket._opened", lambda: fine)
+    route = over(stuck)
+    with pytest.raises(KernelRefusal, match="answer was lost"):
+        route.dump(18, b"")
+    assert stuck.closed
+    assert route.dump(18, b"") == []
+    assert len(stuck.datagrams) == len(fine.datagrams) == 1
+
+
+def test_a_socket_that_cannot_be_replaced_is_replaced_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = OSError(errno.EMFILE, "Too many open files")
+    answers: list[Wire | OSError] = [refusal, Wire(lambda sent: [message(NLMSG_DONE, sent[1], struct.pack("=i", 0))])]
+
+    def opened() -> Wire:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("actors.netlink.wire.socket._opened", opened)
+    route = over(Wire(lambda sent: []))
+    for why in ("answer was lost", "answer was lost"):
+        with pytest.raises(KernelRefusal, match=why):
+            route.dump(18, b"")
+    assert route.dump(18, b"") == []
