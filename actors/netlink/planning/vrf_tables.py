@@ -38,7 +38,7 @@ def candidate_tables(
     candidates: list[int] = []
     for vrf, vni in _first_vnis(desired).items():
         if vrf not in existing:
-            candidates += [persisted.get(vrf, 0) or _tables(vni)[0], _tables(vni)[1]]
+            candidates += [persisted.get(vrf, 0) or _tables(vni)[0], *_tables(vni)[:2]]
     return tuple(dict.fromkeys(candidates))
 
 

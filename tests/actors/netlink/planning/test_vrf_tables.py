@@ -43,6 +43,14 @@ def test_a_new_vrf_does_not_get_the_persisted_table_of_another() -> None:
     assert assign_tables(both, seen(tables={"red": 10_000_100})) == {"red": 10_000_100, "amber": 26_777_316}
 
 
+def test_every_table_that_a_vrf_may_get_is_looked_at_first() -> None:
+    candidates = candidate_tables(RED, {"red": 4711})
+    for busy in ((), (4711,), (4711, 10_000_100)):
+        [table] = assign_tables(RED, seen(tables={"red": 4711}, busy_tables=frozenset(busy))).values()
+        assert table in candidates
+    assert candidate_tables(RED, {"red": 10_000_100}) == candidate_tables(RED, {}) == (10_000_100, 26_777_316)
+
+
 def test_without_an_underlay_no_table_is_needed() -> None:
     assert assign_tables(without_underlay(RED), seen()) == {}
     assert candidate_tables(without_underlay(RED), {}) == ()
