@@ -319,7 +319,12 @@ class LinuxKernel:
     def _descriptor(self, namespace: Namespace) -> Iterator[int]:
         """Give a descriptor of a namespace; the router's must be the namespace that is open."""
         identity = None if namespace is Namespace.HOST else self.router.identity
-        descriptor = os.open(OWN_NAMESPACE if identity is None else self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(OWN_NAMESPACE if identity is None else self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if identity is None:
+                raise
+            raise NamespaceMissing(f"netns {self._path.name} missing: {error.strerror}") from error
         try:
             status = os.fstat(descriptor)
             if identity not in (None, (status.st_dev, status.st_ino)):

@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -214,14 +215,14 @@ class NamespaceHandle:
 
 def _read(key: str) -> str | None:
     # Hundreds of these files are read in a row, and pathlib takes twice as long as this.
-    try:
+    with suppress(FileNotFoundError):
         descriptor = os.open(f"{SYSCTLS}/{key.replace('.', '/')}", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        return os.read(descriptor, _LONGEST_SYSCTL).decode().strip()
-    finally:
-        os.close(descriptor)
+        try:
+            # A device that is gone by now gives the same error.
+            return os.read(descriptor, _LONGEST_SYSCTL).decode().strip()
+        finally:
+            os.close(descriptor)
+    return None
 
 
 def _write(sysctl: SysctlWrite) -> KernelRefusal | None:
