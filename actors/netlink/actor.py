@@ -251,7 +251,7 @@ class _ControlLoop:
                         self.wake, self.news = trio.Event(), trio.Event()
                         await self._pass(self.in_force)
                 elif self.in_force is not None:
-                    # What was a reason for a pass still is one if that outcome is a failure, which wakes nobody.
+                    # What was a reason for a pass still is one if that outcome is a failure, which leads to none.
                     self.wake.set()
             finally:
                 self.changing.release()
