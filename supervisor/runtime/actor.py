@@ -54,9 +54,13 @@ class ActorContext:
         ``patience`` seconds may pass without progress. A declared call that honours its deadline ends by itself: past
         it the same time is left for unwinding.
         """
+        return self.alive_until() + patience
+
+    def alive_until(self) -> float:
+        """Return the last moment at which the actor counts as working: now while it is idle."""
         if self.mode == "idle":
-            return trio.current_time() + patience
-        return (self.last_progress if self.activity_deadline is None else self.activity_deadline) + patience
+            return trio.current_time()
+        return self.last_progress if self.activity_deadline is None else self.activity_deadline
 
     def note(self, **facts: Fact) -> None:
         """Merge facts into this actor's observable state; a fact of None is removed."""

@@ -14,7 +14,7 @@ from .faults import is_bug
 
 #: Restarts in a row, without a healthy run between them, that a critical child may need before the tree ends.
 MAX_RESTARTS: Final = 5
-#: How long a run must last for the failures before it to be forgotten.
+#: How long a run must last, and not hang, for the failures before it to be forgotten.
 HEALTHY_SECONDS: Final = 60.0
 
 

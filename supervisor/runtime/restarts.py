@@ -149,8 +149,10 @@ class Child:
         """Forget the failures of a healthy run, cancel a frozen one; return when to look again if nothing changes."""
         healthy_at = (run.started_at or now) + HEALTHY_SECONDS if self._failures_in_a_row else math.inf
         if now >= healthy_at:
-            self._failures_in_a_row = 0
-            self._limiter.recovered(self.spec.name, f"{self.spec.name} is healthy again")
+            # One that hangs has not lived that long, and freezes only then: it is looked at again when it does.
+            if run.cancelled_at is None and run.context.alive_until() >= healthy_at:
+                self._failures_in_a_row = 0
+                self._limiter.recovered(self.spec.name, f"{self.spec.name} is healthy again")
             healthy_at = math.inf
         if now >= run.frozen_at():
             run.cancel(Cause.FROZEN)
@@ -168,7 +170,8 @@ class Child:
         """Take note of the end of a run; return the delay before the next one, None when there is to be none."""
         self.run = None
         text = self._last_error = _explain(self.spec, run)
-        if run.started_at is not None and trio.current_time() - run.started_at >= HEALTHY_SECONDS:
+        lasted = run.started_at is not None and trio.current_time() - run.started_at >= HEALTHY_SECONDS
+        if lasted and run.cause is not Cause.FROZEN:
             self._failures_in_a_row = 0
         self._failures_in_a_row += 1
         fields = {"cause": run.cause, "restarts": self._runs - 1}

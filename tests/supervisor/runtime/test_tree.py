@@ -147,6 +147,42 @@ async def test_a_critical_child_may_not_fail_slowly_without_a_healthy_minute(
         assert len(diary.of("a")) == 6
 
 
+@pytest.mark.parametrize("worked", [0, 30])
+async def test_a_critical_child_that_hangs_in_each_run_ends_the_tree(
+    worked: float, autojump_clock: MockClock, diary: Diary, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hang(ctx: ActorContext) -> None:
+        diary.note(ctx.name, "start")
+        ctx.started()
+        with ctx.idle():
+            await trio.sleep(worked)
+        await trio.sleep_forever()
+
+    caplog.set_level("INFO", logger="openperouter")
+    async with running(spec("a", hang, critical=True)) as tree:
+        with trio.move_on_after(3600):
+            assert (await tree.end()).reason == "a failed for good: hung: no progress for 60 s"
+        assert len(diary.of("a")) == 6
+    assert "a is healthy again" not in caplog.messages
+
+
+async def test_a_critical_child_may_hang_now_and_then_if_it_works_for_a_minute_in_between(
+    autojump_clock: MockClock, diary: Diary
+) -> None:
+    async def hang(ctx: ActorContext) -> None:
+        diary.note(ctx.name, "start")
+        ctx.started()
+        for _ in range(4):
+            await trio.sleep(16)
+            ctx.progress()
+        await trio.sleep_forever()
+
+    async with running(spec("a", hang, critical=True)) as tree:
+        await trio.sleep(3600)
+        assert not tree.endings
+        assert diary.of("a")[:3] == [0, 124.5, 249]
+
+
 async def test_a_failed_start_counts_as_a_failure_in_a_row(autojump_clock: MockClock, diary: Diary) -> None:
     async def works_once(ctx: ActorContext) -> None:
         diary.note(ctx.name, "start")
