@@ -6,9 +6,11 @@ tests/guest/test_daemon_in_a_pod.py runs them.
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from config.settings import Settings
@@ -35,12 +37,43 @@ def directives(path: Path, key: str) -> list[str]:
     return re.findall(rf"^{key}=(.*)$", path.read_text(), re.MULTILINE)
 
 
+def unescaped(command: str) -> str:
+    """Return a command of a unit as systemd runs it (systemd.service(5), "Command lines")."""
+    return command.replace("%%", "%").replace("$$", "$")
+
+
 def test_the_namespace_is_made_as_the_unit_does_it() -> None:
     [script, loopback] = directives(UNITS / "openperouter-netns.service", "ExecStart")
     [commands] = re.findall(r"/bin/sh -c '(.*)'$", script)
     lines = PREPARE.read_text().splitlines()
-    assert commands in lines
+    assert unescaped(commands) in lines
     assert loopback.removeprefix("/usr/sbin/") in lines
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ("namespace", []),
+        ("nothing", ["netns add perouter"]),
+        ("dead file", ["netns delete perouter", "netns add perouter"]),
+    ],
+)
+def test_only_a_file_that_is_no_namespace_is_deleted(there: str, expected: list[str], tmp_path: Path) -> None:
+    """``ip netns exec`` fails here, as it does on a machine without memory, or with as many mounts as it may have."""
+    [script, _] = directives(UNITS / "openperouter-netns.service", "ExecStart")
+    [commands] = re.findall(r"/bin/sh -c '(.*)'$", script)
+    calls, ip, name = tmp_path / "calls", tmp_path / "ip", tmp_path / "perouter"
+    ip.write_text(f'#!/bin/sh\n[ "$2" != exec ] || exit 1\necho "$@" >> {calls}\n')
+    ip.chmod(0o755)
+    if there == "namespace":
+        name.symlink_to("/proc/self/ns/net")
+    elif there == "dead file":
+        name.touch()
+    command = unescaped(commands).replace("/run/netns/perouter", str(name))
+    path = f"{tmp_path}:/usr/bin:/bin"
+    done = subprocess.run(["/bin/sh", "-c", command], check=False, env={"PATH": path}, timeout=10)
+    assert done.returncode == 0
+    assert (calls.read_text().splitlines() if calls.exists() else []) == expected
 
 
 def test_frr_has_the_rights_that_its_unit_leaves_it() -> None:
