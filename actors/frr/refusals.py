@@ -29,6 +29,8 @@ from .render.render import RenderedConfig, Section, Source
 #: Pauses between the attempts at refused lines, in seconds.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
+#: More than lead to any longest pause; no float is large enough for a thousand.
+MOST_DOUBLINGS: Final = 10
 #: Attempts after which a snippet is left out of FRR's boot file too: few transient faults last that long.
 CERTAIN_ATTEMPTS: Final = 3
 
@@ -297,7 +299,7 @@ def quotation(text: str) -> str:
 
 def _next(held: _Held | None, message: str) -> _Held:
     attempts = held.attempts + 1 if held else 1
-    pause = min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE)
+    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MOST_DOUBLINGS), LONGEST_PAUSE)
     return _Held(attempts, trio.current_time() + pause, message)
 
 

@@ -12,7 +12,8 @@ import trio
 from trio.testing import MockClock as Clock
 
 from actors.frr.apply import SupersededError
-from actors.frr.refusals import LONGEST_PAUSE
+from actors.frr.diff.difference import Difference, Entry, Intent
+from actors.frr.refusals import LONGEST_PAUSE, Attempt, Refusals, RunningConfiguration
 from config.desired import Bfd, DesiredState
 from config.problems import ResourceId
 from tests.fakes.frr import REFUSED
@@ -156,6 +157,16 @@ async def test_another_frr_gets_a_new_attempt_at_once(refused: str, bench: Bench
     assert len((await bench.apply(EVERYTHING)).failures) == 2
     bench.applier.refusals.forget()
     assert not (await bench.apply(EVERYTHING)).failures
+
+
+async def test_a_line_that_is_refused_for_weeks_is_still_tried_again(autojump_clock: Clock) -> None:
+    line: Entry = ((), "log syslog")
+    found = Difference(missing=(line,))
+    seen = RunningConfiguration("", frozenset(), Intent(frozenset({line})), found, found)
+    refusals = Refusals()
+    for _ in range(2000):
+        refusals.hold_lines(Attempt(seen))
+    assert refusals.seconds_to_attempt() == LONGEST_PAUSE
 
 
 async def test_a_snippet_comes_back_once_frr_recovers_and_stays_in_the_boot_file(
