@@ -47,6 +47,7 @@ REQUEST_SECONDS: Final = 4.0
 _READ_BYTES: Final = 65536
 #: Others may not be followed by what HTTP calls an answer: a success to CONNECT ends HTTP on the connection.
 _METHODS: Final = (b"GET", b"HEAD", b"POST")
+_NOT_ALLOWED: Final = Response(405, b"only GET, HEAD and POST\n", headers=(("Allow", "GET, HEAD, POST"),))
 
 Tls = trio.SSLStream[trio.SocketStream]
 
@@ -117,7 +118,8 @@ class WebhookServer:
                 return False
             # A stop takes effect after the answer: the API server waits for it.
             with trio.move_on_after(REQUEST_SECONDS, shield=True):
-                answer = self._response(request, await self._body(stream, connection))
+                body = await self._body(stream, connection)
+                answer = self._response(request, body) if request.method in _METHODS else _NOT_ALLOWED
                 await send(stream, connection, answer, head=request.method == b"HEAD", close=False)
         except h11.RemoteProtocolError as error:
             if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -151,8 +153,6 @@ class WebhookServer:
             self._received_bytes -= len(parts)
 
     def _response(self, request: h11.Request, body: bytes) -> Response:
-        if request.method not in _METHODS:
-            return Response(405, b"only GET, HEAD and POST\n", headers=(("Allow", "GET, HEAD, POST"),))
         path, known = request.target.partition(b"?")[0], self._known.peek()
         if path == b"/healthz":
             return Response(200, b"ok\n")
