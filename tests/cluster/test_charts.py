@@ -155,7 +155,13 @@ async def collections(client: KubeClient) -> list[str]:
 
 
 async def inventory(client: KubeClient) -> set[str]:
-    """Return every object on the server but namespaces that are being deleted: no controller runs that ends it."""
+    """Return every object on the server but namespaces that are being deleted: no controller runs that ends it.
+
+    The server makes a service of its own some time after its start, which is waited for.
+    """
+    with trio.fail_after(PATIENCE):
+        while not (await client.get("/api/v1/namespaces/default/services"))["items"]:  # noqa: ASYNC110 - a poll
+            await trio.sleep(0.1)
     return {
         f"{path} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
         for path in await collections(client)
