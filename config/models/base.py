@@ -6,13 +6,17 @@ resources.
 
 from __future__ import annotations
 
-from typing import Any, Self
+import threading
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from .rules import marked
+
+#: Held while validators are made: of the threads that want the first one, each would make them.
+_MAKING: Final = threading.RLock()
 
 
 def camel(name: str) -> str:
@@ -29,10 +33,12 @@ def without_nulls(data: Any) -> Any:
 class Model(BaseModel):
     """Base of everything that users write. Construct it with ``model_validate`` from camelCase keys.
 
-    Input values never show up in error messages, since one of them may be a password.
+    Input values never show up in error messages, since one of them may be a password. A model's validator is made when
+    it is first used: most are only parts of others, whose validators contain them, and many are for a cluster.
     """
 
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="forbid",
         alias_generator=camel,
@@ -55,6 +61,15 @@ class Model(BaseModel):
         Raises pydantic's ValidationError.
         """
         return cls.model_validate(_with_tuples(data), strict=True)
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Make the validator, in one thread; pydantic does so when it is first used.
+
+        Annotations mean what they do in their module, whatever the names of the caller's variables are.
+        """
+        with _MAKING:
+            return super().model_rebuild(**options | {"_types_namespace": {}})
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

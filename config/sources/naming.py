@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from config.models import L2Vni, L3Passthrough, L3Vni, Model, RawFrrConfig, Underlay
 from config.problems import Kind, Problem, ResourceId, Severity
@@ -50,9 +50,6 @@ class L2VniEntry(L2Vni):
 
 class RouterFile(Model):
     """What ``openpe_*.yaml`` may hold. Files are read entry by entry; this model describes them as a whole."""
-
-    # Only its schema is wanted, so the validators of all entries need not be made a second time at each start.
-    model_config = ConfigDict(defer_build=True)
 
     underlays: tuple[Underlay, ...] = Field(default=(), description="The fabric side; at most one in all files.")
     l3vnis: tuple[L3VniEntry, ...] = Field(default=(), description="Routed tenant networks.")

@@ -48,7 +48,9 @@ _TRUE: Final = frozenset({"true", "True", "TRUE"})
 _FALSE: Final = frozenset({"false", "False", "FALSE"})
 #: Python refuses to convert integers of more digits (CVE-2020-10735); no field is that large.
 _MAX_INT_DIGITS: Final = 40
-_UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+#: The second takes longer to compile than most files to read, so it is compiled only for texts that need it.
+_UNPRINTABLE_ASCII: Final = re.compile(r"[^\t\n\r\x20-\x7e]")
+_UNPRINTABLE: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -188,7 +190,7 @@ def _decode(content: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         line, column = position(content[: error.start].decode("utf-8", "replace"))
         raise InvalidYamlError([_problem("not UTF-8 text", Origin(path, line, column))]) from None
-    unprintable = _UNPRINTABLE.search(text)
+    unprintable = re.search(_UNPRINTABLE_ASCII if text.isascii() else _UNPRINTABLE, text)
     if unprintable:
         line, column = position(text[: unprintable.start()])
         message = f"control character U+{ord(unprintable.group()):04X} is not allowed"

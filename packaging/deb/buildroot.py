@@ -23,7 +23,8 @@ from guestvm.tree import Recipe, ensure_tree  # noqa: E402
 #: Build-Depends of debian/control (a test compares them), and what examines the result.
 BUILD_DEPENDS = (
     *("debhelper", "dh-python", "bash-completion"),
-    *("python3", "python3-argparse-manpage", "python3-pydantic", "python3-shtab", "python3-yaml"),
+    *("python3", "python3-argparse-manpage", "python3-jinja2", "python3-pydantic", "python3-sdnotify"),
+    *("python3-shtab", "python3-trio", "python3-yaml"),
 )
 RECIPE = Recipe(
     suite="trixie",

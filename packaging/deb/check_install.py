@@ -85,6 +85,24 @@ for name in names:
         importlib.import_module(name)
 print(len(names), "modules")
 END
+# In the release that it is built for, a start compiles no text that is in the package's files.
+python3 -IB - <<'END'
+import platform, sys
+sys.path.insert(0, "/usr/share/openperouter")
+import supervisor.cli
+from supervisor.process import bytecode_cache
+with bytecode_cache.used():
+    import supervisor.main
+from actors.frr.render import render, template_bytecode
+environment = render.environment()
+for name in environment.list_templates():
+    environment.get_template(name)
+texts, templates = bytecode_cache.of_program(), template_bytecode.of_program()
+print(len(texts.found), "texts and", len(templates.found), "templates;", len(texts.compiled), "texts compiled")
+if platform.freedesktop_os_release().get("VERSION_CODENAME") == "trixie":
+    others = [text[:3] for text in texts.compiled if "__hash__" not in text[0] and "attrs generated" not in text[1]]
+    assert len(texts.found) > 500 and not others and not templates.compiled, (others, templates.compiled)
+END
 directory=/tmp/use
 mkdir $directory
 cp -r /usr/share/doc/openperouter/examples/configs /usr/share/doc/openperouter/examples/node-config.yaml $directory

@@ -11,6 +11,9 @@ import os
 os.environ.setdefault("PYDANTIC_SKIP_VALIDATING_CORE_SCHEMAS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-from .program import main
+from supervisor.process import bytecode_cache
+
+with bytecode_cache.used():
+    from .program import main
 
 __all__ = ["main"]

@@ -27,6 +27,7 @@ from config.syntax.frr_secrets import redact
 from config.syntax.frr_snippets import SnippetError, canonical
 from supervisor.runtime.faults import ConfigFault
 
+from . import template_bytecode
 from .template_context import (
     PASSTHROUGH_POLICY,
     POLICY_DELAY,
@@ -199,11 +200,12 @@ def token(value: object) -> str:
 
 
 def _fill(source: Source | None, template: str, **values: object) -> Section:
-    return Section(source, _environment().get_template(template).render(**values))
+    return Section(source, environment().get_template(template).render(**values))
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates; the build of the package compiles them all."""
     return Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=False,  # noqa: S701 - not HTML; every value passes through finalize instead
@@ -214,4 +216,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         # Else the template's file is looked at for each section.
         auto_reload=False,
+        bytecode_cache=template_bytecode.of_program(),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
-from config.models import L3Vni, LabelSelector, Underlay
+from config.models import L3Vni, LabelSelector, Model, Underlay
 
 
 def test_null_is_absent_at_every_depth() -> None:
@@ -45,3 +48,49 @@ def test_a_refused_password_is_not_repeated() -> None:
     with pytest.raises(ValidationError) as caught:
         Underlay.from_api(spec)
     assert "hunter" not in str(caught.value)
+
+
+class Inner(Model):
+    """A part of another model."""
+
+    number: int
+
+
+class Outer(Model):
+    """Its validator is made when it is first used, which is in the test below."""
+
+    inner: Inner
+
+
+def test_annotations_mean_what_they_do_in_their_module() -> None:
+    Inner = str  # noqa: N806 - as the model
+    model = Outer.model_validate({"inner": {"number": 1}})
+    assert model.inner.number == 1
+    assert Inner is str
+
+
+class Slow:
+    """Marks a field, and waits while a validator is made: for another thread that makes it as well."""
+
+    made = 0
+    again = threading.Event()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        Slow.made += 1
+        if Slow.made > 1:
+            Slow.again.set()
+        Slow.again.wait(0.2)
+        return handler(source)
+
+
+class Marked(Model):
+    """Two threads use it at the same time, as files and objects of the API are read."""
+
+    number: Annotated[int, Slow()]
+
+
+def test_one_thread_makes_a_validator() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        models = list(pool.map(Marked.model_validate, [{"number": 1}, {"number": 2}]))
+    assert [model.number for model in models] == [1, 2]
+    assert Slow.made == 1

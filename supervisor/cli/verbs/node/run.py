@@ -7,6 +7,7 @@ import gc
 from typing import Any
 
 from supervisor.operations.paths import require_readable_settings
+from supervisor.process import bytecode_cache
 
 from ...options import add_verb
 
@@ -35,8 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     # What importing makes lives as long as the process: collecting in between takes a tenth of the start, and each
     # later collection would go through all of it again.
     gc.disable()
-    from supervisor.main import run_daemon
+    with bytecode_cache.used():
+        from supervisor.main import run_daemon
 
+    bytecode_cache.of_program.cache_clear()
     gc.freeze()
     gc.enable()
 

@@ -1,0 +1,140 @@
+"""The bytecode of code that is text until it is imported.
+
+Dataclasses, attrs, named tuples and annotations come as text, which Python compiles at each start: for the daemon 1,300
+texts, a quarter of the CPU of its imports. The package's build records their bytecode, and a start takes it from there.
+The key is the text itself, so a text that is not in the file, because a library or Python is another one, is compiled
+as always: nothing but the time of a start depends on the file.
+
+The builtins ``compile``, ``exec`` and ``eval`` are replaced while modules are imported, and no longer.
+"""
+
+from __future__ import annotations
+import __future__
+
+import builtins
+import marshal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+#: Text, file name and mode as ``compile`` takes them, and the future statements that apply.
+Text = tuple[str, str, str, int]
+
+#: In the package, beside the program; a checkout and the wheel have none.
+FILE: Final = Path(__file__).parents[2] / "imports.bytecode"
+#: Bytecode is good for one version of Python, with or without ``-O``.
+_VALID_FOR: Final = (MAGIC_NUMBER, sys.flags.optimize)
+#: This version of marshal's format gives the same bytes for the same code, so that packages can be compared.
+_MARSHAL: Final = 2
+_COMPILE, _EXEC, _EVAL = compile, exec, eval
+#: All bits of a code object's flags that ``compile`` inherits; ``nested_scopes`` has another meaning there.
+_FUTURE: Final = sum(
+    getattr(__future__, name).compiler_flag for name in __future__.all_feature_names if name != "nested_scopes"
+)
+
+
+class Texts:
+    """Stand-ins for the three builtins. They look into ``found``; ``compiled`` collects the code of other texts."""
+
+    def __init__(self, found: Mapping[Text, bytes]) -> None:
+        self.found = found
+        self.compiled: dict[Text, CodeType] = {}
+
+    def compile(  # noqa: PLR0917 - the builtin's
+        self,
+        source: Any,
+        filename: Any,
+        mode: str,
+        flags: int = 0,
+        dont_inherit: bool = False,
+        optimize: int = -1,
+        **others: Any,
+    ) -> Any:
+        """Do what the builtin does."""
+        if not dont_inherit:
+            flags |= _future(sys._getframe(1))
+        if isinstance(source, str) and isinstance(filename, str) and not flags & ~_FUTURE and optimize == -1:
+            return self._code((source, filename, mode, flags))
+        return _COMPILE(source, filename, mode, flags, dont_inherit=True, optimize=optimize, **others)
+
+    def exec(self, source: Any, /, *scopes: Any, **others: Any) -> None:
+        """Do what the builtin does."""
+        self._run(_EXEC, "exec", sys._getframe(1), source, *scopes, **others)
+
+    def eval(self, source: Any, /, *scopes: Any, **others: Any) -> Any:
+        """Do what the builtin does."""
+        return self._run(_EVAL, "eval", sys._getframe(1), source, *scopes, **others)
+
+    def _run(
+        self, run: Callable[..., Any], mode: str, caller: FrameType, source: Any, *scopes: Any, **others: Any
+    ) -> Any:
+        if isinstance(source, str):
+            text = source.lstrip(" \t") if mode == "eval" else source
+            source = self._code((text, "<string>", mode, _future(caller)))
+        if not scopes and "globals" not in others:
+            scopes = (caller.f_globals, caller.f_locals)
+        return run(source, *scopes, **others)
+
+    def _code(self, text: Text) -> CodeType:
+        if (found := self.found.get(text)) is not None:
+            return decode_code(found)
+        source, filename, mode, flags = text
+        code: CodeType = _COMPILE(source, filename, mode, flags, dont_inherit=True)
+        self.compiled[text] = code
+        return code
+
+
+def _future(frame: FrameType) -> int:
+    flags: int = frame.f_code.co_flags & _FUTURE
+    return flags
+
+
+@contextmanager
+def used(texts: Texts | None = None) -> Iterator[None]:
+    """Let what is imported meanwhile take its bytecode from the program's file, or from ``texts``."""
+    texts = texts or of_program()
+    names = ("compile", "exec", "eval")
+    before = [getattr(builtins, name) for name in names]
+    for name in names:
+        setattr(builtins, name, getattr(texts, name))
+    try:
+        yield
+    finally:
+        for name, builtin in zip(names, before, strict=True):
+            setattr(builtins, name, builtin)
+
+
+@cache
+def of_program() -> Texts:
+    """Return the content of the program's file. Megabytes: ``of_program.cache_clear()`` once all is imported."""
+    return Texts(load(FILE))
+
+
+def load(path: Path) -> dict[Any, bytes]:
+    """Return what a file holds; nothing when there is none, or when it is for another Python."""
+    try:
+        valid_for, found = marshal.loads(path.read_bytes())  # noqa: S302 - as trusted as the program that it belongs to
+    except (OSError, EOFError, ValueError, TypeError):
+        return {}
+    return found if valid_for == _VALID_FOR else {}
+
+
+def encode(found: Mapping[Any, bytes]) -> bytes:
+    """Return the bytes of a file; keys are texts, numbers, and tuples of them."""
+    return marshal.dumps((_VALID_FOR, dict(sorted(found.items()))), _MARSHAL)
+
+
+def encode_code(code: CodeType) -> bytes:
+    """Return one value of a file."""
+    return marshal.dumps(code, _MARSHAL)
+
+
+def decode_code(found: bytes) -> CodeType:
+    """Return what :func:`encode_code` took."""
+    code: CodeType = marshal.loads(found)  # noqa: S302 - see load
+    return code
