@@ -124,5 +124,7 @@ def unsupported(type_: str, key: str, what: str) -> Any:
 def marked(model: type) -> Iterator[tuple[str | None, Cel]]:
     """Yield the rules of a model's validators with their fields, in the order in which they are written."""
     for owner in reversed(model.__mro__):
-        for member in vars(owner).values():
+        # What pydantic adds to a class is no rule, and may be made only when it is looked at.
+        members = [member for name, member in vars(owner).items() if not name.startswith("__pydantic_")]
+        for member in members:
             yield from getattr(getattr(member, "__func__", member), _MARK, ())
