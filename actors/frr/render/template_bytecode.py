@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 from jinja2 import BytecodeCache
@@ -41,7 +42,13 @@ class TemplateBytecode(BytecodeCache):
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Collect what was compiled."""
         if bucket.code is not None:
-            self.compiled[_key(bucket)] = bytecode_cache.encode_code(bucket.code)
+            self.compiled[_key(bucket)] = bytecode_cache.encode_code(_without_path(bucket.code, bucket.key))
+
+
+def _without_path(code: CodeType, name: str) -> CodeType:
+    """Return the code with a template's name where it has the place of the build."""
+    constants = (_without_path(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(constants))
 
 
 def _key(bucket: Bucket) -> Key:
