@@ -16,7 +16,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, WrapSerializer
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from config.desired import ResourceFailure
 from config.outcomes import InterfaceHealth, ProbeHealth, SessionHealth, VniHealth
@@ -117,17 +118,11 @@ class UnderlayStatus:
     mtu: int = 0
 
 
-def _with_up(session: SessionHealth, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-    return {**handler(session), "up": session.up}
-
-
 _NOWHERE: Final = Origin()
 
 
-def _flatten(
-    value: VniHealth | ProbeHealth | Problem | ResourceFailure, handler: SerializerFunctionWrapHandler
-) -> dict[str, Any]:
-    flat: dict[str, Any] = handler(value)
+def _flatten(value: VniHealth | ProbeHealth | Problem | ResourceFailure, flat: dict[str, Any]) -> dict[str, Any]:
+    """Return a value's JSON data without its nested resource and origin."""
     resource = flat.pop("resource") or {"kind": "", "namespace": "", "name": "", "label": ""}
     # A file's resource has no namespace of its user's making: it goes by the name in the file.
     if label := resource.pop("label"):
@@ -145,7 +140,7 @@ def _nest(stored: Any) -> Any:
     return {**stored, "resource": resource if resource["kind"] else None, "origin": origin}
 
 
-_FLAT: Final = (BeforeValidator(_nest), WrapSerializer(_flatten))
+_NESTED: Final = BeforeValidator(_nest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +168,11 @@ class Status:
     actors: tuple[ActorStatus, ...] = ()
     daemons: dict[str, bool] = field(default_factory=dict)
     underlay: UnderlayStatus | None = None
-    sessions: tuple[Annotated[SessionHealth, WrapSerializer(_with_up)], ...] = ()
-    vnis: tuple[Annotated[VniHealth, *_FLAT], ...] = ()
-    probes: tuple[Annotated[ProbeHealth, *_FLAT], ...] = ()
-    problems: tuple[Annotated[Problem, *_FLAT], ...] = ()
-    failures: tuple[Annotated[ResourceFailure, *_FLAT], ...] = ()
+    sessions: tuple[SessionHealth, ...] = ()
+    vnis: tuple[Annotated[VniHealth, _NESTED], ...] = ()
+    probes: tuple[Annotated[ProbeHealth, _NESTED], ...] = ()
+    problems: tuple[Annotated[Problem, _NESTED], ...] = ()
+    failures: tuple[Annotated[ResourceFailure, _NESTED], ...] = ()
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     api: ApiStatus = field(default_factory=ApiStatus)
@@ -186,8 +181,14 @@ class Status:
         """Return the JSON document on one line.
 
         It can always be encoded: a file's name, for instance, need not be UTF-8, and shows with question marks then.
+        No schema is needed for it, which a daemon's start would have to compile.
         """
-        text = json.dumps(_adapter().dump_python(self, mode="json"), ensure_ascii=False)
+        data = to_jsonable_python(self)
+        for session, found in zip(self.sessions, data["sessions"], strict=True):
+            found["up"] = session.up
+        for name in ("vnis", "probes", "problems", "failures"):
+            data[name] = [_flatten(*pair) for pair in zip(getattr(self, name), data[name], strict=True)]
+        text = json.dumps(data, ensure_ascii=False)
         return text.encode("utf-8", "replace").decode("utf-8")
 
     @classmethod
