@@ -20,6 +20,9 @@ _TEMPLATE: Final = ("{{", "{%")
 
 NOT_RENDERED: Final = "looks like a template that was not rendered"
 NOT_READABLE: Final = "not readable as YAML"
+#: Deepest accepted nesting. The schemas need less than ten levels.
+MAX_DEPTH: Final = 32
+TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ def _from_parser(error: yaml.MarkedYAMLError, mark: Any, *, in_value: bool) -> E
         "did not find expected ',' or '}'": f'"," or "}}" is missing before this: "{{" is in line {start.line + 1}',
         "did not find expected ',' or ']'": f'"," or "]" is missing before this: "[" is in line {start.line + 1}',
         "found character that cannot start any token": "a value that begins with this character needs quotes",
+        # Since PyYAML 6.0.4, whose scanner may be that far before our limit is reached.
+        "exceeded maximum nesting depth": TOO_DEEP,
     }
     return _at(message.get(problem, other), mark)
 

@@ -27,15 +27,13 @@ from config.problems import Origin, Problem, Reason
 
 from .files import UnreadableFileError, read_bounded
 from .hints import Written
-from .yaml_errors import NOT_READABLE, NOT_RENDERED, explain, foreign_blank, position
+from .yaml_errors import MAX_DEPTH, NOT_READABLE, NOT_RENDERED, TOO_DEEP, explain, foreign_blank, position
 
 #: A field's place inside a document: keys and list indices.
 FieldPath: TypeAlias = tuple[str | int, ...]
 
 #: Largest accepted file in bytes: 1 MiB, what etcd and with it the API server accept for one object.
 MAX_BYTES: Final = 1024 * 1024
-#: Deepest accepted nesting. The schemas need less than ten levels.
-MAX_DEPTH: Final = 32
 #: Most values after aliases are expanded; a 1 MiB file of real configuration has about a third of that.
 MAX_VALUES: Final = 200_000
 
@@ -239,7 +237,7 @@ class _Builder:
 
     def _open(self, event: Any) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH} levels", event)
+            self._fail(TOO_DEEP, event)
         wanted = "seq" if isinstance(event, yaml.SequenceStartEvent) else "map"
         if event.tag not in (None, "!", _TAG + wanted):
             self._fail("tags are not supported", event)
