@@ -106,15 +106,18 @@ def _stage_program(stage: Path) -> None:
 
 
 def _compile(stage: Path) -> None:
-    """Compile with the tree's Python by way of the tree's own loader: no chroot, no mount, no privilege."""
+    """Compile as the package's build and installation do."""
+    program = stage / "usr/share/openperouter"
+    _python(str(CHECKOUT / "packaging/bytecode/generate.py"), str(program))
+    _python("-m", "compileall", "-q", "-s", str(stage), "-p", "/", str(program))
+
+
+def _python(*arguments: str) -> None:
+    """Run the tree's Python by way of the tree's own loader: no chroot, no mount, no privilege."""
     tree = ensure_tree()
     loader = [str(tree / "lib64/ld-linux-x86-64.so.2"), "--library-path", str(tree / "usr/lib/x86_64-linux-gnu")]
-    command = [
-        *(*loader, str(tree / "usr/bin/python3"), "-m", "compileall", "-q"),
-        *("-s", str(stage), "-p", "/", str(stage / "usr/share/openperouter")),
-    ]
-    compiled = subprocess.run(
-        command, env={"PYTHONHOME": str(tree / "usr")}, capture_output=True, text=True, check=False
-    )
-    if compiled.returncode != 0:
-        raise GuestError(f"the guest's Python does not compile this checkout:\n{compiled.stdout}{compiled.stderr}")
+    command = [*loader, str(tree / "usr/bin/python3"), *arguments]
+    environment = {"PYTHONHOME": str(tree / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise GuestError(f"the guest's Python does not compile this checkout:\n{done.stdout}{done.stderr}")

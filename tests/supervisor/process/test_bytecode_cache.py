@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import marshal
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_a_checkout_has_no_files() -> None:
 def test_a_start_with_the_package_s_files_compiles_next_to_nothing(tmp_path: Path) -> None:
     """attrs writes hashes that differ from process to process into its methods, which is all that is left."""
     generate = [sys.executable, "packaging/bytecode/generate.py", str(tmp_path)]
-    subprocess.run(generate, cwd=ROOT, check=True, timeout=200)
+    subprocess.run(generate, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, check=True, timeout=200)
     code = f"""
 from pathlib import Path
 from supervisor.process import bytecode_cache
