@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from config.metrics_settings import MetricsSettings
-from config.models.base import camel
+from config.models.base import camel, fields_by_key
 from config.models.types import NamespacePattern
 from config.problems import Origin, Problem, Reason, Severity, errors
 from config.syntax.files import UnreadableFileError, list_directory
@@ -246,8 +246,8 @@ def restart_problems(main: Path, running: Settings) -> tuple[Problem, ...]:
         in_force = f"{_RUNNING}; it cannot start with these"
         return tuple(replace(problem, in_force=in_force) for problem in errors(problems))
     keys = [
-        info.alias or name
-        for name, info in Settings.model_fields.items()
+        key
+        for key, name in zip(fields_by_key(Settings), Settings.model_fields, strict=True)
         if getattr(running, name) != getattr(now, name)
     ]
     if not keys:

@@ -28,6 +28,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -129,13 +130,20 @@ class TrialEnding:
     at: float
 
 
-_TRIAL: Final = TypeAdapter(Trial)
-_ENDING: Final = TypeAdapter(TrialEnding)
+@cache
+def _trial() -> TypeAdapter[Trial]:
+    """Return the schema, which most starts do without."""
+    return TypeAdapter(Trial)
+
+
+@cache
+def _ending() -> TypeAdapter[TrialEnding]:
+    return TypeAdapter(TrialEnding)
 
 
 def to_json(trial: Trial) -> str:
     """Return a trial as it is stored. It may hold passwords. Whether it is accepted is in the file's name."""
-    return _TRIAL.dump_json(trial, indent=1, exclude={"accepted"}).decode() + "\n"
+    return _trial().dump_json(trial, indent=1, exclude={"accepted"}).decode() + "\n"
 
 
 class Journal:
@@ -160,7 +168,7 @@ class Journal:
         """Return the trial on disk, its time over or not. Raises :class:`TrialDamagedError`."""
         for path, accepted in ((self.open_file, False), (self.accepted_file, True)):
             try:
-                return replace(_TRIAL.validate_json(path.read_bytes()), accepted=accepted)
+                return replace(_trial().validate_json(path.read_bytes()), accepted=accepted)
             except FileNotFoundError:
                 continue
             except ValidationError:
@@ -236,7 +244,7 @@ class Journal:
     def last(self) -> TrialEnding | None:
         """Return how the last trial ended, None when that is unknown."""
         try:
-            return _ENDING.validate_json(self.ended_file.read_bytes())
+            return _ending().validate_json(self.ended_file.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
 
@@ -253,7 +261,7 @@ class Journal:
         except FileNotFoundError:
             return False
         sync_directory(self._directory)
-        write_atomic(self.ended_file, _ENDING.dump_json(ending), mode=0o600)
+        write_atomic(self.ended_file, _ending().dump_json(ending), mode=0o600)
         return True
 
 

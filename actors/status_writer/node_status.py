@@ -20,6 +20,7 @@ from actors.lib.kube.request_backoff import TokenBucket
 from config.api import API_VERSION, INDEX_LABEL, NODE_MANAGER, NODE_STATUS_KIND, NODE_STATUS_PLURAL, ApiNode
 from config.crd.conditions import Condition, read_conditions
 from config.crd.node_status import NodeStatus
+from config.models.base import fields_by_key
 from config.problems import ResourceId
 
 from .node_state import NodeState
@@ -34,7 +35,7 @@ BURST: Final = 10
 PERIOD: Final = 30.0
 #: How long a watch may lag behind the server's answer, seconds.
 LAG: Final = 10.0
-_KEYS: Final = frozenset(field.alias or name for name, field in NodeStatus.model_fields.items())
+_KEYS: Final = frozenset(fields_by_key(NodeStatus))
 
 
 class NodeStatusWriter:

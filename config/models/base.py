@@ -10,6 +10,7 @@ import threading
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -23,6 +24,11 @@ def camel(name: str) -> str:
     """Return a field's key as users write it: ``node_index`` is ``nodeIndex``; digits do not begin a new word."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a model's fields by the keys that users write. A field has its alias only once the validator is made."""
+    return {info.alias or camel(name): info for name, info in model.model_fields.items()}
 
 
 def without_nulls(data: Any) -> Any:

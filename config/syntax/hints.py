@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from config.models.base import fields_by_key
+
 _QUOTED_NUMBER: Final = re.compile(r"[0-9]+")
 _AS_NUMBER: Final = re.compile(r"(?i:as)[0-9.]+")
 _ASDOT: Final = re.compile(r"([0-9]{1,5})\.([0-9]{1,5})")
@@ -121,7 +123,7 @@ def _mapping_hint(detail: ErrorDetails, written: Written | None, model: type[Bas
     """
     if model is None:
         return " (key: value)"
-    required = {info.alias or name: info for name, info in model.model_fields.items() if info.is_required()}
+    required = {key: info for key, info in fields_by_key(model).items() if info.is_required()}
     if not required and detail["loc"] and isinstance(detail["loc"][-1], str):
         return f": write `{detail['loc'][-1]}: {{}}` for the defaults"
     if len(required) == 1:

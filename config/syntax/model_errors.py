@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from config.models.base import fields_by_key
 from config.problems import Problem, Reason, Severity
 
 from .hints import message_of, renamed_key
@@ -72,7 +73,7 @@ def _stands_for(key: str, wanted: str) -> bool:
 
 def known_keys(model: type[BaseModel]) -> tuple[str, ...]:
     """Return the keys a model accepts, as users write them."""
-    return tuple(info.alias or name for name, info in model.model_fields.items())
+    return tuple(fields_by_key(model))
 
 
 def suggestion(key: str, known: tuple[str, ...], useless: tuple[str, ...] = ()) -> str:
@@ -125,10 +126,8 @@ def _model_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseMo
     for step in loc:
         if isinstance(step, int) or current is None:
             continue
-        annotation = next(
-            (info.annotation for name, info in current.model_fields.items() if step == (info.alias or name)), None
-        )
-        current = next(_models_in(annotation), None)
+        field = fields_by_key(current).get(step)
+        current = next(_models_in(field.annotation), None) if field else None
     return current
 
 

@@ -69,11 +69,13 @@ def test_a_new_actor_has_to_be_listed(tree: Path) -> None:
 
 def test_config_does_no_input_output_but_reading_files() -> None:
     forbidden = {"socket", "subprocess", "trio", "pyroute2", "threading", "asyncio"}
+    # Validators are made when they are first used, in whatever thread that is: a lock, and nothing else of threads.
+    allowed = {("config/models/base.py", "threading")}
     wrong = [
         f"{module.path}:{line}: {imported}"
         for module in modules("config")
         for line, imported in module.imports()
-        if imported.split(".")[0] in forbidden
+        if imported.split(".")[0] in forbidden and (str(module.path), imported) not in allowed
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic import Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema
 
 from config.models import L3Vni, LabelSelector, Model, Underlay
+from config.models.base import fields_by_key
 
 
 def test_null_is_absent_at_every_depth() -> None:
@@ -70,6 +71,18 @@ def test_annotations_mean_what_they_do_in_their_module() -> None:
     model = Outer.model_validate({"inner": {"number": 1}})
     assert model.inner.number == 1
     assert Inner is str
+
+
+class Unused(Model):
+    """No validator of it is ever made, so its fields have no aliases but those that are written."""
+
+    two_words: int
+    own_alias: int = Field(alias="ownALIAS")
+
+
+def test_keys_are_known_without_a_validator() -> None:
+    assert list(fields_by_key(Unused)) == ["twoWords", "ownALIAS"]
+    assert not Unused.__pydantic_complete__
 
 
 class Slow:

@@ -170,4 +170,7 @@ assert not others, others
 assert len(templates.found) == len(environment.list_templates()) > 5
 assert not templates.compiled
 """
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
