@@ -14,7 +14,7 @@ import __future__
 import builtins
 import marshal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import MAGIC_NUMBER
@@ -62,23 +62,22 @@ class Texts:
             return self._code((source, filename, mode, flags))
         return _COMPILE(source, filename, mode, flags, dont_inherit=True, optimize=optimize, **others)
 
-    def exec(self, source: Any, /, *scopes: Any, **others: Any) -> None:
+    def exec(self, source: Any, globals: Any = None, locals: Any = None, **others: Any) -> None:  # noqa: A002
         """Do what the builtin does."""
-        self._run(_EXEC, "exec", sys._getframe(1), source, *scopes, **others)
+        caller = sys._getframe(1)
+        _EXEC(self._text(source, "exec", caller), *_scopes(globals, locals, caller), **others)
 
-    def eval(self, source: Any, /, *scopes: Any, **others: Any) -> Any:
+    def eval(self, source: Any, globals: Any = None, locals: Any = None) -> Any:  # noqa: A002
         """Do what the builtin does."""
-        return self._run(_EVAL, "eval", sys._getframe(1), source, *scopes, **others)
+        caller = sys._getframe(1)
+        return _EVAL(self._text(source, "eval", caller), *_scopes(globals, locals, caller))
 
-    def _run(
-        self, run: Callable[..., Any], mode: str, caller: FrameType, source: Any, *scopes: Any, **others: Any
-    ) -> Any:
-        if isinstance(source, str):
-            text = source.lstrip(" \t") if mode == "eval" else source
-            source = self._code((text, "<string>", mode, _future(caller)))
-        if not scopes and "globals" not in others:
-            scopes = (caller.f_globals, caller.f_locals)
-        return run(source, *scopes, **others)
+    def _text(self, source: Any, mode: str, caller: FrameType) -> Any:
+        """Return a text's code, or what is code already."""
+        if not isinstance(source, str):
+            return source
+        text = source.lstrip(" \t") if mode == "eval" else source
+        return self._code((text, "<string>", mode, _future(caller)))
 
     def _code(self, text: Text) -> CodeType:
         if (found := self.found.get(text)) is not None:
@@ -92,6 +91,12 @@ class Texts:
 def _future(frame: FrameType) -> int:
     flags: int = frame.f_code.co_flags & _FUTURE
     return flags
+
+
+def _scopes(in_globals: Any, in_locals: Any, caller: FrameType) -> tuple[Any, Any]:
+    if in_globals is None:
+        return caller.f_globals, caller.f_locals if in_locals is None else in_locals
+    return in_globals, in_locals
 
 
 @contextmanager

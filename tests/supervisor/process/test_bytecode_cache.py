@@ -111,6 +111,8 @@ def test_scopes_are_the_caller_s() -> None:
         assert eval("local + other", {"local": 1}, {"other": 2}) == 3  # noqa: S307 - ours
         assert eval(compile("local", "<x>", "eval")) == 20  # noqa: S307 - ours
         assert eval("ROOT") is ROOT  # noqa: S307 - ours
+        assert eval("local", None, {"local": 3}) == 3  # noqa: S307 - ours
+        assert eval("(local, ROOT)", None, None) == (20, ROOT)  # noqa: S307 - ours
     assert local == 20
 
 
