@@ -21,9 +21,10 @@ from supervisor.process import bytecode_cache  # noqa: E402
 
 
 def imports() -> dict[bytecode_cache.Text, bytes]:
-    """Import what ``openperouter run`` does; return what that compiled."""
-    import supervisor.cli
+    """Import what ``openperouter run`` does, and all other commands; return what that compiled."""
+    from supervisor.cli.program import build_parser
 
+    build_parser()
     with bytecode_cache.used():
         import supervisor.main  # noqa: F401 - only imported
     compiled = bytecode_cache.of_program().compiled

@@ -89,7 +89,8 @@ END
 python3 -IB - <<'END'
 import platform, sys
 sys.path.insert(0, "/usr/share/openperouter")
-import supervisor.cli
+from supervisor.cli.program import build_parser
+build_parser("run")
 from supervisor.process import bytecode_cache
 with bytecode_cache.used():
     import supervisor.main

@@ -23,7 +23,8 @@ LATER = frozenset({
 _CODE = """
 import json, sys
 before = set(sys.modules)
-import supervisor.cli.program
+from supervisor.cli.program import build_parser
+build_parser("run")
 import supervisor.main
 print(json.dumps(sorted(set(sys.modules) - before)))
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -17,6 +18,24 @@ from supervisor.runtime.faults import AlreadyRunningFault, ConfigFault, Dependen
 from supervisor.version import VERSION
 
 REPOSITORY = Path(__file__).parents[3]
+
+
+def test_a_command_s_own_parser_is_that_of_the_whole_command_line() -> None:
+    [action] = [one for one in program.build_parser()._actions if isinstance(one, argparse._SubParsersAction)]
+    assert list(action.choices) == [*program.VERBS, "version", "help"]
+    for verb in program.VERBS:
+        [own] = [one for one in program.build_parser(verb)._actions if isinstance(one, argparse._SubParsersAction)]
+        assert own.choices[verb].format_help() == action.choices[verb].format_help()
+
+
+def test_a_command_imports_no_other_command() -> None:
+    code = "import sys; from supervisor.cli import main; main(['status', '--help'])"
+    shown = "sys.stderr.write(' '.join(name for name in sys.modules if name.startswith('supervisor.cli.verbs.')))"
+    command = [sys.executable, "-c", f"import atexit, sys; atexit.register(lambda: {shown}); {code}"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("usage: openperouter status")
+    verbs = {f"supervisor.cli.verbs.{module}" for module in program.VERBS.values()}
+    assert verbs & {*done.stderr.split()} == {"supervisor.cli.verbs.node.status"}
 
 
 @pytest.mark.parametrize("words", [["status", "--nonsense"], ["show"], ["reload", "--timeout", "soon"]])

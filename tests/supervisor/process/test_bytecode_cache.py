@@ -157,7 +157,8 @@ def test_a_start_with_the_package_s_files_compiles_next_to_nothing(tmp_path: Pat
 from pathlib import Path
 from supervisor.process import bytecode_cache
 bytecode_cache.FILE = Path({str(tmp_path / bytecode_cache.FILE.name)!r})
-import supervisor.cli
+from supervisor.cli.program import build_parser
+build_parser("run")
 with bytecode_cache.used():
     import supervisor.main
 from actors.frr.render import render, template_bytecode
