@@ -137,7 +137,7 @@ def _refuse(unknown: Sequence[str], parser: argparse.ArgumentParser, verb: str |
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; the manual page is made from it too.
 
-    With ``verb`` it has no other: importing all of them is a tenth of the time of a short command.
+    With ``verb`` it has no other, since importing all of them would delay each command and each start of the daemon.
     """
     parser = _Parser(
         prog="openperouter",
