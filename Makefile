@@ -152,7 +152,8 @@ api-servers: host-cluster
 # computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
 # and of API servers wait for daemons most of the time. So they run beside the others, which take what they leave, and their
 # output comes when those are done. API servers that have to be built first take what all leave of the machine. Emulated machines
-# run last and alone, since they are slow, and what they wait for has deadlines.
+# run last, since they are slow, and what they wait for has deadlines: beside them are only the tests of API servers, which on a
+# machine without caches would otherwise have it idle after a quarter of an hour of builds.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
@@ -160,8 +161,8 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	trap 'trap - INT TERM; kill 0' INT TERM; \
 	echo "== make test-simulation"; \
 	run simulation test-simulation; \
-	aside kernel & \
-	aside router & \
+	aside kernel & kernel=$$!; \
+	aside router & router=$$!; \
 	{ \
 	    nice -n 10 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
@@ -171,11 +172,14 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	    echo "== make $$target"; \
 	    run $$name $$target nice -n 5; \
 	done; \
-	echo "== waiting for frr, cluster, kernel and router (their output so far: $(RESULTS)/*.log)"; \
-	wait; \
-	for name in api-servers frr cluster kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
+	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
+	wait $$kernel $$router; \
+	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
 	echo "== make test-guest"; \
-	run guest test-guest
+	run guest test-guest; \
+	echo "== waiting for frr and cluster"; \
+	wait; \
+	for name in api-servers frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
 	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
