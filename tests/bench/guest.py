@@ -42,8 +42,6 @@ CHANGING = "changing FRR's configuration"
 SECONDS = 1800
 MORE = 3
 RESTARTS = 3
-#: Of BGP that ``vtysh -f`` removes in one go: with 253 it lost its session with bgpd.
-INSTANCES = 50
 MINUTES = 2
 #: After a change, health is polled, and routes are counted.
 SETTLE_SECONDS = 60
@@ -51,6 +49,8 @@ IN_FORCE_SECONDS = 300
 _CGROUPS = "/sys/fs/cgroup/system.slice"
 #: CPU of these, with all their processes.
 _UNITS = {"daemon": "openperouter.service", "FRR": f"system-frr.slice/frr@{NAMESPACE}.service"}
+#: Counts what bgpd has of L3VNIs, without failing for none.
+_L3VNIS = f"vtysh -N {NAMESPACE} -d bgpd -c 'show bgp l2vpn evpn vni' | sed -n '/ L3 /p' | wc -l"
 #: A block of FRR's configuration that belongs to a VRF.
 _BLOCK = re.compile(r"^(?:vrf|router bgp \d+ vrf) (\S+)\n(?: .*\n|!\n)*exit(?:-vrf)?\n", re.MULTILINE)
 
@@ -166,12 +166,13 @@ class Node:
 class Floors:
     """What FRR's and the kernel's own tools take for the same networks, on a node whose daemon is stopped.
 
-    ``configuration`` is FRR's with all networks.
+    ``configuration`` is FRR's with all networks, of which the node has none now.
     """
 
     def __init__(self, node: Node, configuration: str) -> None:
         self.node = node
         self.blocks = [(match[1], match[0]) for match in _BLOCK.finditer(configuration)]
+        self.others = int(node.run(_L3VNIS))
 
     def add(self, first: int, last: int) -> float:
         """Add networks; return the seconds of ``vtysh -f`` and ``ip -batch`` together."""
@@ -195,22 +196,27 @@ class Floors:
         return self.node.timed(_vtysh(frr), f"{inside} {router}", f"ip -batch {host}", f"{inside} {veth}")
 
     def remove(self, first: int, last: int) -> float:
-        """Remove networks: from FRR, their devices, and what FRR keeps of a VRF until its device is gone."""
+        """Remove the last networks: from FRR, their devices, and what FRR keeps of a VRF until its device is gone.
+
+        bgpd refuses to remove an instance whose L3VNI it still has, until zebra withdraws that.
+        """
+        self.node.run(self._until(f"-ge {self.others + last}"))
         numbers = range(first, last)
         asn = next(match[1] for _, text in self.blocks if (match := re.match(r"router bgp (\d+) vrf", text)))
         vnis = self._file("vnis", (f"vrf t{number}\n no vni {1000 + number}\nexit-vrf\n" for number in numbers))
-        instances = [
-            self._file(
-                f"instances-{start}",
-                (f"no router bgp {asn} vrf t{number}\n" for number in numbers[start : start + INSTANCES]),
-            )
-            for start in range(0, len(numbers), INSTANCES)
-        ]
+        instances = self._file("instances", (f"no router bgp {asn} vrf t{number}\n" for number in numbers))
         devices = self._file("devices", (f"link del {name}\n" for number in numbers for name in _devices(number)))
         vrfs = self._file("vrfs", (f"no vrf t{number}\n" for number in numbers))
         return self.node.timed(
-            _vtysh(vnis), *map(_vtysh, instances), f"ip -n {NAMESPACE} -batch {devices}", _vtysh(vrfs)
+            _vtysh(vnis),
+            self._until(f"-le {self.others + first}"),
+            _vtysh(instances),
+            f"ip -n {NAMESPACE} -batch {devices}",
+            _vtysh(vrfs),
         )
+
+    def _until(self, condition: str) -> str:
+        return f'until [ "$({_L3VNIS})" {condition} ]; do sleep 0.1; done'
 
     def _file(self, name: str, lines: Iterable[str]) -> str:
         path = f"/run/floor-{name}"
@@ -219,7 +225,8 @@ class Floors:
 
 
 def _vtysh(file: str) -> str:
-    return f"vtysh -N {NAMESPACE} -f {file} >/dev/null"
+    """Return the command for a file; why FRR refuses a line is on its standard output."""
+    return f"vtysh -N {NAMESPACE} -f {file} >&2"
 
 
 def _devices(number: int) -> tuple[str, ...]:
