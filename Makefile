@@ -152,8 +152,8 @@ api-servers: host-cluster
 # computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
 # and of API servers wait for daemons most of the time. So they run beside the others, which take what they leave, and their
 # output comes when those are done. API servers that have to be built first take what all leave of the machine. Emulated machines
-# run last, since they are slow, and what they wait for has deadlines: beside them are only the tests of API servers, which on a
-# machine without caches would otherwise have it idle after a quarter of an hour of builds.
+# run last, since they are slow, and what they wait for has deadlines. Beside them is what is left of the tests of FRR and of API
+# servers: a machine without caches is still building those when all else is done, with much of it idle.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
