@@ -21,9 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from config.desired import Secret
 from config.models import Model
+from config.models.base import camel
 from config.problems import Kind, ResourceId
 from config.resources import Resource
 
@@ -100,5 +102,23 @@ def digest(resource: Resource) -> str:
     """Return a digest of a valid resource's content without its node selector; empty for one that is not usable."""
     if not isinstance(resource.spec, Model):
         return ""
-    content = resource.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"node_selector"})
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    content = _given(resource.spec)
+    content.pop("nodeSelector", None)
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _given(model: Model) -> dict[str, Any]:
+    """Return what is given of a model, by the keys that users write.
+
+    That is what pydantic's ``model_dump`` returns, for which each model's serializer has to be made first: a start
+    makes none of these.
+    """
+    fields = ((name, info.alias or camel(name)) for name, info in type(model).model_fields.items())
+    return {key: value for name, key in fields if (value := getattr(model, name)) is not None}
+
+
+def _plain(value: object) -> object:
+    """Return what JSON writes instead of a value that it does not know."""
+    if isinstance(value, Model):
+        return _given(value)
+    return "********" if isinstance(value, Secret) else str(value)

@@ -99,7 +99,7 @@ GOOD: dict[Kind, list[Spec]] = {
             routerIDCIDR="10.1.0.0/16",
             interfaces=[nic("eth0.100"), nic("enp1s0f0np0"), nic("bond-a_b")],
             tunnelEndpoint={"cidrs": ["100.65.0.0/24", "fd00:65::/112"]},
-            gracefulRestart={},
+            gracefulRestart={"restartTimeSeconds": 4095, "stalePathTimeSeconds": 1},
         ),
         underlay(interfaces=[cni()]),
         underlay(interfaces=[cni(), cni(interfaceName="net2", runtimeConfig={"mac": "02:00:00:00:00:01"})]),
@@ -154,6 +154,7 @@ GOOD: dict[Kind, list[Spec]] = {
         l3vni(hostSession=session(localCIDR={"ipv4": "172.26.10.7/24", "ipv6": "2001:DB9:1::/64"})),
         l3vni(hostSession=session(password="s3cret!~", ttlSecurityHops=1, maximumPrefixes=1)),
         l3vni(hostSession=session(passwordSecret={"name": "host"}, allowedPrefixes=["10.0.0.0/8", "2001:db8::1/32"])),
+        l3vni(hostSession=session(hostVRF=True, probe={"targets": ["10.0.0.9"], "intervalSeconds": 1, "count": 100})),
         l3vni(hostSession=session(localCIDR=None, localCIDRs=["172.26.10.0/24"])),
         l3vni(hostSession=session(localCIDR=None, localCIDRs=["2001:db9:1::/64", "172.26.10.0/24"])),
         l3vni(
@@ -167,7 +168,7 @@ GOOD: dict[Kind, list[Spec]] = {
     ],
     Kind.L2VNI: [
         l2vni(),
-        l2vni(underlayAddressFamily="IPv4", nodeSelector=selector("a", "Exists")),
+        l2vni(vxlanPort=65535, underlayAddressFamily="IPv4", nodeSelector=selector("a", "Exists")),
         bridge(lifecycle="Managed"),
         bridge(lifecycle="External", name="br0"),
         bridge(lifecycle="External", name="br-hs-5"),
