@@ -105,18 +105,29 @@ def _body(*parts: bytes, index: int = 0, flags: int = 0, change: int = 0) -> byt
     return _INFO.pack(0, 0, index, flags, change) + b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known:
     """A link as it was decoded, with the indices of what it names.
 
-    ``select`` picks the parts of a message that are not volatile, which were ``parts``.
+    Once a second message of the link comes, ``select`` picks the parts of a message that are not volatile, which were
+    ``parts`` in the first. Until then ``message`` is the first: after a start nothing is compared for a while.
     """
 
     link: Link
     master: int
     lower: int
-    select: Callable[[bytes], tuple[bytes, ...]]
-    parts: tuple[bytes, ...]
+    message: bytes
+    select: Callable[[bytes], tuple[bytes, ...]] | None = None
+    parts: tuple[bytes, ...] = ()
+
+    def is_same_in(self, message: bytes) -> bool:
+        """Whether the link's new message differs from the one that was decoded in volatile parts at the most."""
+        if self.select is None:
+            below = VOLATILE_OF_BRIDGE if self.link.kind == LinkKind.BRIDGE else VOLATILE
+            ranges = tuple(_volatile(self.message, _INFO.size, len(self.message), below))
+            self.select = _selection(ranges, len(self.message))
+            self.parts, self.message = self.select(self.message), b""
+        return self.select(message) == self.parts
 
     def named(self, names: Mapping[int, str]) -> _Known:
         """Return the same with the present names of its master and lower device."""
@@ -143,7 +154,7 @@ class LinkDump:
         for message in _dump(socket):
             index = index_in(message)
             known = self._known.get(index)
-            found[index] = known if known and known.select(message) == known.parts else _decode(message)
+            found[index] = known if known and known.is_same_in(message) else _decode(message)
         names = {index: known.link.name for index, known in found.items()}
         self._known = {index: known.named(names) for index, known in found.items()}
         return [known.link for known in self._known.values()]
@@ -220,9 +231,7 @@ def _decode(message: bytes) -> _Known:
         altnames=tuple(as_text(value) for key, value in names if key == IFLA_ALT_IFNAME),
         alias=as_text(found.get(IFLA_IFALIAS)),
     )
-    below = VOLATILE_OF_BRIDGE if kind == LinkKind.BRIDGE else VOLATILE
-    select = _selection(tuple(_volatile(message, _INFO.size, len(message), below)), len(message))
-    return _Known(link, as_int(found.get(IFLA_MASTER)), lower, select, select(message))
+    return _Known(link, as_int(found.get(IFLA_MASTER)), lower, message)
 
 
 def _vxlan(data: bytes) -> tuple[int, VxlanAttributes]:
