@@ -136,6 +136,7 @@ test-guest: .venv/.ready host-guest
 	    $(LONG_GUEST_TESTS:%=--ignore=%) tests/guest $(ARGS)
 
 test-guest-long: .venv/.ready host-guest api-servers
+	@tests/harness/ensure-packages.sh buildah
 	@mkdir -p $(RESULTS)
 	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest-long.xml $(LONG_GUEST_TESTS) $(ARGS)
 
