@@ -26,6 +26,7 @@ from guestvm.errors import GuestError
 from guestvm.image import ensure_image
 from guestvm.machine import Machine
 from supervisor.logs import message_ids
+from tests.frr.harness import DAEMONS
 from tests.guest.commands import CONFIGS, property_of, write
 
 from .files import l3vnis
@@ -46,6 +47,8 @@ MINUTES = 2
 #: After a change, health is polled, and routes are counted.
 SETTLE_SECONDS = 60
 IN_FORCE_SECONDS = 300
+#: bgpd learns of hundreds of new devices from zebra within minutes.
+UNTIL_SECONDS = 900
 _CGROUPS = "/sys/fs/cgroup/system.slice"
 #: CPU of these, with all their processes.
 _UNITS = {"daemon": "openperouter.service", "FRR": f"system-frr.slice/frr@{NAMESPACE}.service"}
@@ -166,11 +169,14 @@ class Node:
 class Floors:
     """What FRR's and the kernel's own tools take for the same networks, on a node whose daemon is stopped.
 
-    ``configuration`` is FRR's with all networks, of which the node has none now.
+    ``configuration`` is FRR's with all networks, of which the node has none now. From now on watchfrr ignores silent
+    daemons: hundreds of devices at once silence zebra for longer than it waits until it restarts all of FRR.
     """
 
     def __init__(self, node: Node, configuration: str) -> None:
         self.node = node
+        for daemon in DAEMONS:
+            self.node.run(f"vtysh -N {NAMESPACE} -d watchfrr -c 'watchfrr ignore {daemon}'")
         self.blocks = [(match[1], match[0]) for match in _BLOCK.finditer(configuration)]
         self.others = int(node.run(_L3VNIS))
 
@@ -195,12 +201,15 @@ class Floors:
         inside = f"ip -n {NAMESPACE} -batch"
         return self.node.timed(_vtysh(frr), f"{inside} {router}", f"ip -batch {host}", f"{inside} {veth}")
 
+    def learn(self, count: int) -> float:
+        """Wait until bgpd has that many networks, of which zebra tells it; return the seconds."""
+        return self.node.timed(self._until(f"-ge {self.others + count}"))
+
     def remove(self, first: int, last: int) -> float:
         """Remove the last networks: from FRR, their devices, and what FRR keeps of a VRF until its device is gone.
 
-        bgpd refuses to remove an instance whose L3VNI it still has, until zebra withdraws that.
+        bgpd must have them, and refuses to remove an instance whose L3VNI it still has, until zebra withdraws that.
         """
-        self.node.run(self._until(f"-ge {self.others + last}"))
         numbers = range(first, last)
         asn = next(match[1] for _, text in self.blocks if (match := re.match(r"router bgp (\d+) vrf", text)))
         vnis = self._file("vnis", (f"vrf t{number}\n no vni {1000 + number}\nexit-vrf\n" for number in numbers))
@@ -216,7 +225,10 @@ class Floors:
         )
 
     def _until(self, condition: str) -> str:
-        return f'until [ "$({_L3VNIS})" {condition} ]; do sleep 0.1; done'
+        """Return the command that waits until bgpd's number of L3VNIs meets a condition, and fails if it never does."""
+        late = f"{{ echo 'the number of L3VNIs in bgpd is not {condition} after {UNTIL_SECONDS} s' >&2; exit 1; }}"
+        end = f"[ $SECONDS -lt {UNTIL_SECONDS} ]"
+        return f'SECONDS=0; until [ "$({_L3VNIS})" {condition} ]; do {end} || {late}; sleep 0.1; done'
 
     def _file(self, name: str, lines: Iterable[str]) -> str:
         path = f"/run/floor-{name}"
@@ -260,8 +272,12 @@ def run(node: Node, count: int) -> None:
     floors = Floors(node, configuration)
     # Each is printed at once: FRR's own tools may fail to remove hundreds of networks.
     floor = compare_to_floor(f"0 to {count}", floors.add(0, count), more.total)
+    in_force = floor + floors.learn(count)
+    compare(f"the same until bgpd has all {count}", in_force, unit="s")
+    compare(f"0 to {count}, to that", more.total / in_force)
     compare("restart, to the floor of all", min(seconds for seconds, _ in starts) / floor)
     compare_to_floor("one more", min(floors.add(now, now + 1) for now in range(count, most)), one)
+    floors.learn(most)
     compare_to_floor(f"{most} to {half}", floors.remove(half, most), fewer.total)
 
 
