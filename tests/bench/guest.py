@@ -202,7 +202,7 @@ class Floors:
         return self.node.timed(_vtysh(frr), f"{inside} {router}", f"ip -batch {host}", f"{inside} {veth}")
 
     def learn(self, count: int) -> float:
-        """Wait until bgpd has that many networks, of which zebra tells it; return the seconds."""
+        """Wait until bgpd has learned that many networks from zebra; return the seconds."""
         return self.node.timed(self._until(f"-ge {self.others + count}"))
 
     def remove(self, first: int, last: int) -> float:
