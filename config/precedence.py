@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from config.desired import Secret
 from config.models import Model
-from config.models.base import camel
+from config.models.base import fields_by_key
 from config.problems import Kind, ResourceId
 from config.resources import Resource
 
@@ -113,8 +113,8 @@ def _given(model: Model) -> dict[str, Any]:
     That is what pydantic's ``model_dump`` returns, for which each model's serializer has to be made first: a start
     makes none of these.
     """
-    fields = ((name, info.alias or camel(name)) for name, info in type(model).model_fields.items())
-    return {key: value for name, key in fields if (value := getattr(model, name)) is not None}
+    keys = zip(fields_by_key(type(model)), type(model).model_fields, strict=True)
+    return {key: value for key, name in keys if (value := getattr(model, name)) is not None}
 
 
 def _plain(value: object) -> object:
