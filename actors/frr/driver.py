@@ -4,8 +4,8 @@
 daemon alone takes is sent in a session with it (:mod:`.config_session`). The rest, and what is to be checked, is
 written to a working file that only root can read, and vtysh is run on it. Both have a deadline, and the lock of
 :mod:`actors.lib.frr.frr_lock`; what FRR complained about goes out, redacted. It is not transactional and its answers
-are hints at best, so the caller verifies by reading. After a commit that broke, and after a deadline,
-:mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked or silent.
+are hints at best, so the caller verifies by reading. After a commit that broke, one that mgmtd's lock prevented, and a
+deadline, :mod:`.mgmtd_recovery` makes sure that mgmtd does not stay locked or silent.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ _VERSION: Final = re.compile(r"^FRRouting (\S+)", re.MULTILINE)
 #: A line of zebra's "show vrf".
 _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 
-#: What vtysh prints when a daemon has disconnected from mgmtd in the middle of a commit.
+#: What mgmtd answers when a daemon has disconnected in the middle of a commit, and when it does not grant its lock.
 _BROKEN_COMMIT: Final = "Backend daemon disconnected while processing commit"
+_LOCKED: Final = "locked by another session"
 #: What vtysh prints about its progress, rather than about what went wrong.
 #: A complaint about a line, before that line's text: it may be a secret, and vtysh may have read it from elsewhere.
 _COMPLAINT: Final = re.compile(
@@ -177,8 +178,9 @@ class VtyshDriver:
         except (CommandTimeout, DaemonTooSlow):
             await self._recovery.recover(broken=False)
             raise
-        if any(_BROKEN_COMMIT in line for line in said):
-            await self._recovery.recover(broken=True)
+        broken = any(_BROKEN_COMMIT in line for line in said)
+        if broken or any(_LOCKED in line for line in said):
+            await self._recovery.recover(broken=broken)
         complaints = _complaints(said)
         FRR_WRITES.count("refused" if complaints else "accepted")
         return complaints

@@ -6,7 +6,8 @@ mgmtd is restarted. A mgmtd that hangs answers no session at all, and watchfrr o
 again, which one that hangs does not notice (FRR #17163). Forwarding does not depend on mgmtd, and watchfrr starts a new
 one within seconds of its end.
 
-The driver calls :meth:`MgmtdRecovery.recover` after a commit that failed and after any deadline. The rule:
+The driver calls :meth:`MgmtdRecovery.recover` after a commit that a daemon broke off, after one that mgmtd refused
+because it is locked, and after any deadline. The rule:
 
     mgmtd is ended if no live session holds its lock, it does not grant it, and nothing about that changes for a while.
 
@@ -20,7 +21,7 @@ session is never ended.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -57,7 +58,7 @@ _PROBE: Final = ("-c", _SESSIONS, "-c", _TRANSACTIONS, "-c", "configure terminal
 _REFUSAL: Final = re.compile(r"^% .*locked by another session", re.MULTILINE)
 _SESSION: Final = re.compile(r"Session-Id:\s+(\d+)\s+DS-Locks:((?:\s+(?:running|candidate|operational|None)$)*)", re.M)
 _NO_LOCKS: Final[tuple[list[str], ...]] = ([], ["None"])
-_TRANSACTION: Final = re.compile(r"Txn-Id:\s+(\d+)\s+Session-Id:\s+\d+\s+Type:\s+CONFIG")
+_TRANSACTION: Final = re.compile(r"Txn-Id:\s+(\d+)\s+Session-Id:\s+(\d+)\s+Type:\s+CONFIG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +67,25 @@ class _Lock:
 
     pid: int | None
     sessions: tuple[str, ...]
-    """Ids of the sessions that hold it."""
-    transactions: tuple[str, ...]
-    """Ids of the configuration transactions under way; mgmtd never uses one twice."""
-    orphans: frozenset[int] = field(compare=False)
+    """Ids of the sessions that hold a part of it. One that is being refused has a part for a moment."""
+    transactions: tuple[tuple[str, str], ...]
+    """Ids of the configuration transactions under way, which mgmtd never uses twice, and of their sessions; those that
+    send a daemon its configuration have session 0."""
+    orphans: frozenset[int]
     """Connections to mgmtd whose client is gone."""
     silent: bool = False
     """It did not answer at all."""
 
     @property
     def has_live_owner(self) -> bool:
+        if self.transactions and all(session not in self.sessions for _, session in self.transactions):
+            return False
         return bool(self.sessions) and not self.orphans
+
+    def is_unchanged(self, later: _Lock) -> bool:
+        """Return whether nothing moves: the same transactions, or with none the same sessions."""
+        same = (self.pid, self.silent, self.transactions) == (later.pid, later.silent, later.transactions)
+        return same and (bool(self.transactions) or self.sessions == later.sessions)
 
 
 class MgmtdRecovery:
@@ -99,7 +108,7 @@ class MgmtdRecovery:
         patience, since = STEADY_SECONDS, trio.current_time()
         if lock is not None and (lock.silent or (lock.transactions and not lock.has_live_owner and not broken)):
             patience = COMMIT_SECONDS
-            transactions = ", ".join(lock.transactions) or None
+            transactions = ", ".join(transaction for transaction, _ in lock.transactions) or None
             log.info("waiting for mgmtd", silent=lock.silent, transactions=transactions, seconds=patience)
         while lock is not None and not lock.has_live_owner:
             if trio.current_time() - since >= patience:
@@ -107,8 +116,10 @@ class MgmtdRecovery:
                 return
             await trio.sleep(POLL_SECONDS)
             later = await self._probe()
+            if later is None or not lock.is_unchanged(later):
+                return
             # A client that has just ended leaves mgmtd's connections in a moment: only those that stay count.
-            lock = replace(lock, orphans=lock.orphans & later.orphans) if later is not None and later == lock else None
+            lock = replace(later, orphans=lock.orphans & later.orphans)
         if lock is not None and self._reported_owner != (lock.pid, lock.sessions):
             self._reported_owner = (lock.pid, lock.sessions)
             message, sessions = "another session holds FRR's configuration lock", ", ".join(lock.sessions)

@@ -83,6 +83,7 @@ def settings(tmp_path: Path) -> Settings:
 def settings_for(name: str, directory: Path) -> Settings:
     return Settings(
         frr_pathspace=name,
+        netns=name,
         frr_etc_dir=ETC,
         frr_run_dir=RUN,
         run_dir=directory / "run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import RenderedConfig, render
 from actors.lib.frr.frr_lock import holders
+from actors.lib.frr.pod_processes import NAMESPACES
 from actors.lib.frr.processes import NativeProcesses
 from actors.lib.frr.vtysh import Vtysh
 from config.desired import DesiredState, Secret
@@ -29,7 +30,7 @@ from supervisor.process.subprocesses import CommandTimeout
 from tests.actors.frr.cases import CASES, DUAL, RED, l3vni, neighbor, raw, state, underlay
 
 from .conftest import settings_for
-from .harness import RUN, FrrInstance, eventually, is_alive, sh
+from .harness import LOCKED, RUN, FrrInstance, eventually, is_alive, sh
 
 HOST = "node1"
 BASIC = CASES["basic"]
@@ -62,7 +63,7 @@ class Bench:
 
 
 def native(frr: FrrInstance) -> NativeProcesses:
-    return NativeProcesses(RUN / frr.name, frr.name)
+    return NativeProcesses(RUN / frr.name, frr.name, NAMESPACES / frr.name)
 
 
 @pytest.fixture
@@ -340,7 +341,23 @@ async def test_an_mgmtd_whose_lock_a_live_session_holds_is_not_ended(bench: Benc
         assert is_alive(before[0])
 
 
-async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_operator_who_holds_the_lock_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    await bench.applied(BASIC)
+    before = mgmtd_of(bench.frr)
+    with lock_holder(bench.frr):
+        outcome = await bench.apply(TWO)
+        assert [failure.resource.name for failure in outcome.failures] == ["blue"]
+        assert LOCKED in outcome.failures[0].message
+        assert "another session holds FRR's configuration lock" in caplog.text
+        assert mgmtd_of(bench.frr) == before
+    eventually("the lock is free", lambda: LOCKED not in bench.frr.vtysh("configure terminal file-lock"))
+    assert not (await bench.applied(TWO)).failures
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["a client of ours", "a client in FRR's namespace"])
+async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
     await bench.applied(BASIC)
     monkeypatch.setattr(mgmtd_recovery, "COMMIT_SECONDS", 2.0)
     helper = MgmtdRecovery(Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name), native(bench.frr))
@@ -348,7 +365,7 @@ async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, m
     adapters = "show mgmt backend-adapter all"
     eventually("zebra is connected to mgmtd", lambda: "zebra" in sh(f"vtysh -N {bench.frr.name} -c '{adapters}'"))
     bench.frr.kill("zebra", signal.SIGSTOP)
-    await begin_a_commit(bench)
+    await begin_a_commit(bench, elsewhere=elsewhere)
     with trio.move_on_after(1.0):
         await helper.recover(broken=False)
     assert is_alive(pid)
@@ -356,17 +373,17 @@ async def test_an_mgmtd_whose_commit_never_ends_is_ended_in_time(bench: Bench, m
     eventually("mgmtd is gone", lambda: not is_alive(pid))
 
 
-async def begin_a_commit(bench: Bench) -> None:
+async def begin_a_commit(bench: Bench, *, elsewhere: bool) -> None:
     """Leave mgmtd with a commit that it waits for, and whose client was killed, as the driver does beyond a deadline.
 
     When it waits for the answer to an earlier one already, that one serves as well.
     """
     shell = Vtysh(vtysh="/usr/bin/vtysh", pathspace=bench.frr.name)
-    commands = ("-c", "configure terminal", "-c", "vrf late", "-c", "vni 4711")
+    enter = bench.frr.enter if elsewhere else ""
+    commit = f"vtysh -N {bench.frr.name} -d mgmtd -c 'configure terminal' -c 'vrf late' -c 'vni 4711'"
     with trio.fail_after(180):
         while "CONFIG" not in await shell.text("show mgmt transaction all", daemon="mgmtd"):
-            with suppress(CommandTimeout):
-                await shell.run("-d", "mgmtd", *commands, seconds=3.0)
+            sh(f"{enter} timeout -s KILL 3 {commit}", check=False)
 
 
 @contextmanager

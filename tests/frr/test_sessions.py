@@ -56,9 +56,9 @@ async def test_our_own_readers_break_no_commit(frr: FrrInstance, settings: Setti
 
 
 @contextmanager
-def other_clients(frr: FrrInstance) -> Iterator[None]:
+def other_clients(frr: FrrInstance, enter: str) -> Iterator[None]:
     """Shells that read and configure all the time, ignore our lock, and are killed in the middle of it."""
-    vtysh = f"timeout -s KILL 0.0$(shuf -i 10-99 -n 1) vtysh -N {frr.name}"
+    vtysh = f"{enter} timeout -s KILL 0.0$(shuf -i 10-99 -n 1) vtysh -N {frr.name}"
     foreign = "-c 'configure terminal' -c 'vrf foreign' -c 'vni 4711' -c 'no vni 4711'"
     commands = (f"{vtysh} -c 'show running-config'", f"{vtysh} -c 'show version'", f"{vtysh} {foreign}")
     loops = [f"while :; do {command} >/dev/null 2>&1; done" for command in commands]
@@ -72,8 +72,8 @@ def other_clients(frr: FrrInstance) -> Iterator[None]:
 
 
 async def until_applied(bench: Bench, desired: DesiredState) -> None:
-    """Retry as the actor does."""
-    while not (await bench.apply(desired)).applied:  # noqa: ASYNC110 - FRR gives no notice
+    """Retry as the actor does, until no resource has failed either."""
+    while not (outcome := await bench.apply(desired)).applied or outcome.failures:  # noqa: ASYNC110 - no notice
         await trio.sleep(1.0)
 
 
@@ -85,15 +85,20 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.timeout(2 * PATIENCE)
-async def test_the_router_ends_verified_whatever_other_clients_do(watched_frr: FrrInstance, settings: Settings) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["where we are", "in FRR's namespace"])
+async def test_the_router_ends_verified_whatever_other_clients_do(
+    watched_frr: FrrInstance, settings: Settings, elsewhere: bool
+) -> None:
     bench = Bench(watched_frr, settings)
     await until_applied(bench, CASES["basic"])
     with trio.fail_after(PATIENCE):
-        with other_clients(watched_frr):
+        with other_clients(watched_frr, watched_frr.enter if elsewhere else ""):
             for _ in range(CHANGES):
                 # One that fails is not waited for: what counts is the end.
                 await bench.apply(CASES["two_l3vnis"])
                 await bench.apply(CASES["basic"])
+        # One of them needs mgmtd, whichever change came through last.
+        await until_applied(bench, CASES["two_l3vnis"])
         await until_applied(bench, CASES["dual_stack"])
     assert not await bench.leftover(CASES["dual_stack"])
     assert not (await bench.applied(CASES["dual_stack"])).changed

@@ -187,4 +187,4 @@ def processes_of(settings: Settings) -> FrrProcesses:
     run_dir, pathspace = settings.frr_run_dir / settings.frr_pathspace, settings.frr_pathspace
     if settings.runtime == "podman":
         return PodProcesses(run_dir, settings.pod_run_dir, pathspace, settings.netns)
-    return NativeProcesses(run_dir, pathspace)
+    return NativeProcesses(run_dir, pathspace, NAMESPACES / settings.netns)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
+from actors.lib.network_namespace import join
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 
@@ -53,11 +55,12 @@ class FrrProcesses(Protocol):
 
 
 class NativeProcesses:
-    """The FRR of a pathspace in our own PID namespace: :class:`FrrProcesses`."""
+    """The FRR of a pathspace in our own PID namespace: :class:`FrrProcesses`. ``netns`` is its network namespace."""
 
-    def __init__(self, run_dir: Path, pathspace: str) -> None:
+    def __init__(self, run_dir: Path, pathspace: str, netns: Path | None = None) -> None:
         self.run_dir = run_dir
         self._pathspace = pathspace
+        self._netns = netns
 
     def running(self) -> frozenset[str]:
         """Return the running daemons."""
@@ -80,8 +83,14 @@ class NativeProcesses:
         return await end_daemon(self.run_dir, daemon, pid)
 
     async def abandoned(self, daemon: str) -> frozenset[int]:
-        """Ask the kernel for the connections of our own network namespace."""
-        return abandoned(self.run_dir / f"{daemon}.vty")
+        """Return the connections of our own network namespace, and of FRR's: each lists its own."""
+        path = self.run_dir / f"{daemon}.vty"
+        found = abandoned(path)
+        if self._netns is not None and self._netns.exists():
+            # Its thread ends in the namespace.
+            with ThreadPoolExecutor(max_workers=1) as thread:
+                found |= thread.submit(_abandoned_in, self._netns, path).result()
+        return found
 
 
 def pid_of(run_dir: Path, daemon: str) -> int | None:
@@ -178,11 +187,20 @@ def _loads(process: str, pathspace: str) -> bool:
     return words != [""] and (name == _START_SCRIPT or ("-b" in words and pathspace in words))
 
 
+def _abandoned_in(netns: Path, path: Path) -> frozenset[int]:
+    descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        join(descriptor)
+    finally:
+        os.close(descriptor)
+    return abandoned(path)
+
+
 def abandoned(path: Path) -> frozenset[int]:
     """Return the inodes of a server's ends of connections to the UNIX socket ``path`` whose clients are gone.
 
-    Only connections of our own network namespace are listed, which is the client's and not the server's: those of the
-    vtysh processes that we start are among them. Raises OSError if the kernel does not list them.
+    Only connections of the thread's network namespace are listed, which is the client's and not the server's. Raises
+    OSError if the kernel does not list them.
     """
     # Twelve megabytes, for what most daemons never need.
     from pyroute2 import DiagSocket

@@ -7,7 +7,6 @@ given until it ends. ``/proc/sys/net`` shows the namespace of the thread that op
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from actors.lib.network_namespace import join
 from supervisor.process.change_events import PathEvents
 from supervisor.runtime.faults import DependencyFault, PermissionFault
 
@@ -29,7 +29,6 @@ from .nic_sysctls import Sysctls, own_sysctls
 from .socket import KernelRefusal, RouteSocket
 
 T = TypeVar("T")
-CLONE_NEWNET = 0x40000000
 #: Where iproute2 and systemd keep named namespaces.
 NAMESPACES = Path("/run/netns")
 SYSCTLS = Path("/proc/sys")
@@ -60,10 +59,10 @@ def enter(path: Path) -> tuple[int, int]:
     except OSError as error:
         raise _unusable(path, error.errno, "") from error
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(descriptor, CLONE_NEWNET) != 0:
-            raise _unusable(path, ctypes.get_errno(), f"{path}: ")
+        join(descriptor)
         status = os.fstat(descriptor)
+    except OSError as error:
+        raise _unusable(path, error.errno, f"{path}: ") from error
     finally:
         os.close(descriptor)
     return status.st_dev, status.st_ino

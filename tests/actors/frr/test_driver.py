@@ -236,16 +236,22 @@ async def test_an_absent_daemon_is_not_one_without_configuration(
             await VtyshDriver(settings(tmp_path, "exit 1")).running()
 
 
-async def test_an_mgmtd_that_does_not_answer_may_have_to_be_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    monkeypatch.setattr(processes, "running_daemons", lambda _directory: CORE_DAEMONS)
+def recoveries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return what will hold, for each recovery, whether it is about a commit that was broken off."""
     recovered: list[bool] = []
 
     async def recover(_self: MgmtdRecovery, *, broken: bool) -> None:
         recovered.append(broken)
 
     monkeypatch.setattr(MgmtdRecovery, "recover", recover)
+    return recovered
+
+
+async def test_an_mgmtd_that_does_not_answer_may_have_to_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(processes, "running_daemons", lambda _directory: CORE_DAEMONS)
+    recovered = recoveries(monkeypatch)
     async with daemons(tmp_path, **{**PARTS, "mgmtd": HANGS}):
         with pytest.raises(DaemonTooSlow, match="mgmtd did not answer"):
             await VtyshDriver(settings(tmp_path, "exit 1")).running()
@@ -295,12 +301,23 @@ async def test_one_daemons_lines_are_sent_in_a_session_without_those_inside_a_re
     ]  # fmt: skip
 
 
-async def test_nothing_is_sent_to_an_mgmtd_that_is_locked(tmp_path: Path) -> None:
+async def test_nothing_is_sent_to_an_mgmtd_that_is_locked_and_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovered = recoveries(monkeypatch)
     locked = ("% Configuration is locked by another session\n", 13)
     (tmp_path / "frr" / "p").mkdir(parents=True)
     async with daemon(tmp_path / "frr" / "p" / "mgmtd.vty", {next(iter(OPENED)): locked}) as asked:
         said = await VtyshDriver(settings(tmp_path, "exit 1")).send("vrf red\nvni 100\n")
     assert (said, len(asked)) == ("% Configuration is locked by another session", 1)
+    assert recovered == [False]
+
+
+async def test_an_mgmtd_that_is_locked_for_a_file_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recovered = recoveries(monkeypatch)
+    script = 'echo "% Can\'t enter config; running datastore locked by another session"; exit 1'
+    assert "locked" in await VtyshDriver(settings(tmp_path, script)).send("ip prefix-list p seq 5 permit any\n")
+    assert recovered == [False]
 
 
 @pytest.mark.parametrize(
@@ -314,12 +331,7 @@ async def test_a_commit_that_breaks_or_hangs_has_mgmtd_looked_at(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
-    recovered: list[bool] = []
-
-    async def recover(_self: MgmtdRecovery, *, broken: bool) -> None:
-        recovered.append(broken)
-
-    monkeypatch.setattr(MgmtdRecovery, "recover", recover)
+    recovered = recoveries(monkeypatch)
     lines = dict.fromkeys(("vrf red", "vni 100", "exit"), ("", 0))
     answers = {**OPENED, **lines, **ENDED, "XFRR_end_configuration": answer}
     (tmp_path / "frr" / "p").mkdir(parents=True)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -40,8 +41,11 @@ ROUND = 90.0
 LONG = 10 * COMMIT_SECONDS
 
 
-def answer(refusal: str = "", *, owner: int = 0, transaction: int = 0) -> str:
-    """What FRR 10.3 prints: the sessions, of which the last is our own, the transactions, and how locking went."""
+def answer(refusal: str = "", *, owner: int = 0, transaction: int = 0, committer: int | None = None) -> str:
+    """What FRR 10.3 prints: the sessions, of which the last is our own, the transactions, and how locking went.
+
+    The transaction is the owner's, unless ``committer`` is another session.
+    """
     locks = "          running\n          candidate\n"
     sessions = f"""
       Session: \t\t\t\t0x563e3c970f50
@@ -52,7 +56,7 @@ def answer(refusal: str = "", *, owner: int = 0, transaction: int = 0) -> str:
     pending = f"""
   Txn: \t\t\t0x0x563e3c691df0
     Txn-Id: \t\t\t{transaction}
-    Session-Id: \t\t{owner}
+    Session-Id: \t\t{owner if committer is None else committer}
     Type: \t\t\tCONFIG
     Ref-Count: \t\t\t4"""
     return f"""MGMTD Frontend Adpaters
@@ -301,6 +305,21 @@ async def test_a_transaction_gets_its_time(case: Case, autojump_clock: MockClock
     assert case.ended
 
 
+async def test_other_sessions_that_try_to_lock_do_not_hide_a_daemons_first_load(
+    case: Case, autojump_clock: MockClock
+) -> None:
+    """Each of them holds the candidate datastore until it is refused the running one."""
+    tries = [answer(REFUSAL, owner=owner, transaction=4, committer=0) for owner in range(25, 125)]
+    with connection(case.directory):
+        case.scripted(*tries)
+        with trio.move_on_after(COMMIT_SECONDS - POLL_SECONDS / 2):
+            await case.recovery.recover(broken=False)
+        assert case.alive
+        await case.recovery.recover(broken=False)
+    assert case.ended
+    assert case.vtysh.probes < len(tries)
+
+
 async def test_a_transaction_that_ends_is_not_waited_for_any_longer(
     case: Case, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -473,6 +492,33 @@ def test_a_connection_is_found_by_another_path_to_the_same_socket(tmp_path: Path
     with connection(tmp_path) as client:
         client.close()
         assert len(abandoned(tmp_path / "link" / "mgmtd.vty")) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can enter a network namespace")
+def test_a_client_in_frrs_network_namespace_is_seen(tmp_path: Path) -> None:
+    """As of those that watchfrr and "ip netns exec" start; our own namespace's list is without them."""
+    path = tmp_path / "mgmtd.vty"
+    client = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
+    command = ("unshare", "--net", sys.executable, "-c", client, str(path))
+    with listening(path) as server, subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        accepted, _ = server.accept()
+        # The open file keeps the namespace when its only process has ended.
+        with closing(accepted), Path(f"/proc/{process.pid}/ns/net").open() as netns:
+            frr = NativeProcesses(tmp_path, "p", Path(f"/proc/self/fd/{netns.fileno()}"))
+            assert trio.run(frr.abandoned, "mgmtd") == frozenset()
+            process.kill()
+            process.wait(30)
+            assert trio.run(frr.abandoned, "mgmtd") == {os.fstat(accepted.fileno()).st_ino}
+            assert abandoned(path) == frozenset()
+
+
+async def test_without_frrs_namespace_ours_is_looked_at(case: Case, autojump_clock: MockClock) -> None:
+    case.scripted(HELD)
+    gone = NativeProcesses(case.directory, "p", case.directory / "gone")
+    with connection(case.directory) as client:
+        client.close()
+        await MgmtdRecovery(case.vtysh, gone).recover(broken=False)
+    assert case.ended
 
 
 def test_connections_beyond_one_netlink_message_are_seen(tmp_path: Path) -> None:
