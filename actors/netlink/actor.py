@@ -34,6 +34,7 @@ import trio
 from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.vtysh import FrrUnavailable
 from actors.lib.metrics import counters as metrics
+from actors.lib.network_namespace import NAMESPACES
 from config.api import ApiAccess
 from config.desired import DesiredState, HostMasterKind
 from config.outcomes import FrrOutcome, KernelOutcome
@@ -56,7 +57,7 @@ from .planning.observed import Observed
 from .planning.plan_cni import made_links
 from .planning.plan_nics import marked_nics
 from .state_files import StateFiles
-from .wire.namespace import NAMESPACES, NamespaceMissing, namespace_events
+from .wire.namespace import NamespaceMissing, namespace_events
 from .wire.socket import KernelRefusal
 
 log = get_logger("netlink")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from actors.lib.kube.credentials import kubeconfig_path, server_host
+from actors.lib.network_namespace import NAMESPACES
 from config.desired import DesiredState, IPInterface
 from config.outcomes import Interruption
 from config.resolve.host_networks import HostNetwork
@@ -40,7 +41,7 @@ from .planning.plan_links import ALIAS
 from .planning.steps import DeleteLinks, DetachCni, MoveLink, Plan
 from .state_files import StateFiles
 from .wire import routes
-from .wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
+from .wire.namespace import NamespaceHandle, NamespaceMissing
 
 T = TypeVar("T")
 log = get_logger("netlink")

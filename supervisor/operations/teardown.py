@@ -23,6 +23,7 @@ from actors.frr.render.render import render
 from actors.lib.frr.pod_processes import processes_of
 from actors.lib.frr.vtysh import FrrUnavailable, Vtysh
 from actors.lib.metrics.textfile import candidates
+from actors.lib.network_namespace import NAMESPACES
 from actors.netlink.cni.attachments import PLUGIN_SECONDS, Attachments
 from actors.netlink.cni.dhcp import DhcpDaemon, Leases
 from actors.netlink.converge import converge
@@ -30,7 +31,7 @@ from actors.netlink.kernel import Kernel, LinuxKernel, Refusal
 from actors.netlink.planning.observed import Observed
 from actors.netlink.planning.steps import Step
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, NamespaceMissing
+from actors.netlink.wire.namespace import NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState
 from config.settings import Settings
 

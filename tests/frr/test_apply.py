@@ -19,9 +19,9 @@ from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import RenderedConfig, render
 from actors.lib.frr.frr_lock import holders
-from actors.lib.frr.pod_processes import NAMESPACES
 from actors.lib.frr.processes import NativeProcesses
 from actors.lib.frr.vtysh import Vtysh
+from actors.lib.network_namespace import NAMESPACES
 from config.desired import DesiredState, Secret
 from config.outcomes import FrrOutcome
 from config.problems import Reason

@@ -13,9 +13,10 @@ import pytest
 import trio
 
 from actors.lib.metrics import counters as metrics
+from actors.lib.network_namespace import NAMESPACES
 from actors.netlink import actor
 from actors.netlink.preview import interface_addresses, observe_kernel, observe_text, preview, would_remove
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceHandle, namespace_events
+from actors.netlink.wire.namespace import NamespaceHandle, namespace_events
 from config.api import ApiAccess, ApiCredentials, ApiReach
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, KernelOutcome

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from actors.lib.network_namespace import NAMESPACES
 from actors.netlink.planning.sysctls import ROUTER_SYSCTLS
 from actors.netlink.probes import pinger
 from actors.netlink.probes.pinger import RouterPinger
 from actors.netlink.probes.schedule import PingResult, ProbeTarget
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceMissing
+from actors.netlink.wire.namespace import NamespaceMissing
 from config.problems import Kind, ResourceId
 from tests.kernel.node import ip
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from actors.lib.network_namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from .reloader_client import ReloaderClient
 
 PID_FILE: Final = "frr.pid"
-#: Where iproute2 and systemd keep named namespaces.
-NAMESPACES: Final = Path("/run/netns")
 _NUMBERS: Final = re.compile(r"^NSpid:\t([\d\t]+)", re.MULTILINE)
 #: Fields of /proc/PID/stat after the name: state first, and the start in clock ticks since boot (proc_pid_stat(5)).
 _STARTED: Final = 19

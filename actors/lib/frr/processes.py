@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
-from actors.lib.network_namespace import join
+from actors.lib.network_namespace import enter
 from supervisor.process.subprocesses import run_command
 from supervisor.runtime.faults import DependencyFault
 
@@ -188,11 +188,7 @@ def _loads(process: str, pathspace: str) -> bool:
 
 
 def _abandoned_in(netns: Path, path: Path) -> frozenset[int]:
-    descriptor = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        join(descriptor)
-    finally:
-        os.close(descriptor)
+    enter(netns)
     return abandoned(path)
 
 

@@ -14,12 +14,13 @@ from typing import Final
 
 import trio
 
+from actors.lib.network_namespace import NAMESPACES
 from config.outcomes import KernelOutcome, ProbeReport
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
 
-from ..wire.namespace import NAMESPACES, NamespaceMissing
+from ..wire.namespace import NamespaceMissing
 from .pinger import ANSWER_SECONDS, Pinger, RouterPinger
 from .schedule import ProbeSchedule, targets_of
 

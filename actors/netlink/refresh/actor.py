@@ -22,12 +22,13 @@ from typing import TypeVar
 
 import trio
 
+from actors.lib.network_namespace import NAMESPACES
 from config.outcomes import KernelOutcome
 from config.settings import Settings
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 
-from ..wire.namespace import NAMESPACES, NamespaceMissing, namespace_events
+from ..wire.namespace import NamespaceMissing, namespace_events
 from ..wire.socket import KernelRefusal
 from .hosts import Look, Memory, Probe, Segment, batches
 from .ports import RefreshPorts, RouterPorts

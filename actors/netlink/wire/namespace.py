@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from actors.lib.network_namespace import join
+from actors.lib import network_namespace
+from actors.lib.network_namespace import NAMESPACES
 from supervisor.process.change_events import PathEvents
 from supervisor.runtime.faults import DependencyFault, PermissionFault
 
@@ -29,8 +30,6 @@ from .nic_sysctls import Sysctls, own_sysctls
 from .socket import KernelRefusal, RouteSocket
 
 T = TypeVar("T")
-#: Where iproute2 and systemd keep named namespaces.
-NAMESPACES = Path("/run/netns")
 SYSCTLS = Path("/proc/sys")
 #: One read returns all of a sysctl up to this size, bytes; ours are numbers and short lists.
 _LONGEST_SYSCTL = 4096
@@ -55,17 +54,10 @@ class NamespaceClosed(NamespaceMissing, PermissionFault):
 def enter(path: Path) -> tuple[int, int]:
     """Move the calling thread into a namespace; return the namespace's (device, inode)."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return network_namespace.enter(path)
     except OSError as error:
-        raise _unusable(path, error.errno, "") from error
-    try:
-        join(descriptor)
-        status = os.fstat(descriptor)
-    except OSError as error:
-        raise _unusable(path, error.errno, f"{path}: ") from error
-    finally:
-        os.close(descriptor)
-    return status.st_dev, status.st_ino
+        # An error of opening it names the path itself.
+        raise _unusable(path, error.errno, "" if error.filename else f"{path}: ") from error
 
 
 def _unusable(path: Path, number: int | None, place: str) -> NamespaceMissing:

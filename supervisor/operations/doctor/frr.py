@@ -15,7 +15,7 @@ from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.pod_processes import processes_of
 from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
 from actors.lib.frr.vtysh import FrrUnavailable, lock_file
-from actors.netlink.wire.namespace import NAMESPACES
+from actors.lib.network_namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.process.subprocesses import CommandMissing, run_command
 from supervisor.runtime.faults import DependencyFault

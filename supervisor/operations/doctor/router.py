@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.frr.abilities import IPV6_ADVICE, has_ipv6_tunnels, vnis_over_ipv6
+from actors.lib.network_namespace import NAMESPACES
 from actors.netlink.planning.observed import NIC_GROUP, LinkKind, NamespaceView, NicPhase, NicRecord, host_veth
 from actors.netlink.planning.plan_nics import IMMOVABLE_KINDS, interface_on
 from actors.netlink.planning.sysctls import LAYER_2_MARK, ROUTER_SYSCTLS, sysctl_key
 from actors.netlink.planning.wanted import MTU_FLOOR, OVERHEAD_IPV4, OVERHEAD_IPV6
 from actors.netlink.state_files import StateFiles
-from actors.netlink.wire.namespace import NAMESPACES, NamespaceClosed, NamespaceHandle, NamespaceMissing
+from actors.netlink.wire.namespace import NamespaceClosed, NamespaceHandle, NamespaceMissing
 from config.desired import DesiredState, HostMasterKind
 from config.problems import Problem, errors
 from config.settings import Settings

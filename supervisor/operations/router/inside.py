@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from actors.lib.network_namespace import NAMESPACES
+
 from ..exit_codes import UNAVAILABLE, USAGE, CommandError
 from ..paths import run_dir
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from config.status import Status
 
-#: Where iproute2 and systemd keep named namespaces.
-NAMESPACES: Final = Path("/run/netns")
 #: Number of names that an error lists when none resembles the given one.
 _MOST_NAMES: Final = 8
 
