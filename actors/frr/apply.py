@@ -28,6 +28,7 @@ from .checked_forms import CheckedForms
 from .diff.commands import additions, corrections, passes, residue
 from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, parse
 from .driver import FrrDriver, daemons_for
+from .mgmtd_recovery import LOCKED
 from .refusals import Attempt, Refusals, RunningConfiguration, quotation, refused, vital
 from .render.render import RenderedConfig
 
@@ -52,6 +53,8 @@ class Applier:
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
         self._then: RenderedConfig | None = None
+        #: Whether an answer in the attempt's last round was that mgmtd is locked.
+        self._locked = False
         self._intended: tuple[RenderedConfig, Intent] | None = None
         self._compared: tuple[str, Intent, frozenset[Entry], Difference] | None = None
         self._forms = CheckedForms()
@@ -206,6 +209,7 @@ class Applier:
         answers: dict[Entry, str] = {}
         stubborn = frozenset(seen.pending.extra)
         for thorough, apart in ((False, False), (True, False), (True, True)):
+            self._locked = False
             seen = await self._remove(seen, thorough=thorough)
             stubborn &= frozenset(seen.pending.extra)
             answers = await self._add(seen, wanted, first=not thorough, apart=apart)
@@ -214,7 +218,12 @@ class Applier:
             if not seen.pending:
                 break
             self._safe_point()
-        return Attempt(seen, answers, stubborn)
+        return Attempt(seen, answers, stubborn, self._locked)
+
+    async def _send(self, commands: str) -> str:
+        answer = await self._driver.send(commands)
+        self._locked |= LOCKED in answer
+        return answer
 
     def _safe_point(self) -> None:
         if self._superseded():
@@ -223,12 +232,12 @@ class Applier:
     async def _remove(self, seen: RunningConfiguration, *, thorough: bool) -> RunningConfiguration:
         """Remove what has to go; FRR complains about lines that went with others, which is not a failure."""
         for step in passes(seen.pending, seen.lines):
-            await self._driver.send(step.commands)
+            await self._send(step.commands)
             text = await self._read_until(lambda text, gone=step.gone: not gone & parse(text))  # type: ignore[misc]
             seen = self._seen(text, seen.intent)
         commands = corrections(seen.pending, thorough=thorough)
         if commands:
-            await self._driver.send(commands)
+            await self._send(commands)
             seen = self._seen(await self._driver.running(), seen.intent)
         return seen
 
@@ -250,7 +259,7 @@ class Applier:
             if lines:
                 part = self.refusals.part(wanted, lines, seen.intent)
                 commands = additions(part.text, lines, seen.intent.sections)
-                answers |= dict.fromkeys(lines, await self._driver.send(commands))
+                answers |= dict.fromkeys(lines, await self._send(commands))
         return answers
 
     async def _settled(self, intent: Intent) -> RunningConfiguration:

@@ -33,7 +33,7 @@ from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
 from .config_session import TOGETHER, configure
-from .mgmtd_recovery import DAEMON, MgmtdRecovery
+from .mgmtd_recovery import DAEMON, LOCKED, MgmtdRecovery
 
 #: Deadlines in seconds.
 CHECK_SECONDS: Final = 30.0
@@ -62,9 +62,8 @@ _VERSION: Final = re.compile(r"^FRRouting (\S+)", re.MULTILINE)
 #: A line of zebra's "show vrf".
 _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 
-#: What mgmtd answers when a daemon has disconnected in the middle of a commit, and when it does not grant its lock.
+#: What mgmtd answers when a daemon has disconnected in the middle of a commit.
 _BROKEN_COMMIT: Final = "Backend daemon disconnected while processing commit"
-_LOCKED: Final = "locked by another session"
 #: What vtysh prints about its progress, rather than about what went wrong.
 #: A complaint about a line, before that line's text: it may be a secret, and vtysh may have read it from elsewhere.
 _COMPLAINT: Final = re.compile(
@@ -179,7 +178,7 @@ class VtyshDriver:
             await self._recovery.recover(broken=False)
             raise
         broken = any(_BROKEN_COMMIT in line for line in said)
-        if broken or any(_LOCKED in line for line in said):
+        if broken or any(LOCKED in line for line in said):
             await self._recovery.recover(broken=broken)
         complaints = _complaints(said)
         FRR_WRITES.count("refused" if complaints else "accepted")

@@ -36,6 +36,8 @@ from supervisor.runtime.faults import DependencyFault
 log = get_logger("frr")
 
 DAEMON: Final = "mgmtd"
+#: In each refusal for a lock, whichever datastore it is about.
+LOCKED: Final = "locked by another session"
 #: One probe needs milliseconds, on an emulated machine tenths of a second.
 PROBE_SECONDS: Final = 10.0
 #: Between two probes. A lock that is only passed on looks different each time.
@@ -55,7 +57,7 @@ _TRANSACTIONS: Final = "show mgmt transaction all"
 #: "file-lock" is what vtysh itself sends before a file: without it entering configuration mode takes no lock. vtysh
 #: ends at the first command that fails, so a refusal comes only from a mgmtd that has answered the other two.
 _PROBE: Final = ("-c", _SESSIONS, "-c", _TRANSACTIONS, "-c", "configure terminal file-lock", "-c", "end")
-_REFUSAL: Final = re.compile(r"^% .*locked by another session", re.MULTILINE)
+_REFUSAL: Final = re.compile(rf"^% .*{LOCKED}", re.MULTILINE)
 _SESSION: Final = re.compile(r"Session-Id:\s+(\d+)\s+DS-Locks:((?:\s+(?:running|candidate|operational|None)$)*)", re.M)
 _NO_LOCKS: Final[tuple[list[str], ...]] = ([], ["None"])
 _TRANSACTION: Final = re.compile(r"Txn-Id:\s+(\d+)\s+Session-Id:\s+(\d+)\s+Type:\s+CONFIG")

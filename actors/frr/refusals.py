@@ -3,8 +3,9 @@
 Every line of a rendered configuration comes from a section with a source (:class:`.render.render.Section`). What
 vtysh's dry run refuses is cut out before anything is sent. Lines that an attempt has left different are held: they fail
 their resource and are neither sent nor removed until their next attempt is due, and everything else continues. The
-pauses between attempts double; FRR's restart and an operator's reload end them. A raw snippet is left out whole, since
-part of a policy may permit everything; of a generated section the other lines stay in force.
+pauses between attempts double, to half a minute at the most while another session has mgmtd's lock; FRR's restart and
+an operator's reload end them. A raw snippet is left out whole, since part of a policy may permit everything; of a
+generated section the other lines stay in force.
 
 Only the lines of :func:`vital` concern the whole node: the kernel is not touched before they are right.
 """
@@ -29,6 +30,8 @@ from .render.render import RenderedConfig, Section, Source
 #: Pauses between the attempts at refused lines, in seconds.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
+#: The same after an attempt that found mgmtd locked: the operator who has the lock may give it back at any time.
+LONGEST_PAUSE_LOCKED: Final = 30.0
 #: More than lead to any longest pause; no float is large enough for a thousand.
 MOST_DOUBLINGS: Final = 10
 #: Attempts after which a snippet is left out of FRR's boot file too: few transient faults last that long.
@@ -62,11 +65,15 @@ class RunningConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an attempt has led to. ``stubborn`` are extra lines that were there all along."""
+    """What an attempt has led to. ``stubborn`` are extra lines that were there all along.
+
+    ``locked``: mgmtd refused some of it because another session had its lock, which says nothing about the lines.
+    """
 
     seen: RunningConfiguration
     answers: Mapping[Entry, str] = field(default_factory=dict)
     stubborn: frozenset[Entry] = frozenset()
+    locked: bool = False
 
     def own_words(self) -> dict[Entry, frozenset[Entry]]:
         """Return the missing lines that FRR shows in its own words, with these, and the other way round.
@@ -92,6 +99,12 @@ class _Held:
     due: float
     message: str
     counterparts: frozenset[Entry] = frozenset()
+    locked: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether so many attempts at a snippet have failed that FRR may boot without it."""
+        return self.attempts >= CERTAIN_ATTEMPTS and not self.locked
 
 
 class Refusals:
@@ -187,7 +200,7 @@ class Refusals:
         for text, entries in lost.items():
             answers = (done.answers.get(entry, "") for entry in entries)
             message = f"{done.seen.frr} does not run {_listed(entries)}{_answered(answers)}"
-            self._snippets[text] = _next(self._snippets.get(text), message)
+            self._snippets[text] = _next(self._snippets.get(text), message, locked=done.locked)
         return bool(lost)
 
     def hold_lines(self, done: Attempt) -> None:
@@ -195,7 +208,7 @@ class Refusals:
         found, own_words = done.seen.pending, done.own_words()
         final = {*own_words, *(entry for entry in found.extra if _is_foreign(entry, done.seen.intent))}
         for entry in (*found.missing, *found.extra):
-            held = _next(self._lines.get(entry), done.answers.get(entry, ""))
+            held = _next(self._lines.get(entry), done.answers.get(entry, ""), locked=done.locked)
             if entry in final:
                 held = replace(held, due=math.inf, counterparts=own_words.get(entry, frozenset()))
             self._lines[entry] = held
@@ -206,7 +219,7 @@ class Refusals:
         faultless = all(
             seen.intent.sections[entry].raw or self._in_own_words(entry) for entry in seen.difference.missing
         )
-        return not out or (faultless and all(held.attempts >= CERTAIN_ATTEMPTS for held in out))
+        return not out or (faultless and all(held.is_certain for held in out))
 
     def seconds_to_attempt(self) -> float:
         """Return the time until something is due for another attempt; infinite if nothing is."""
@@ -297,10 +310,11 @@ def quotation(text: str) -> str:
     return line if len(line) <= _QUOTATION else f"{line[: _QUOTATION - 1]}…"
 
 
-def _next(held: _Held | None, message: str) -> _Held:
+def _next(held: _Held | None, message: str, *, locked: bool) -> _Held:
     attempts = held.attempts + 1 if held else 1
-    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MOST_DOUBLINGS), LONGEST_PAUSE)
-    return _Held(attempts, trio.current_time() + pause, message)
+    longest = LONGEST_PAUSE_LOCKED if locked else LONGEST_PAUSE
+    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MOST_DOUBLINGS), longest)
+    return _Held(attempts, trio.current_time() + pause, message, locked=locked)
 
 
 def _place(entry: Entry) -> tuple[object, ...]:

@@ -75,6 +75,7 @@ SINGLE: Final = re.compile(
 DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
 UNKNOWN: Final = "% Unknown command"
 REFUSED: Final = "% Configuration failed."
+LOCKED: Final = "% Can't enter config; running datastore locked by another session"
 HEADER: Final = """\
 Building configuration...
 
@@ -99,6 +100,10 @@ class Command:
     @property
     def subject(self) -> str:
         return self.text.removeprefix("no ")
+
+    @property
+    def top(self) -> str:
+        return self.contexts[0] if self.contexts else self.text
 
     @property
     def of_mgmtd(self) -> bool:
@@ -186,6 +191,8 @@ class FakeFrr:
     """Lines that its daemons refuse, in whatever context."""
     dry_refusals: set[str] = field(default_factory=set)
     """Words that its dry run refuses, besides unknown commands."""
+    locked: bool = False
+    """An operator is in configuration mode: mgmtd grants no lock, without which only bgpd takes lines of others."""
     unreachable: str = ""
     silent: bool = False
     """A daemon does not answer in time."""
@@ -347,6 +354,7 @@ class FakeFrr:
         await trio.sleep(0.1)
         complaints = ""
         if not self.ignores_commands:
-            complaints = self.edit(text)
+            locked = self.locked and any(not re.match("(no )?router bgp ", command.top) for command in commands(text))
+            complaints = LOCKED if locked else self.edit(text)
         self.writers -= 1
         return complaints

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors.frr import mgmtd_recovery
+from actors.frr import mgmtd_recovery, refusals
 from actors.frr.apply import Applier
 from actors.frr.diff.difference import difference, intended, parse
 from actors.frr.driver import VtyshDriver
@@ -341,11 +341,15 @@ async def test_an_mgmtd_whose_lock_a_live_session_holds_is_not_ended(bench: Benc
         assert is_alive(before[0])
 
 
-async def test_an_operator_who_holds_the_lock_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_operator_who_holds_the_lock_is_named_and_waited_for(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "LONGEST_PAUSE_LOCKED", 1.0)
     await bench.applied(BASIC)
     before = mgmtd_of(bench.frr)
     with lock_holder(bench.frr):
         outcome = await bench.apply(TWO)
+        assert bench.applier.refusals.seconds_to_attempt() <= 1.0 < refusals.FIRST_PAUSE
         assert [failure.resource.name for failure in outcome.failures] == ["blue"]
         assert LOCKED in outcome.failures[0].message
         assert "another session holds FRR's configuration lock" in caplog.text
@@ -354,6 +358,14 @@ async def test_an_operator_who_holds_the_lock_is_named(bench: Bench, caplog: pyt
         while (await bench.apply(TWO)).failures:  # noqa: ASYNC110 - FRR gives no notice
             await trio.sleep(bench.applier.refusals.seconds_to_attempt())
     assert not await bench.leftover(TWO)
+    with lock_holder(bench.frr):
+        removed = await bench.apply(BASIC)
+        assert not removed.applied
+        assert bench.applier.refusals.seconds_to_attempt() <= 1.0
+    with trio.fail_after(180):
+        while not (await bench.apply(BASIC)).applied:  # noqa: ASYNC110 - FRR gives no notice
+            await trio.sleep(bench.applier.refusals.seconds_to_attempt())
+    assert not await bench.leftover(BASIC)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["a client of ours", "a client in FRR's namespace"])

@@ -13,7 +13,7 @@ from trio.testing import MockClock as Clock
 
 from actors.frr.apply import SupersededError
 from actors.frr.diff.difference import Difference, Entry, Intent
-from actors.frr.refusals import LONGEST_PAUSE, Attempt, Refusals, RunningConfiguration
+from actors.frr.refusals import LONGEST_PAUSE, LONGEST_PAUSE_LOCKED, Attempt, Refusals, RunningConfiguration
 from config.desired import Bfd, DesiredState
 from config.problems import ResourceId
 from tests.fakes.frr import REFUSED
@@ -157,6 +157,43 @@ async def test_another_frr_gets_a_new_attempt_at_once(refused: str, bench: Bench
     assert len((await bench.apply(EVERYTHING)).failures) == 2
     bench.applier.refusals.forget()
     assert not (await bench.apply(EVERYTHING)).failures
+
+
+async def test_what_waited_for_an_operator_comes_soon_after_the_end_of_configuration_mode(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    bench.frr.locked = True
+    times = await attempts(bench, EVERYTHING, 1500)
+    pauses = [after - before for before, after in pairwise(times)]
+    assert LONGEST_PAUSE_LOCKED <= max(pauses) < LONGEST_PAUSE_LOCKED + 40
+    bench.frr.locked = False
+    await trio.sleep(LONGEST_PAUSE_LOCKED)
+    outcome = await bench.apply(EVERYTHING)
+    assert (outcome.applied, outcome.failures) == (True, ())
+    # What is to be removed waits as well.
+    bench.frr.locked = True
+    without = replace(EVERYTHING, l3vnis=EVERYTHING.l3vnis[:1])
+    await attempts(bench, without, 1500)
+    assert "vni 300" in bench.frr.text
+    bench.frr.locked = False
+    await trio.sleep(LONGEST_PAUSE_LOCKED)
+    assert (await bench.apply(without)).applied
+    assert "vni 300" not in bench.frr.text
+
+
+async def test_a_snippet_that_an_operator_removes_stays_in_the_boot_file_while_mgmtd_is_locked(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.edit("no route-map mine permit 10")
+    bench.frr.locked = True
+    await attempts(bench, EVERYTHING, 1500)
+    assert "match metric 7" not in bench.frr.text
+    assert "match metric 7" in bench.conf.read_text()
+    bench.frr.locked = False
+    await trio.sleep(LONGEST_PAUSE_LOCKED)
+    assert not (await bench.apply(EVERYTHING)).failures
+    assert "match metric 7" in bench.frr.text
 
 
 async def test_a_line_that_is_refused_for_weeks_is_still_tried_again(autojump_clock: Clock) -> None:
