@@ -212,7 +212,7 @@ async def a_page_from_forgotten_history_is_gone(server: ServerUnderTest) -> None
 async def watched(server: ServerUnderTest, path: str, **params: str | int) -> list[Json]:
     """Return the events of a watch up to its end."""
     wanted: Params = {"allowWatchBookmarks": "true", "timeoutSeconds": 2, **params}
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with server.client.watch(path, wanted) as events:
             return [event async for event in events]
 
@@ -239,7 +239,7 @@ async def an_open_watch_shows_what_happens(server: ServerUnderTest) -> None:
     params: Params = {"resourceVersion": await server.version(), "allowWatchBookmarks": "true"}
     async with server.client.watch(server.l3vnis, params) as events:
         created = await server.create()
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             assert await anext(events) == {"type": "ADDED", "object": created}
 
 
@@ -281,7 +281,7 @@ async def a_bookmark_comes_before_the_end_of_a_watch_whose_version_is_old(server
     }
     async with server.client.watch(server.l3vnis, params) as events:
         other = await server.create("blue")
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             seen = [event async for event in events]
     assert {event["type"] for event in seen} == {"BOOKMARK"}
     assert int(version(seen[-1]["object"])) >= int(version(other)) > int(since)

@@ -71,7 +71,7 @@ def test_only_a_file_that_is_no_namespace_is_deleted(there: str, expected: list[
         name.touch()
     command = unescaped(commands).replace("/run/netns/perouter", str(name))
     path = f"{tmp_path}:/usr/bin:/bin"
-    done = subprocess.run(["/bin/sh", "-c", command], check=False, env={"PATH": path}, timeout=10)
+    done = subprocess.run(["/bin/sh", "-c", command], check=False, env={"PATH": path}, timeout=60)
     assert done.returncode == 0
     assert (calls.read_text().splitlines() if calls.exists() else []) == expected
 

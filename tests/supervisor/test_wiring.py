@@ -135,7 +135,7 @@ async def test_a_first_configuration_that_is_still_being_written_starts_once_it_
             assert not supervisor.stopping
 
     async with trio.open_nursery() as nursery:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             nursery.start_soon(supervisor.run)
             await failed("static_config", "no node index")
             node_config.write_text("nodeIndex: {index: 0}\n")

@@ -88,7 +88,7 @@ class Bench:
 
     async def settles(self, done: Callable[[], object]) -> None:
         """Wait until something holds and then until nothing moves: disks are worked on in threads."""
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while not done():
                 await trio.lowlevel.checkpoint()
         await wait_all_tasks_blocked()

@@ -73,7 +73,7 @@ class Bench:
 
 
 async def until(statuses: LatestReader[Status], phase: str) -> Status:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while True:
             status = await statuses.receive()
             if status.phase == phase:
@@ -97,7 +97,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def written(bench: Bench, phase: str) -> Status:
     """Wait until the state file shows a phase."""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while not (bench.settings.run_dir / "state.json").exists() or bench.on_disk().phase != phase:  # noqa: ASYNC110
             await trio.sleep(0.001)
     return bench.on_disk()
@@ -109,7 +109,7 @@ def has_line(path: Path, line: str) -> bool:
 
 async def readable(path: Path, line: str) -> None:
     """Wait until a file has a line."""
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while not has_line(path, line):  # noqa: ASYNC110
             await trio.sleep(0.001)
 

@@ -37,7 +37,7 @@ underlays:
 """
 RED = "l3vnis: [{name: red, vrf: red, vni: 100}]\n"
 PATHS = {"nodeConfigFile": "node-config.yaml", "configsDir": "configs", "stateDir": "state", "runDir": "run"}
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class Node:

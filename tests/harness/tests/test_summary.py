@@ -19,7 +19,7 @@ def leave(directory: Path, run: str, status: int, counts: tuple[int, int, int, i
 
 def summary(directory: Path, *runs: str) -> tuple[int, list[str]]:
     command = [sys.executable, str(SUMMARY), str(directory), *runs]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout.splitlines()
 
 

@@ -26,7 +26,7 @@ from supervisor.cli import main
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
 CHECKOUT = Path(__file__).parents[5]
-DEADLINE = 20.0
+DEADLINE = 60.0
 GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
 DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}
 
