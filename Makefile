@@ -22,6 +22,8 @@ NEXT_TESTS := tests/frr/test_ipv6_fabric.py
 FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(NEXT_TESTS:%=--ignore=%) $(FILTER_TESTS)
 # More processes than cores pay off nowhere; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
+# Some of these wait: for a Prometheus, for a terminal, for the end of a trial.
+UNIT_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
 LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes namespace_deleted nic_deaths podman random_kills two_nodes)
@@ -68,7 +70,7 @@ demo: host-guest
 
 check: .venv/.ready host-prometheus host-shells
 	@mkdir -p $(RESULTS)
-	.venv/bin/pytest -q -n $(JOBS) --junitxml=$(RESULTS)/check.xml tests/checks $(UNIT_TESTS) $(ARGS)
+	.venv/bin/pytest -q -n $(UNIT_JOBS) --junitxml=$(RESULTS)/check.xml tests/checks $(UNIT_TESTS) $(ARGS)
 
 format: .venv/.ready
 	.venv/bin/ruff check --fix --quiet . || true
@@ -77,7 +79,7 @@ format: .venv/.ready
 # Debian 13's libraries are what nodes run today; the newest are what they will run.
 test-newest: .venv-newest/.ready
 	@mkdir -p $(RESULTS)
-	.venv-newest/bin/pytest -q -n $(JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/newest.xml $(UNIT_TESTS) $(ARGS)
+	.venv-newest/bin/pytest -q -n $(UNIT_JOBS) -p no:cacheprovider --junitxml=$(RESULTS)/newest.xml $(UNIT_TESTS) $(ARGS)
 
 # Sets of strings have the same order in each process, so that a seed means the same everywhere.
 SIMULATION := PYTHONHASHSEED=0 .venv/bin/python -m
@@ -151,10 +153,11 @@ api-servers: host-cluster
 
 # Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. The simulation
 # computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
-# and of API servers wait for daemons most of the time. So they run beside the others, which take what they leave, and their
-# output comes when those are done. API servers that have to be built first take what all leave of the machine. Emulated machines
-# run last, since they are slow, and what they wait for has deadlines. Beside them is what is left of the tests of FRR and of API
-# servers: a machine without caches is still building those when all else is done, with much of it idle.
+# and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
+# (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
+# built first take what all leave of the machine. Emulated machines run last, since they are slow, and what they wait for has
+# deadlines. Beside them is what is left of the tests of FRR and of API servers: a machine without caches is still building those
+# when all else is done, with much of it idle.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
@@ -171,7 +174,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	for name in check newest browser; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
-	    run $$name $$target nice -n 5; \
+	    run $$name $$target nice -n 2; \
 	done; \
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
