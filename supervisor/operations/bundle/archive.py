@@ -25,7 +25,8 @@ from .redactor import Redactor
 #: Returns one piece's text.
 Source = Callable[[], Awaitable[str]]
 
-PIECE_SECONDS: Final = 30.0
+#: Longer than what a piece is made of may take: programs, and the areas that ``doctor`` reads.
+PIECE_SECONDS: Final = 45.0
 TOTAL_SECONDS: Final = 180.0
 #: Twenty programs at once would slow down a loaded node.
 AT_A_TIME: Final = 4

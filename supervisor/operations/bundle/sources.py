@@ -22,14 +22,14 @@ from supervisor.runtime.faults import DependencyFault
 from supervisor.version import VERSION
 
 from ..control_client import ask
-from ..doctor import as_json, as_lines, examine
+from ..doctor import Finding, as_json, as_lines, examine
 from ..documents import configuration_document, desired_document, to_yaml
 from ..node_configuration import read_all
 from ..paths import CONTROL_SOCKET, STATE_FILE, frr_units
 from .archive import PIECE_SECONDS, Source
 
 #: A program's own deadline, below that of the piece, so that its output until then is kept.
-PROGRAM_SECONDS: Final = PIECE_SECONDS - 5
+PROGRAM_SECONDS: Final = PIECE_SECONDS - 20
 UNITS: Final = ("openperouter.service", "openperouter-netns.service")
 #: Not those that hold the environment, in which people put secrets.
 _UNIT_PROPERTIES: Final = (
@@ -79,11 +79,29 @@ IP_COMMANDS: Final = (
 )
 
 
+class _Examination:
+    """``doctor``'s findings, which both of its forms share: a loaded node would take twice as long to examine twice."""
+
+    def __init__(self, settings: Settings, settings_file: Path) -> None:
+        self._settings = settings
+        self._settings_file = settings_file
+        self._lock = trio.Lock()
+        self._findings: list[Finding] | None = None
+
+    async def form(self, form: Callable[[list[Finding]], str]) -> str:
+        """Return the findings in a form."""
+        async with self._lock:
+            if self._findings is None:
+                self._findings = await examine(self._settings, self._settings_file)
+        return form(self._findings)
+
+
 def sources(settings: Settings, settings_file: Path, *, hours: int) -> dict[str, Source]:
     """Return the source of every piece by its name in the archive."""
+    examination = _Examination(settings, settings_file)
     return {
-        "doctor.txt": partial(_doctor, settings, settings_file, json_form=False),
-        "doctor.json": partial(_doctor, settings, settings_file, json_form=True),
+        "doctor.txt": partial(examination.form, lambda findings: "\n".join(as_lines(findings))),
+        "doctor.json": partial(examination.form, as_json),
         **_own(settings, settings_file),
         **_systemd(settings, hours),
         **_frr(settings),
@@ -218,11 +236,6 @@ async def _vtysh(settings: Settings, command: str) -> str:
     if done.returncode != 0 and not done.stdout.strip():
         raise DependencyFault(done.stderr.strip() or f"vtysh ended with {done.returncode}")
     return f"# {command}\n{done.stdout}{done.stderr}"
-
-
-async def _doctor(settings: Settings, settings_file: Path, *, json_form: bool) -> str:
-    findings = await examine(settings, settings_file)
-    return as_json(findings) if json_form else "\n".join(as_lines(findings))
 
 
 async def _kernel(settings: Settings) -> str:

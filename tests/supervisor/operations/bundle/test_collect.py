@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
+from config.settings import Settings
 from supervisor.operations.bundle import Redactor, archive, collect
 from supervisor.operations.bundle.archive import Piece, Source
+from supervisor.operations.bundle.sources import sources
+from supervisor.operations.doctor.examine import AREA_SECONDS
 from supervisor.process.subprocesses import CommandTimeout
 
 PLANTED = "hunter2hunter2"
@@ -68,6 +73,26 @@ async def test_a_piece_that_hangs_is_given_up(autojump_clock: trio.testing.MockC
     pieces = await collected({"slow": hanging, "good": saying("fine")})
     assert "took longer" in pieces["slow"].error
     assert pieces["good"].text == "fine"
+
+
+async def test_an_area_that_doctor_waits_for_costs_the_bundle_neither_form_and_is_waited_for_once(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined = 0
+
+    async def hangs() -> object:
+        nonlocal examined
+        examined += 1
+        return await hanging()
+
+    module = import_module("supervisor.operations.doctor.examine")
+    monkeypatch.setattr(module, "_readers", lambda *_: {"clock": hangs})
+    forms = {name: source for name, source in sources(Settings(), tmp_path, hours=1).items() if "doctor" in name}
+    pieces = await collected(forms)
+    for name in ("doctor.txt", "doctor.json"):
+        assert pieces[name].error == ""
+        assert f"took longer than {AREA_SECONDS:g} s" in pieces[name].text
+    assert examined == 1
 
 
 async def test_all_together_have_a_deadline(autojump_clock: trio.testing.MockClock) -> None:
