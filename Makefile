@@ -20,9 +20,9 @@ UML_TESTS := $(KERNEL_TESTS) $(ROUTER_TESTS)
 # What Debian 13's FRR cannot do yet.
 NEXT_TESTS := tests/frr/test_ipv6_fabric.py
 FRR_TESTS := tests/frr $(FABRIC_TESTS:%=--ignore=%) $(NEXT_TESTS:%=--ignore=%) $(FILTER_TESTS)
-# More processes than cores pay off nowhere; more than four cost start-up time.
+# More processes than cores pay off only where tests wait; more than four cost start-up time.
 JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
-# Some of these wait: for a Prometheus, for a terminal, for the end of a trial.
+# Unit tests do: for a Prometheus, for a terminal, for the end of a trial.
 UNIT_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.

@@ -64,12 +64,12 @@ _INACTIVE: Final = re.compile(r"^vrf (\S+) inactive", re.MULTILINE)
 
 #: What mgmtd answers when a daemon has disconnected in the middle of a commit.
 _BROKEN_COMMIT: Final = "Backend daemon disconnected while processing commit"
-#: What vtysh prints about its progress, rather than about what went wrong.
 #: A complaint about a line, before that line's text: it may be a secret, and vtysh may have read it from elsewhere.
 _COMPLAINT: Final = re.compile(
     r"((?:line \d+: )?% (?:\[\w+\] )?(?:Unknown command|Command incomplete|Ambiguous command)(?:\[\d+\])?"
     r"|line \d+: Failure to communicate\[\d+\] to \w+).*"
 )
+#: What vtysh prints about its progress, rather than about what went wrong.
 _PROGRESS: Final = (
     "sending configuration",
     "done",

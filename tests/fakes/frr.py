@@ -102,8 +102,8 @@ class Command:
         return self.text.removeprefix("no ")
 
     @property
-    def top(self) -> str:
-        return self.contexts[0] if self.contexts else self.text
+    def needs_lock(self) -> bool:
+        return not re.match(r"(no )?(router bgp |bfd$)", self.contexts[0] if self.contexts else self.text)
 
     @property
     def of_mgmtd(self) -> bool:
@@ -192,7 +192,7 @@ class FakeFrr:
     dry_refusals: set[str] = field(default_factory=set)
     """Words that its dry run refuses, besides unknown commands."""
     locked: bool = False
-    """An operator is in configuration mode: mgmtd grants no lock, without which only bgpd takes lines of others."""
+    """Another session has mgmtd's lock, without which only bgpd and bfdd take lines."""
     unreachable: str = ""
     silent: bool = False
     """A daemon does not answer in time."""
@@ -230,7 +230,10 @@ class FakeFrr:
         # mgmtd commits all of its lines at once, and refuses them all for one.
         breaks = any(command.text in self.refuses and command.of_mgmtd for command in commands(text))
         for command in commands(text):
-            complaint = REFUSED if breaks and command.of_mgmtd else self._run(command)
+            if self.locked and command.needs_lock:
+                complaint = LOCKED
+            else:
+                complaint = REFUSED if breaks and command.of_mgmtd else self._run(command)
             if complaint:
                 complaints.append(f"line {command.number}: {complaint}: {command.text}")
         return "\n".join(complaints)
@@ -354,7 +357,6 @@ class FakeFrr:
         await trio.sleep(0.1)
         complaints = ""
         if not self.ignores_commands:
-            locked = self.locked and any(not re.match("(no )?router bgp ", command.top) for command in commands(text))
-            complaints = LOCKED if locked else self.edit(text)
+            complaints = self.edit(text)
         self.writers -= 1
         return complaints
