@@ -6,6 +6,7 @@ systemd. It has watchfrr only if a test asks for it; otherwise the test decides 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -178,6 +179,18 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z" or len(threads) > 1
+
+
+def until_a_port(frr: str, link: str) -> None:
+    """Wait until zebra knows that a link is a bridge's port.
+
+    FRR 10.3's reads links in one thread and MACs in another, and drops a MAC whose port it does not know yet.
+    """
+    command = f"vtysh -N {frr} -d zebra -c 'show interface {link} json'"
+    eventually(
+        f"zebra of {frr} knows {link} as a port",
+        lambda: json.loads(sh(command) or "{}").get(link, {}).get("interfaceSlaveType") == "Bridge",
+    )
 
 
 @contextmanager

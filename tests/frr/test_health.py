@@ -26,7 +26,7 @@ from supervisor.runtime.channel import Latest, LatestReader
 from tests.actors.frr.cases import l2vni
 
 from .conftest import settings_for
-from .harness import eventually, sh
+from .harness import eventually, sh, until_a_port
 from .router import vrf_with_vni
 from .test_fabric import LEAF_CONFIG, ROUTER, Fabric, running_fabric
 
@@ -239,6 +239,7 @@ def hosts_on(netns: str, verb: str, macs: int, addresses: int = 0) -> None:
     """Add hosts to segment 111 behind one side, or take them away; the first of them have an address."""
     if " hosts:" not in sh(f"ip -n {netns} -o link"):
         sh(f"ip -n {netns} link add hosts type dummy && ip -n {netns} link set hosts master br-pe-111 up")
+        until_a_port(netns, "hosts")
     side = "aa" if netns == "frrleaf" else "bb"
     for number in range(1, macs + 1):
         mac = f"02:{side}:00:00:00:{number:02x}"

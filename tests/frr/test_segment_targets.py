@@ -24,7 +24,7 @@ from actors.frr.preview import preview
 from config.desired import DesiredState
 from tests.actors.frr.cases import l2vni, state, underlay
 
-from .harness import FrrInstance, eventually, sh
+from .harness import FrrInstance, eventually, sh, until_a_port
 from .router import LEAF, NAME, Router, leaf_bgp, peers, running_router, settings_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -57,9 +57,10 @@ async def fabric(directory: Path) -> AsyncIterator[tuple[Router, FrrInstance]]:
             f"ip -n {LEAF} link set vni{VNI} addrgenmode none master br-pe-{VNI} && "
             f"ip -n {LEAF} link add port type veth peer name host && ip -n {LEAF} link set port master br-pe-{VNI} && "
             f"ip -n {LEAF} link set br-pe-{VNI} up && ip -n {LEAF} link set vni{VNI} up && "
-            f"ip -n {LEAF} link set port up && ip -n {LEAF} link set host up && "
-            f"ip netns exec {LEAF} bridge fdb replace {HOST} dev port master static"
+            f"ip -n {LEAF} link set port up && ip -n {LEAF} link set host up"
         )
+        until_a_port(LEAF, "port")
+        sh(f"ip netns exec {LEAF} bridge fdb replace {HOST} dev port master static")
         async with running_router(settings_of(directory), instance) as router:
             yield router, leaf
 
