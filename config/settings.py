@@ -203,7 +203,8 @@ class Settings(BaseModel):
         le=100,
         allow_inf_nan=False,
         description="After how many seconds of silence a host of a stretched segment (L2VNI) is asked, by ARP or "
-        "neighbour discovery, whether it is still there, so that the fabric does not forget it; 0: never.",
+        "neighbour discovery, whether it is still there, so that the fabric does not forget it. Twice in this time "
+        "hosts that FRR has missed are looked for, too. 0: never.",
     )
     silent_host_probes: int = Field(
         default=500,

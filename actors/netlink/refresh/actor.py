@@ -1,4 +1,4 @@
-"""Probes silent hosts of stretched segments before the fabric withdraws them.
+"""Keeps hosts of stretched segments known to the fabric: probes silent ones, and finds those that FRR has missed.
 
 Input is the kernel's outcome, which has the segments. Twice in the time for which a host may be silent
 (``silentHostSeconds``) the actor reads what the router has learned about its hosts (:mod:`.ports`), decides which ones
@@ -6,8 +6,11 @@ to probe (:mod:`.hosts`), and sends at most ``silentHostProbes`` probes per seco
 bridge and the IP stack process them as any other frame. The polls follow a clock of their own: changes of the
 configuration add polls, and never delay one.
 
-It is separate from what configures the kernel, writes nothing there, and forwarding does not depend on it: without it,
-remote VTEPs flood frames to hosts that they no longer know.
+When there are new hosts, a poll also asks zebra whether it has them. The bridge forgets those that it does not have, so
+that their next frame announces them (:mod:`.missed`).
+
+The actor is separate from what configures the kernel, and forwarding does not depend on it: without it, remote VTEPs
+flood frames to hosts that they do not know.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import errno
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,15 +28,19 @@ import trio
 from actors.lib.network_namespace import NAMESPACES
 from config.outcomes import KernelOutcome
 from config.settings import Settings
+from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
+from supervisor.runtime.faults import DependencyFault
 
 from ..wire.namespace import NamespaceMissing, namespace_events
 from ..wire.socket import KernelRefusal
-from .hosts import Look, Memory, Probe, Segment, batches
+from .hosts import Host, Look, Memory, Probe, Segment, batches
+from .missed import LocalMacs, MissedHosts, local_macs
 from .ports import RefreshPorts, RouterPorts
 
 T = TypeVar("T")
+log = get_logger("refresh")
 
 #: Polls in the time for which a host may be silent.
 LOOKS = 2
@@ -46,6 +53,8 @@ BATCH_SECONDS = 0.1
 NAMESPACE_SECONDS = 2.0
 #: Why the kernel's tables could not be read this time: interrupted, or no room for the answer.
 PASSING = frozenset({errno.EINTR, errno.ENOBUFS})
+#: How many segments a log line names.
+NAMED = 10
 #: Reading thousands of entries takes a fraction of a second.
 LOOK_SECONDS = 30.0
 
@@ -56,21 +65,20 @@ async def run(
     settings: Settings,
     kernel: LatestReader[KernelOutcome],
     opened: Callable[[Path], RefreshPorts] = RouterPorts,
+    zebra: Callable[[Settings, Collection[int]], Awaitable[LocalMacs]] = local_macs,
 ) -> None:
     """Run one incarnation until cancelled."""
     ctx.started()
     if settings.silent_host_seconds == 0:
         with ctx.idle():
             await trio.sleep_forever()
-    ports = opened(NAMESPACES / settings.netns)
-    owner = trio.CapacityLimiter(1)
+    refresher = _Refresher(ctx, settings, kernel, opened(NAMESPACES / settings.netns), zebra)
     try:
-        refresher = _Refresher(ctx, settings, kernel, ports, owner)
         with refresher.events:
             await refresher.run()
     finally:
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(ports.close, limiter=owner)
+            await refresher.close()
 
 
 def followed(known: Mapping[int, Segment], outcome: KernelOutcome) -> dict[int, Segment]:
@@ -92,13 +100,17 @@ class _Refresher:
         settings: Settings,
         kernel: LatestReader[KernelOutcome],
         ports: RefreshPorts,
-        owner: trio.CapacityLimiter,
+        zebra: Callable[[Settings, Collection[int]], Awaitable[LocalMacs]],
     ) -> None:
-        self._ctx, self._kernel, self._ports, self._owner = ctx, kernel, ports, owner
+        self._ctx, self._settings, self._kernel, self._ports, self._zebra = ctx, settings, kernel, ports, zebra
+        #: One thread at a time has the ports.
+        self._owner = trio.CapacityLimiter(1)
         self.events = namespace_events()
         self._between = settings.silent_host_seconds / LOOKS
         self._per_second = settings.silent_host_probes
         self._memory = Memory(settings.silent_host_seconds)
+        self._missed = MissedHosts()
+        self._suspects: Collection[Host] = ()
         self._segments: dict[int, Segment] = {}
         self._next = trio.current_time()
         self._sent = 0
@@ -147,10 +159,27 @@ class _Refresher:
         wait, and each thread costs a node at rest two wakeups.
         """
         with self._ctx.working("looking for silent hosts", LOOK_SECONDS):
-            return await self._in_thread(partial(self._due, now))
+            return await self._in_thread(partial(self._due, now)) + await self._again(now)
+
+    async def _again(self, now: float) -> list[Probe]:
+        """Have the bridges forget the hosts that zebra has missed, and return probes that make these send a frame."""
+        if not self._suspects:
+            return []
+        try:
+            local = await self._zebra(self._settings, {host.vni for host in self._suspects})
+        except DependencyFault as fault:
+            # The health actor reports an FRR that does not answer. The hosts stay suspects.
+            log.debug("zebra cannot be asked about hosts", error=fault)
+            return []
+        missed = self._missed.missed(self._suspects, local, now)
+        if missed:
+            vnis = sorted({host.vni for host in missed})
+            log.info("FRR has missed hosts; their next frames announce them", hosts=len(missed), vnis=vnis[:NAMED])
+            await self._in_thread(partial(self._ports.forget, missed))
+        return self._memory.every(missed, self._segments, now)
 
     def _due(self, now: float) -> list[Probe]:
-        look = Look()
+        look, self._suspects = Look(), ()
         try:
             if self._segments:
                 look = self._ports.look(tuple(self._segments.values()))
@@ -164,6 +193,7 @@ class _Refresher:
                 raise
             return []
         self._memory.update(look)
+        self._suspects = self._missed.suspects(look, now)
         return self._memory.due(look, self._segments, now, int(self._per_second * self._between))
 
     async def _ask(self, probes: list[Probe]) -> None:
@@ -176,6 +206,10 @@ class _Refresher:
                     break
                 self._sent += sum(map(self._ports.ask, batch))
         self._ctx.note(segments=len(self._segments), hosts=len(self._memory), asked=self._sent)
+
+    async def close(self) -> None:
+        """Close the ports: their sockets keep the namespace alive."""
+        await self._in_thread(self._ports.close)
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._owner)

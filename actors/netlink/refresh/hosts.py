@@ -53,11 +53,13 @@ class Look:
 
     ``silent`` are the MACs learned on the host's side with the seconds since their last frame; ``neighbors`` are the IP
     stack's, with whether they are stale; ``seen`` are addresses in frames since the last poll, the oldest first.
+    ``ports`` are the indices of the segments' ports, by VNI.
     """
 
     silent: Mapping[Host, float] = field(default_factory=dict)
     neighbors: Mapping[tuple[Host, IPAddress], bool] = field(default_factory=dict)
     seen: tuple[tuple[Host, IPAddress], ...] = ()
+    ports: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,17 @@ class Memory:
         chosen = [probe for turn in zip_longest(*queues.values()) for probe in turn if probe is not None][:most]
         self._asked.update(((probe.host, probe.address), now) for probe in chosen)
         return chosen
+
+    def every(self, hosts: Iterable[Host], segments: Mapping[int, Segment], now: float) -> list[Probe]:
+        """Return a probe for each known address of some hosts, and record that they are sent."""
+        probes = [
+            Probe(host, address, segments[host.vni].sender(address))
+            for host in hosts
+            if host.vni in segments
+            for address in self._addresses.get(host, ())
+        ]
+        self._asked.update(((probe.host, probe.address), now) for probe in probes)
+        return probes
 
     def _of_host(self, host: Host, look: Look, segment: Segment, now: float) -> Iterator[Probe]:
         # A host that is silent for that long does not just now find out whether another one has its address (RFC 5227,

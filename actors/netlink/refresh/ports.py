@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from ..planning.observed import gateway_mac, router_bridge, router_veth
 from ..wire.namespace import NamespaceHandle
-from ..wire.neighbors import dump_neighbors, dump_stations
+from ..wire.neighbors import dump_neighbors, dump_stations, forget_station
 from ..wire.socket import KernelRefusal, RouteSocket
 from .hosts import Host, Look, Probe, Segment
 from .packets import FILTER, LONGEST, question, sender_of
@@ -40,6 +40,9 @@ class RefreshPorts(Protocol):
 
     def look(self, segments: Iterable[Segment]) -> Look:
         """Follow the segments' ports and return what is known about their hosts. Raises NamespaceMissing."""
+
+    def forget(self, hosts: Iterable[Host]) -> None:
+        """Have the bridges forget hosts' MACs until the next frame of each."""
 
     def ask(self, probe: Probe) -> bool:
         """Send a probe; return whether it was sent."""
@@ -108,6 +111,7 @@ class RouterPorts:
             {Host(by_port[one.port], one.mac): one.silent for one in stations},
             {(Host(by_bridge[one.link], one.mac), one.address): one.stale for one in neighbors},
             seen,
+            {vni: port.index for vni, port in self._ports.items()},
         )
 
     def _follow(self, wanted: Iterable[int]) -> None:
@@ -122,6 +126,14 @@ class RouterPorts:
                 opened = _open(router_veth(vni))
                 if opened is not None:
                     self._ports[vni] = _Port(opened, index, bridge, opened.getsockname()[4])
+
+    def forget(self, hosts: Iterable[Host]) -> None:
+        """Have the bridges forget hosts' MACs until the next frame of each."""
+        requests = [forget_station(self._ports[host.vni].index, host.mac) for host in hosts if host.vni in self._ports]
+        if self._router is not None and requests:
+            for answer in self._router.call(lambda netlink: netlink.send(requests)):
+                if isinstance(answer, KernelRefusal):
+                    raise answer
 
     def ask(self, probe: Probe) -> bool:
         """Send a probe out of the host's port; return False if it could not be sent now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Final
 
 from config.desired import IPAddress
 
-from .message import Attributes, attributes
+from .message import REQUEST, Attributes, NetlinkRequest, attribute, attributes
 from .socket import RouteSocket
 
+RTM_DELNEIGH = 29
 RTM_GETNEIGH = 30
 AF_UNSPEC = 0
 AF_BRIDGE = 7
@@ -22,6 +24,7 @@ NDA_DST = 1
 NDA_LLADDR = 2
 NDA_CACHEINFO = 3
 NTF_SELF = 0x02
+NTF_MASTER = 0x04
 NTF_PROXY = 0x08
 NTF_EXT_LEARNED = 0x10
 NTF_STICKY = 0x40
@@ -72,6 +75,15 @@ def dump_neighbors(socket: RouteSocket, links: Container[int]) -> list[NeighborE
         for index, flags, state, found in _entries(socket, AF_UNSPEC, links)
         if not flags & NTF_PROXY and NDA_DST in found
     ]
+
+
+def forget_station(port: int, mac: bytes) -> NetlinkRequest:
+    """Have a bridge forget a MAC that it has at a port; one that it has elsewhere by now stays.
+
+    Tolerated: it has none (ENOENT), the port is gone (ENODEV) or is no bridge's any more (EINVAL).
+    """
+    body = _INFO.pack(AF_BRIDGE, port, 0, NTF_MASTER, 0) + attribute(NDA_LLADDR, mac)
+    return NetlinkRequest(RTM_DELNEIGH, REQUEST, body, (errno.ENOENT, errno.ENODEV, errno.EINVAL))
 
 
 def _entries(socket: RouteSocket, family: int, links: Container[int]) -> Iterator[tuple[int, int, int, Attributes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,8 +14,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.lib.frr.vtysh import FrrUnavailable
 from actors.netlink.refresh import actor
 from actors.netlink.refresh.hosts import Host, Look, Probe, Segment
+from actors.netlink.refresh.missed import LocalMacs
 from actors.netlink.wire.namespace import NamespaceMissing
 from actors.netlink.wire.socket import KernelRefusal
 from config.desired import DesiredL2VNI, IPAddress
@@ -43,6 +45,11 @@ class Bridges:
     current: bool = True
     refusals: list[int] = field(default_factory=list)
     opened: bool = False
+    #: What zebra misses, and for how long it does not answer.
+    missing: set[Host] = field(default_factory=set)
+    zebra_back: float = 0.0
+    forgotten: list[tuple[float, Host]] = field(default_factory=list)
+    questions: list[tuple[float, frozenset[int]]] = field(default_factory=list)
 
     def frame(self, host: Host, address: IPAddress) -> None:
         """Take a frame of a host that shows its address."""
@@ -61,7 +68,24 @@ class Bridges:
         self.looks.append(tuple(segment.vni for segment in segments))
         self.age()
         seen, self.waiting = tuple(self.waiting), []
-        return Look({host: trio.current_time() - at for host, at in self.last.items()}, {}, seen)
+        silent = {host: trio.current_time() - at for host, at in self.last.items()}
+        return Look(silent, {}, seen, dict.fromkeys(self.looks[-1], 7))
+
+    def forget(self, hosts: Iterable[Host]) -> None:
+        for host in hosts:
+            del self.last[host]
+            self.forgotten.append((trio.current_time(), host))
+
+    async def zebra(self, _: Settings, vnis: Collection[int]) -> LocalMacs:
+        """What zebra has: it takes each MAC that a bridge learns again after it was forgotten."""
+        self.questions.append((trio.current_time(), frozenset(vnis)))
+        if trio.current_time() < self.zebra_back:
+            raise FrrUnavailable("FRR is not running")
+        self.missing -= {host for _, host in self.forgotten}
+        return {vni: {host.mac for host in self.last if host.vni == vni} - self._missed(vni) for vni in vnis}
+
+    def _missed(self, vni: int) -> set[bytes]:
+        return {host.mac for host in self.missing if host.vni == vni}
 
     def ask(self, probe: Probe) -> bool:
         self.asked.append((trio.current_time(), probe))
@@ -103,7 +127,8 @@ async def refresher(bridges: Bridges, *vnis: DesiredL2VNI, probes: int = 500) ->
         return bridges
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(actor.run, context, settings=settings, kernel=kernel.reader(), opened=opened))
+        run = partial(actor.run, context, settings=settings, kernel=kernel.reader(), opened=opened, zebra=bridges.zebra)
+        nursery.start_soon(run)
         yield kernel
         nursery.cancel_scope.cancel()
 
@@ -260,6 +285,29 @@ async def test_zero_means_never(autojump_clock: MockClock) -> None:
         settings = Settings(silent_host_seconds=0)
         await actor.run(ActorContext("refresh"), settings=settings, kernel=kernel.reader(), opened=opened)
     assert scope.cancelled_caught
+
+
+async def test_a_host_that_zebra_has_missed_is_forgotten_and_asked_so_that_it_announces_itself_again(
+    autojump_clock: MockClock, bridges: Bridges
+) -> None:
+    known, missed = (Host(110, bytes((2, 0, 0, 0, 0, number))) for number in range(2))
+    bridges.answering = {known: {V4}, missed: {V6}}
+    bridges.missing = {missed}
+    # Until zebra answers, nothing is forgotten.
+    bridges.zebra_back = 100.0
+    async with refresher(bridges, LOOSE):
+        bridges.frame(known, V4)
+        bridges.frame(missed, V6)
+        await trio.sleep(HOUR)
+    [(at, host)] = bridges.forgotten
+    assert host == missed
+    assert 100 <= at <= 120
+    # It is not left to the host when it sends its next frame.
+    assert (at, Probe(missed, V6)) in bridges.asked
+    assert missed not in bridges.missing
+    assert missed in bridges.last
+    # And once it has all of them, zebra is left alone.
+    assert max(asked for asked, _ in bridges.questions) <= at + 40
 
 
 def test_gateways_come_from_the_segment() -> None:
