@@ -53,7 +53,7 @@ def test_a_host_that_zebra_never_takes_is_forgotten_a_few_times_however_often_it
     missed, now, forgotten = MissedHosts(), 0.0, 0
     for poll in range(40):
         now = poll * 15.0
-        # It is away in every third poll.
+        # Every third poll does not find it.
         present = (ONE,) if poll % 3 else ()
         forgotten += len(missed.missed(missed.suspects(look(*present), now), {110: set()}, now))
     assert forgotten == MOST_TRIES

@@ -20,6 +20,7 @@ import pytest
 import actors
 import config
 import supervisor
+from actors.frr.render import render
 from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
 from tests.supervisor.cli.examples import write_settings
@@ -166,13 +167,16 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @functools.cache
-def import_all() -> None:
-    """Import what any verb imports: the sources may be unreadable for others, too."""
+def read_all() -> None:
+    """Import what any verb imports, and read FRR's templates: a user may be unable to read the sources."""
     for package in (config, actors, supervisor):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # python3-cryptography is there for the webhook alone.
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module.name)
+    templates = render.environment()
+    for name in templates.list_templates():
+        templates.get_template(name)
 
 
 def as_another_user(settings: Path, words: Sequence[str], *, output: bool = False) -> tuple[int, str]:
@@ -180,7 +184,7 @@ def as_another_user(settings: Path, words: Sequence[str], *, output: bool = Fals
 
     ``output``: what it wrote to standard output, too.
     """
-    import_all()
+    read_all()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
