@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from actors.lib.frr.daemon_socket import DaemonSockets
-from actors.lib.frr.vtysh import decoded
 from config.settings import Settings
 
 from .hosts import MOST_HOSTS, Host, Look
@@ -23,8 +22,8 @@ PATIENCE: Final = 5.0
 MOST_TRIES: Final = 3
 #: How long the number of a host's tries is kept after the last one, seconds: twice a bridge's ageing time.
 KEPT_SECONDS: Final = 600.0
-#: Deadline of the session with zebra, seconds: well within that of a poll.
-SECONDS: Final = 10.0
+#: Deadline of each of the two sessions with zebra, seconds: well within that of a poll.
+SECONDS: Final = 5.0
 _VNIS: Final = "show evpn vni json"
 
 #: The MACs that zebra has as local, by VNI; without segments that it does not have, or that have too many to be read.
@@ -75,28 +74,19 @@ class MissedHosts:
 
 async def local_macs(settings: Settings, vnis: Collection[int]) -> LocalMacs:
     """Ask zebra about segments; DependencyFault when it does not answer."""
-    async with DaemonSockets.of(settings).session("zebra", seconds=SECONDS) as zebra:
-        [answer] = await zebra.texts((_VNIS,))
-        counts = {int(vni): entry.get("numMacs") for vni, entry in _tables(_VNIS, answer) if vni.isdecimal()}
-        commands = {
-            vni: f"show evpn mac vni {vni} json"
-            for vni in vnis
-            if isinstance(count := counts.get(vni), int) and count <= MOST_HOSTS
-        }
-        answers = await zebra.texts(tuple(commands.values()))
-    return {
-        vni: frozenset(_local(command, answer))
-        for (vni, command), answer in zip(commands.items(), answers, strict=True)
-    }
+    zebra = DaemonSockets.of(settings, seconds=SECONDS)
+    [known] = await zebra.json(_VNIS, daemon="zebra")
+    counts = {vni: _mapping(_mapping(known).get(str(vni))).get("numMacs") for vni in vnis}
+    readable = [vni for vni, count in counts.items() if isinstance(count, int) and count <= MOST_HOSTS]
+    tables = await zebra.json(*(f"show evpn mac vni {vni} json" for vni in readable), daemon="zebra")
+    return {vni: frozenset(_local(table)) for vni, table in zip(readable, tables, strict=True)}
 
 
-def _local(command: str, answer: str) -> Iterator[bytes]:
-    for name, macs in _tables(command, answer):
-        if name == "macs":
-            yield from (bytes.fromhex(mac.replace(":", "")) for mac, one in macs.items() if one.get("type") == "local")
+def _local(table: object) -> Iterator[bytes]:
+    for mac, entry in _mapping(_mapping(table).get("macs")).items():
+        if _mapping(entry).get("type") == "local":
+            yield bytes.fromhex(mac.replace(":", ""))
 
 
-def _tables(command: str, answer: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    document = decoded(command, answer)
-    if isinstance(document, dict):
-        yield from ((name, table) for name, table in document.items() if isinstance(table, dict))
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
