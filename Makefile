@@ -156,12 +156,12 @@ api-servers: host-cluster
 # and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
 # (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
 # built first take what all leave of the machine. Emulated machines run last, since they are slow, and what they wait for has
-# deadlines. Beside them is what is left of the tests of FRR and of API servers: a machine without caches is still building those
-# when all else is done, with much of it idle.
+# deadlines. They leave half a core, which the unit tests with the newest libraries get, and what is left of the tests of FRR
+# and of API servers: a machine without caches is still building those when all else is done.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
-	aside() { run $$1 test-$$1 >$(RESULTS)/$$1.log 2>&1; }; \
+	aside() { run $$1 test-$$1 $$2 $$3 $$4 >$(RESULTS)/$$1.log 2>&1; }; \
 	trap 'trap - INT TERM; kill 0' INT TERM; \
 	echo "== make test-simulation"; \
 	run simulation test-simulation; \
@@ -171,7 +171,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	    nice -n 10 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
 	} & \
-	for name in check newest browser; do \
+	for name in check browser; do \
 	    target=test-$$name; [ $$name = check ] && target=check; \
 	    echo "== make $$target"; \
 	    run $$name $$target nice -n 2; \
@@ -179,11 +179,12 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
+	aside newest nice -n 10 & \
 	echo "== make test-guest"; \
 	run guest test-guest; \
-	echo "== waiting for frr and cluster"; \
+	echo "== waiting for newest, frr and cluster"; \
 	wait; \
-	for name in api-servers frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	for name in api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
 	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
