@@ -27,11 +27,13 @@ UNIT_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
 # What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
 LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes namespace_deleted nic_deaths podman random_kills two_nodes)
+# They have a machine or a tree of their own, and take a third of the time: "make test" has them beside the others.
+OWN_MACHINE_TESTS := $(patsubst %,tests/guest/test_%.py,operations_page package_in_a_tree)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
+.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-operations test-guest-long test-cluster install clean clean-cache
 .PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes bench-memory deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
@@ -135,7 +137,11 @@ soak-vrfs:
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)
 	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml \
-	    $(LONG_GUEST_TESTS:%=--ignore=%) tests/guest $(ARGS)
+	    $(LONG_GUEST_TESTS:%=--ignore=%) $(if $(APART),$(OWN_MACHINE_TESTS:%=--ignore=%)) tests/guest $(ARGS)
+
+test-operations: .venv/.ready host-guest
+	@mkdir -p $(RESULTS)
+	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/operations.xml $(OWN_MACHINE_TESTS) $(ARGS)
 
 test-guest-long: .venv/.ready host-guest api-servers
 	@tests/harness/ensure-packages.sh buildah
@@ -156,8 +162,9 @@ api-servers: host-cluster
 # and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
 # (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
 # built first take what all leave of the machine. Emulated machines run last, since they are slow, and what they wait for has
-# deadlines. They leave half a core, which the unit tests with the newest libraries get, and what is left of the tests of FRR
-# and of API servers: a machine without caches is still building those when all else is done.
+# deadlines. One leaves a whole core for much of the time: for the page of operations in a machine of its own, with the same
+# package, the unit tests with the newest libraries, and what is left of the tests of FRR and of API servers, which a machine
+# without caches is still building when all else is done.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
@@ -176,16 +183,21 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	    echo "== make $$target"; \
 	    run $$name $$target nice -n 2; \
 	done; \
+	echo "== make deb VERIFY=1"; \
+	if $(MAKE) --no-print-directory deb VERIFY=1; then \
+	    OPENPEROUTER_PACKAGE=$$(echo $(CURDIR)/build/deb/*.deb); export OPENPEROUTER_PACKAGE; \
+	fi; \
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
+	aside operations nice -n 5 & \
 	aside newest nice -n 10 & \
 	echo "== make test-guest"; \
-	run guest test-guest; \
-	echo "== waiting for newest, frr and cluster"; \
+	run guest test-guest env APART=1; \
+	echo "== waiting for newest, frr, cluster and operations"; \
 	wait; \
-	for name in api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
+	for name in api-servers newest frr cluster operations; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest operations
 
 # Debian 13's files come from the guest's tree; no registry is asked.
 image: host-guest
