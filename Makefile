@@ -190,7 +190,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
-	aside operations nice -n 5 & \
+	aside operations & \
 	aside newest nice -n 10 & \
 	echo "== make test-guest"; \
 	run guest test-guest env APART=1; \
