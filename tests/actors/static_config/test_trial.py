@@ -349,9 +349,10 @@ async def test_files_that_change_during_a_trial_count_after_it(node: Node, tryin
 async def test_a_trial_is_never_remembered_as_good(node: Node, trying: Trying) -> None:
     async with node.alive() as snapshots:
         await snapshots.receive()
-        trying.begin(GOOD + RED, seconds=1.0)
+        trial = trying.begin(GOOD + RED)
         await snapshots.receive()
         trying.path.write_text(GOOD.replace("64514", "0"))
+        trying.shorten(trial, 1.0)
         kept = await snapshots.receive()
         assert kinds(kept) == [Kind.UNDERLAY]
         assert errors(kept.problems)
@@ -395,21 +396,23 @@ trio.run(main, Settings.model_validate_json(sys.argv[1]))
 """
 
 
-def begin_and_be_killed(node: Node, trying: Trying, seconds: float) -> None:
+def begin_and_be_killed(node: Node, trying: Trying) -> Trial:
     """Run the actor in a process of its own until the trial is in force there, then kill it."""
     command = [sys.executable, "-c", LIFE, node.settings.model_dump_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as daemon:
         assert daemon.stdout is not None
         assert daemon.stdout.readline() == "1\n"
-        trying.begin(GOOD + RED, seconds=seconds)
+        trial = trying.begin(GOOD + RED)
         assert daemon.stdout.readline() == "2\n"
         daemon.send_signal(signal.SIGKILL)
+    return trial
 
 
 async def test_a_killed_daemon_continues_the_trial_and_reverts_it_on_time(node: Node, trying: Trying) -> None:
-    begin_and_be_killed(node, trying, seconds=4.0)
+    trial = begin_and_be_killed(node, trying)
     async with node.alive() as snapshots:
         assert kinds(await snapshots.receive()) == BOTH
+        trying.shorten(trial, 1.0)
         assert kinds(await snapshots.receive()) == [Kind.UNDERLAY]
     assert trying.journal.load() is None
 
@@ -431,8 +434,9 @@ async def test_a_trial_from_before_a_restart_of_the_machine_is_not_continued(nod
 async def test_keeping_a_trial_changes_nothing_but_the_warning(node: Node, trying: Trying) -> None:
     async with node.alive() as snapshots:
         await snapshots.receive()
-        trial = trying.begin(GOOD + RED, seconds=1.5)
+        trial = trying.begin(GOOD + RED)
         tried = await snapshots.receive()
+        trying.shorten(trial, 1.5)
         accepted = trying.journal.accept(trial)
         waiting = await snapshots.receive()
         assert any("not completely written yet" in message for message in warnings(waiting))
