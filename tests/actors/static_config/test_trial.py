@@ -274,7 +274,7 @@ class Trying:
         return trial
 
     def shorten(self, trial: Trial, seconds: float) -> None:
-        """Let a trial end this many seconds from now, without a word of it to people."""
+        """Let a trial end this many seconds from now; what is said of it to people stays as it was."""
         write_atomic(self.journal.open_file, to_json(replace(trial, deadline=now().seconds + seconds)), mode=0o600)
 
 
