@@ -26,7 +26,7 @@ from supervisor.runtime.faults import DependencyFault
 
 from .checked_forms import CheckedForms
 from .diff.commands import additions, corrections, passes, residue
-from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, parse
+from .diff.difference import KNOWN_BLOCKS, Difference, Entry, Intent, difference, intended, lacking, parse
 from .driver import FrrDriver, daemons_for
 from .mgmtd_recovery import LOCKED
 from .refusals import Attempt, Refusals, RunningConfiguration, quotation, refused, vital
@@ -183,7 +183,7 @@ class Applier:
         known = self._compared
         if known is None or known[1] is not intent or known[0] != text:
             lines = parse(text)
-            known = self._compared = text, intent, lines, difference(intent, lines)
+            known = self._compared = text, intent, lines, difference(intent, lines, lacking(text))
         _, _, lines, found = known
         return RunningConfiguration(text, lines, intent, found, self.refusals.pending(found))
 

@@ -33,6 +33,7 @@ from supervisor.process.atomic_file import write_atomic
 from supervisor.process.subprocesses import CommandTimeout, Completed
 
 from .config_session import TOGETHER, configure
+from .diff.difference import part
 from .mgmtd_recovery import DAEMON, LOCKED, MgmtdRecovery
 
 #: Deadlines in seconds.
@@ -88,7 +89,7 @@ class FrrDriver(Protocol):
         """Return once FRR has started; raise :class:`FrrUnavailable` if a needed daemon does not accept commands."""
 
     async def running(self) -> str:
-        """Return the running configuration, secrets included."""
+        """Return the running configuration, secrets included, as parts of its daemons (:mod:`.diff.difference`)."""
 
     async def version(self) -> str:
         """Return FRR's version, for example ``10.3``."""
@@ -141,13 +142,13 @@ class VtyshDriver:
         if not daemons >= CORE_DAEMONS:
             raise FrrUnavailable(f"FRR runs without {', '.join(sorted(CORE_DAEMONS - daemons))}")
         try:
-            texts = [await self._part(daemon) for daemon in sorted(daemons)]
+            parts = [part(daemon, await self._shown(daemon)) for daemon in sorted(daemons)]
         except DaemonTooSlow:
             await self._recovery.recover(broken=False)
             raise
-        return "".join(f"{text}\nend\n" for text in texts)
+        return "".join(parts)
 
-    async def _part(self, daemon: str) -> str:
+    async def _shown(self, daemon: str) -> str:
         async with session_lock(self._lock if daemon == DAEMON else None, exclusive=False):
             return await self._daemons.text(_RUNNING, daemon=daemon)
 
@@ -168,7 +169,7 @@ class VtyshDriver:
 
     async def send(self, commands: str) -> str:
         """Send a file for each kind of block; of one for all daemons each takes the lines that it understands."""
-        complaints = [await self._load(part, daemon) for part, daemon in parts(commands)]
+        complaints = [await self._load(lines, daemon) for lines, daemon in parts(commands)]
         return "\n".join(filter(None, complaints))
 
     async def _load(self, commands: str, daemon: str) -> str:

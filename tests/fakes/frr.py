@@ -72,6 +72,8 @@ SINGLE: Final = re.compile(
     r"|bgp route-map delay-timer"
     r"|log timestamp precision|receive-interval|transmit-interval|detect-multiplier|minimum-ttl"
 )
+#: What bgpd and mgmtd each have a copy of.
+POLICY: Final = re.compile(r"(route-map|ip prefix-list|ipv6 prefix-list) .+")
 DEFAULT_INSTANCE: Final = re.compile(r"router bgp (\d+)")
 UNKNOWN: Final = "% Unknown command"
 REFUSED: Final = "% Configuration failed."
@@ -181,6 +183,10 @@ def _shown(
             yield f"{indent}{NODES[inner].closing}\n{indent}!\n"
 
 
+def _of_bgpd(line: tuple[str, ...]) -> bool:
+    return line[0].startswith(("router bgp ", "bgp ")) or POLICY.match(line[0]) is not None
+
+
 @dataclass
 class FakeFrr:
     """Implements ``FrrDriver``. The first group of fields misbehaves on a test's behalf, the second one records."""
@@ -208,6 +214,8 @@ class FakeFrr:
     needed: frozenset[str] = frozenset()
     writers: int = 0
     most_writers: int = 0
+    lacking: set[tuple[str, ...]] = field(default_factory=set)
+    """The lines of policies that mgmtd has and bgpd lacks, each after its contexts."""
     _lines: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Each line after its contexts, contexts among them."""
     _text: str = ""
@@ -216,13 +224,32 @@ class FakeFrr:
     @property
     def text(self) -> str:
         """The running configuration, as FRR prints it."""
-        self._text = self._text or HEADER + _printed(tuple(self._lines)) + "end\n"
+        self._text = self._text or self._print()
         return self._text
 
     @text.setter
     def text(self, text: str) -> None:
         self._lines.clear()
+        self.lacking.clear()
         self.edit(text)
+
+    def _print(self) -> str:
+        if not self.lacking:
+            return HEADER + _printed(tuple(self._lines)) + "end\n"
+        shown = {
+            "bgpd": [line for line in self._lines if _of_bgpd(line) and line not in self.lacking],
+            "mgmtd": [line for line in self._lines if POLICY.match(line[0]) or not _of_bgpd(line)],
+        }
+        return "".join(f"! part of {daemon}\n{HEADER}{_printed(tuple(lines))}end\n" for daemon, lines in shown.items())
+
+    def cut_short(self, share: float) -> None:
+        """Take from bgpd what follows a share of the configuration: its load was ended there."""
+        self._text = ""
+        for line in list(self._lines)[int(share * len(self._lines)) :]:
+            if POLICY.match(line[0]):
+                self.lacking.add(line)
+            elif _of_bgpd(line):
+                del self._lines[line]
 
     def edit(self, text: str) -> str:
         """Run configuration commands, as an operator would; return what FRR complains about."""
@@ -236,6 +263,7 @@ class FakeFrr:
                 complaint = REFUSED if breaks and command.of_mgmtd else self._run(command)
             if complaint:
                 complaints.append(f"line {command.number}: {complaint}: {command.text}")
+        self.lacking.intersection_update(self._lines)
         return "\n".join(complaints)
 
     def _run(self, command: Command) -> str:
@@ -247,6 +275,7 @@ class FakeFrr:
         if any(command.contexts[:depth] not in self._lines for depth in range(1, len(command.contexts) + 1)):
             return "% The context does not exist"
         line = (*command.contexts, command.subject)
+        self.lacking.difference_update(line[:depth] for depth in range(1, len(line) + 1))
         if command.negated:
             return self._negate(command, line)
         return self._add(command, line)

@@ -14,7 +14,7 @@ import trio
 
 from actors.frr import mgmtd_recovery, refusals
 from actors.frr.apply import Applier
-from actors.frr.diff.difference import difference, intended, parse
+from actors.frr.diff.difference import difference, intended, lacking, parse
 from actors.frr.driver import VtyshDriver
 from actors.frr.mgmtd_recovery import MgmtdRecovery
 from actors.frr.render.render import RenderedConfig, render
@@ -59,7 +59,8 @@ class Bench:
 
     async def leftover(self, desired: DesiredState) -> str:
         intent = intended(render(desired, hostname=HOST))
-        return str(difference(intent, parse(await self.driver.running())))
+        text = await self.driver.running()
+        return str(difference(intent, parse(text), lacking(text)))
 
 
 def native(frr: FrrInstance) -> NativeProcesses:
@@ -223,6 +224,58 @@ async def test_manual_edits_are_undone(bench: Bench) -> None:
     assert await bench.leftover(BASIC)
     outcome = await bench.applied(BASIC)
     assert outcome.changed
+
+
+@pytest.mark.parametrize(
+    ("daemon", "line"), [
+        ("bgpd", "route-map allowall permit 1"), ("mgmtd", "route-map allowall permit 1"),
+        ("bgpd", "ip prefix-list allowed-in-red seq 5"), ("mgmtd", "ip prefix-list allowed-in-red seq 5"),
+        ("bgpd", "ipv6 prefix-list allowed-in-red seq 5"), ("bgpd", "route-map allowed-in-red permit 2"),
+    ],
+)  # fmt: skip
+async def test_a_policy_that_one_daemon_lacks_is_sent_again(bench: Bench, daemon: str, line: str) -> None:
+    desired = CASES["guarded_host_sessions"]
+    await bench.applied(desired)
+    found = next(one for one in render(desired, hostname=HOST).text.splitlines() if one.startswith(line))
+    sh(f"vtysh -N {bench.frr.name} -d {daemon} -c configure -c 'no {found}'")
+    assert found in await bench.driver.running(), "the other daemon has it still"
+    outcome = await bench.applied(desired)
+    assert outcome.changed
+    assert not outcome.failures
+    assert not (await bench.apply(desired)).changed
+
+
+POLICIES = """access-list A seq 5 permit 10.0.0.0/8
+ip prefix-list P seq 5 permit 10.0.0.0/8 le 32
+ipv6 prefix-list P6 seq 5 permit 2001:db8::/32
+route-map M permit 1
+ description of both daemons, of one, and of the other
+ match interface eth0
+ match ip address prefix-list P
+ match ip next-hop prefix-list P
+ match ipv6 address prefix-list P6
+ match metric 5
+ match tag 5
+ match source-vrf red
+ match ip address prefix-len 24
+ match source-instance 4
+ set community 1:1
+ set metric 5
+ set src 10.0.0.1
+ on-match next
+ call allowall
+exit
+"""
+
+
+async def test_lines_of_policies_that_one_daemon_alone_takes_are_not_sent_again(bench: Bench) -> None:
+    desired = replace(BASIC, raw_frr=(raw("policies", POLICIES),))
+    outcome = await bench.applied(desired)
+    assert not outcome.failures
+    assert not (await bench.apply(desired)).changed
+    sh(f"vtysh -N {bench.frr.name} -d bgpd -c configure -c 'no route-map M permit 1'")
+    assert (await bench.applied(desired)).changed
+    assert not (await bench.apply(desired)).changed
 
 
 async def test_a_file_that_was_tampered_with_is_restored_without_touching_frr(bench: Bench) -> None:

@@ -346,7 +346,11 @@ class Simulation:
         self.world.api.break_watches()
 
     def _restart_frr(self, event: Event) -> Callable[[], None]:
+        """Restart FRR; at every other time watchfrr ends the load of the configuration into bgpd halfway."""
         self.world.start_frr()
+        if event.number % 2 == 0:
+            self.world.frr.cut_short(event.number // 6 / 3)
+            self._is_established = False
         return self._fault("frr_down", True)
 
     def _drift_frr(self, event: Event) -> None:
@@ -461,7 +465,7 @@ class Simulation:
         desired, status = self.running.channels.desired.peek(), self.running.channels.status.peek()
         return Router(
             kernel=kernel_state(world),
-            frr=frr_lines(world.frr.text),
+            frr=frr_lines(world.frr.text).difference(map(" / ".join, world.frr.lacking)),
             desired=desired.content() if desired else None,
             status=status_of(status),
             foreign={key: (world.kernel.links.get(key), tuple(world.kernel.addresses.get(key, ()))) for key in FOREIGN},

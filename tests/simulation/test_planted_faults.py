@@ -19,6 +19,7 @@ import pytest
 import trio
 
 from actors.frr import actor as frr_actor
+from actors.frr import apply
 from actors.netlink import actor as netlink_actor
 from actors.netlink import converge
 from actors.netlink.planning.observed import Namespace
@@ -190,6 +191,10 @@ def does_not_wait_for_frr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wiring, "trio", SimpleNamespace(Lock=Open))
 
 
+def takes_all_copies_for_the_same(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apply, "lacking", lambda _: frozenset())
+
+
 #: A fault, what is said about it, and the seed from which it is looked for: where draws change, others may be needed.
 PLANTED: tuple[tuple[str, Plant, str, int], ...] = (
     ("forgets deletions", without(DeleteLinks), "2: kernel: ", 24),
@@ -204,6 +209,7 @@ PLANTED: tuple[tuple[str, Plant, str, int], ...] = (
     ("writes in place", writes_in_place, "is torn", 39),
     ("never audits the kernel", never_audits, "2: kernel: ", 266),
     ("never audits FRR", never_audits_frr, "2: FRR ", 127),
+    ("takes mgmtd's policies for bgpd's", takes_all_copies_for_the_same, "2: FRR lacks 'route-map", 200),
     ("drops broken files", drops_broken_files, "1, 4: the untouched tenant", 163),
     ("keeps last good once", keeps_last_good_once, "1, 4: the untouched tenant", 244),
     ("retries steps at once", retries_without_backoff(netlink_actor, "FIRST_RETRY_SECONDS", "LAST_RETRY_SECONDS"),

@@ -4,6 +4,10 @@ Both texts are parsed by :mod:`config.syntax.frr_grammar` and brought into the f
 configuration, so that FRR's own rewriting is not a difference. :func:`intended` turns a rendered configuration into an
 :class:`Intent`, :func:`parse` a text into entries, and :func:`difference` compares the two. An intent knows the section
 that each line comes from, for :mod:`actors.frr.refusals`.
+
+FRR runs a line if one of its daemons shows it, except for policies: bgpd and mgmtd each have a copy of these. If a load
+of the configuration ends halfway, mgmtd may have a route-map that bgpd lacks, and that bgpd then applies as "deny all".
+:func:`lacking` finds such lines.
 """
 
 from __future__ import annotations
@@ -56,6 +60,21 @@ _INTERFACE_IN_VRF: Final = re.compile(r"^(interface \S+) vrf \S+$")
 #: The words that name what a line sets, before its value.
 _SUBJECT: Final = re.compile(
     r"rd |ip(?:v6)? prefix-list \S+|(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?"
+)
+
+#: What precedes a daemon's part of the running configuration.
+_PART: Final = re.compile(r"^! part of (\w+)\n", re.MULTILINE)
+#: The policies in such a part, without what closes them.
+_POLICIES: Final = re.compile(
+    r"^(?:route-map .*(?:\n .*)*|ip(?:v6)? prefix-list .*|(?:ipv6 )?access-list .*)", re.MULTILINE
+)
+#: Of which daemons policies are compared. mgmtd hands its copy to zebra; the others do nothing by policies.
+_COPIES: Final = ("bgpd", "mgmtd")
+#: What both take of these, in FRR 10.3. Of a route-map's other lines most are for one of them alone.
+_OF_BOTH: Final = re.compile(
+    r"(?:route-map|ip(?:v6)? prefix-list|(?:ipv6 )?access-list) .*"
+    r"|match (?:ip(?:v6)? address (?!prefix-len ).*|(?:interface|metric|tag) .*)"
+    r"|set (?:metric|tag) \d+|(?:description|call|on-match) .*"
 )
 
 #: What FRR adds to an interface by itself for a BGP neighbour on it.
@@ -114,6 +133,22 @@ def parse(text: str) -> frozenset[Entry]:
             blocks.append(found)
             start = closer.end()
     return frozenset().union(*blocks, _parse_block(text[start:])[0])
+
+
+def part(daemon: str, text: str) -> str:
+    """Return what a daemon shows as one part of the running configuration."""
+    return f"! part of {daemon}\n{text}\nend\n"
+
+
+def lacking(text: str) -> frozenset[Entry]:
+    """Return the lines of policies that one daemon shows and another lacks; none where the text has no such parts."""
+    parts = dict(zip(*[iter(_PART.split(text)[1:])] * 2, strict=True))
+    if not parts.keys() >= set(_COPIES):
+        return frozenset()
+    one, other = (parse("\n".join(_POLICIES.findall(parts[daemon]))) for daemon in _COPIES)
+    return frozenset(
+        (path, line) for path, line in one ^ other if _OF_BOTH.fullmatch(line) or (path, path[-1]) not in one & other
+    )
 
 
 def _parse_block(text: str) -> tuple[frozenset[Entry], bool]:
@@ -184,9 +219,9 @@ def intended(rendered: RenderedConfig) -> Intent:
     return Intent(required, frozenset(optional), sections | written, frozenset(foreign), frozenset(negations))
 
 
-def difference(intent: Intent, running: frozenset[Entry]) -> Difference:
-    """Return what separates the parsed running configuration from the intent."""
-    missing = intent.required - running
+def difference(intent: Intent, running: frozenset[Entry], lacking: frozenset[Entry] = frozenset()) -> Difference:
+    """Return what separates the parsed running configuration from the intent; some lines a daemon is lacking."""
+    missing = intent.required - (running - lacking)
     extra = running - intent.required - intent.optional
     expected: set[Entry] = set()
     if any(path and path[0].startswith("interface ") for path, _ in extra):

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.frr.diff.difference import KNOWN_BLOCKS, _KnownBlocks, _parse_block, difference, intended, parse, show
+from actors.frr.diff.difference import (
+    KNOWN_BLOCKS,
+    _KnownBlocks,
+    _parse_block,
+    difference,
+    intended,
+    lacking,
+    parse,
+    part,
+    show,
+)  # fmt: skip
 from actors.frr.render.render import render
 from config.desired import Secret
 from config.problems import Kind
@@ -49,6 +59,34 @@ def test_an_empty_vrf_stanza_is_no_difference_and_a_vni_in_it_is() -> None:
     rendered = render(CASES["basic"], hostname=HOSTNAME)
     assert not difference(intended(rendered), parse(rendered.text + "vrf gone\nexit-vrf\n"))
     assert difference(intended(rendered), parse(rendered.text + "vrf gone\n vni 9\nexit-vrf\n"))
+
+
+MAP = "route-map M permit 1\n match tag 5\n set community 1:1\nexit\n"
+
+
+@pytest.mark.parametrize(
+    ("bgpd", "mgmtd", "expected"), [
+        (MAP, MAP, []),
+        ("", MAP, ["route-map M permit 1", "match tag 5", "set community 1:1"]),
+        (MAP, "", ["route-map M permit 1", "match tag 5", "set community 1:1"]),
+        # Each has lines that the other does not take, and some that it lacks.
+        (MAP, "route-map M permit 1\n match tag 5\n set src 10.0.0.1\nexit\n", []),
+        (MAP, "route-map M permit 1\n set src 10.0.0.1\nexit\n", ["match tag 5"]),
+        ("ip prefix-list P seq 5 deny any", "", ["ip prefix-list P seq 5 deny any"]),
+        ("", "ipv6 access-list A seq 5 deny any", ["ipv6 access-list A seq 5 deny any"]),
+        ("router bgp 1\nexit\nbgp community-list standard C permit 1:1", "vrf red\n vni 1\nexit-vrf", []),
+    ],
+)  # fmt: skip
+def test_a_policy_counts_as_running_once_both_daemons_show_it(bgpd: str, mgmtd: str, expected: list[str]) -> None:
+    text = part("bfdd", "") + part("bgpd", bgpd) + part("mgmtd", mgmtd) + part("zebra", "")
+    found = lacking(text)
+    assert sorted(line for _, line in found) == sorted(expected)
+    assert found <= parse(text)
+
+
+def test_a_text_without_parts_lacks_nothing() -> None:
+    assert not lacking(MAP)
+    assert not lacking(part("bgpd", MAP))
 
 
 def test_frrs_words_for_defaults_and_levels_are_no_difference() -> None:
