@@ -32,8 +32,8 @@ from .image import Image, ensure_login_key
 from .progress import say
 from .remote import Remote
 
-#: Emulated boots take 15 to 20 s on two quiet cores; the rest is for a busy machine.
-_BOOT_SECONDS = 240
+#: Emulated boots take 15 to 20 s on two quiet cores. One of two guests took 235 s beside a compiler and four busy loops.
+_BOOT_SECONDS = 900
 #: QEMU before 8.1 sometimes runs code that the kernel is just patching, which ends the kernel (QEMU's deba78709a). In a
 #: boot nothing is lost by that but time.
 _EMULATOR_FAULT = "Oops: int3"
