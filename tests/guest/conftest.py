@@ -27,9 +27,9 @@ from .package import built_package
 
 LOGS = topology.CHECKOUT / "build" / "guest-logs"
 #: The first test pays for building image and package, booting and installing.
-_SECONDS = 900
+_SECONDS = 1800
 #: Two machines on the cores of one, and an installation that is part of what is tested.
-_SECONDS_OF_TWO = 1800
+_SECONDS_OF_TWO = 3600
 #: The node's own life has an order: it is installed, lives (all others), joins a cluster, and ends. Two others come
 #: first, and are gone by then.
 _ORDER = {
