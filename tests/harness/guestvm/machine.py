@@ -32,7 +32,7 @@ from .image import Image, ensure_login_key
 from .progress import say
 from .remote import Remote
 
-#: Emulated boots take 15 to 20 s on two quiet cores. One of two guests took 235 s beside a compiler and four busy loops.
+#: Emulated boots take 15 to 20 s on two quiet cores; one of two took 235 s beside a compiler and four busy loops.
 _BOOT_SECONDS = 900
 #: QEMU before 8.1 sometimes runs code that the kernel is just patching, which ends the kernel (QEMU's deba78709a). In a
 #: boot nothing is lost by that but time.
