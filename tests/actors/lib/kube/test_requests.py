@@ -243,8 +243,14 @@ async def test_a_refused_connection_is_reported_with_its_reason() -> None:
 
 
 async def test_a_cancelled_request_ends_at_once_and_closes_its_connection() -> None:
-    async with talking(silent_after(b"")) as (client, server):
-        with trio.fail_after(20), trio.move_on_after(0.05) as scope:
+    scope = trio.CancelScope()
+
+    async def cancel(stream: trio.abc.Stream, _head: str) -> None:
+        scope.cancel()
+        await stream.receive_some()
+
+    async with talking(cancel) as (client, server):
+        with trio.fail_after(20), scope:
             await client.get("/x")
         assert scope.cancelled_caught
         with trio.fail_after(20):
