@@ -64,15 +64,14 @@ _SUBJECT: Final = re.compile(
 
 #: What precedes a daemon's part of the running configuration.
 _PART: Final = re.compile(r"^! part of (\w+)\n", re.MULTILINE)
+_POLICY: Final = r"(?:route-map|ip(?:v6)? prefix-list|(?:ipv6 )?access-list) .*"
 #: The policies in such a part, without what closes them.
-_POLICIES: Final = re.compile(
-    r"^(?:route-map .*(?:\n .*)*|ip(?:v6)? prefix-list .*|(?:ipv6 )?access-list .*)", re.MULTILINE
-)
-#: Of which daemons policies are compared. mgmtd hands its copy to zebra; the others do nothing by policies.
+_POLICIES: Final = re.compile(rf"^{_POLICY}(?:\n .*)*", re.MULTILINE)
+#: The daemons whose policies take effect; mgmtd hands its copy to zebra.
 _COPIES: Final = ("bgpd", "mgmtd")
-#: What both take of these, in FRR 10.3. Of a route-map's other lines most are for one of them alone.
+#: The lines of policies that both take, in FRR 10.3. Most others in a route-map are for one of them alone.
 _OF_BOTH: Final = re.compile(
-    r"(?:route-map|ip(?:v6)? prefix-list|(?:ipv6 )?access-list) .*"
+    rf"{_POLICY}"
     r"|match (?:ip(?:v6)? address (?!prefix-len ).*|(?:interface|metric|tag) .*)"
     r"|set (?:metric|tag) \d+|(?:description|call|on-match) .*"
 )
@@ -142,7 +141,8 @@ def part(daemon: str, text: str) -> str:
 
 def lacking(text: str) -> frozenset[Entry]:
     """Return the lines of policies that one daemon shows and another lacks; none where the text has no such parts."""
-    parts = dict(zip(*[iter(_PART.split(text)[1:])] * 2, strict=True))
+    _, *names_and_texts = _PART.split(text)
+    parts = dict(zip(names_and_texts[::2], names_and_texts[1::2], strict=True))
     if not parts.keys() >= set(_COPIES):
         return frozenset()
     one, other = (parse("\n".join(_POLICIES.findall(parts[daemon]))) for daemon in _COPIES)
@@ -219,9 +219,12 @@ def intended(rendered: RenderedConfig) -> Intent:
     return Intent(required, frozenset(optional), sections | written, frozenset(foreign), frozenset(negations))
 
 
-def difference(intent: Intent, running: frozenset[Entry], lacking: frozenset[Entry] = frozenset()) -> Difference:
-    """Return what separates the parsed running configuration from the intent; some lines a daemon is lacking."""
-    missing = intent.required - (running - lacking)
+def difference(intent: Intent, running: frozenset[Entry], incomplete: frozenset[Entry] = frozenset()) -> Difference:
+    """Return what separates the parsed running configuration from the intent.
+
+    ``incomplete`` are the running lines that not every daemon has that should (:func:`lacking`).
+    """
+    missing = intent.required - (running - incomplete)
     extra = running - intent.required - intent.optional
     expected: set[Entry] = set()
     if any(path and path[0].startswith("interface ") for path, _ in extra):

@@ -16,7 +16,7 @@ from actors.frr.diff.difference import (
     parse,
     part,
     show,
-)  # fmt: skip
+)
 from actors.frr.render.render import render
 from config.desired import Secret
 from config.problems import Kind
