@@ -38,7 +38,9 @@ BEFORE = f"{TESTBED}/before"
 #: Nothing but the package, as on a machine without a network; what it depends on is in the guest.
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends"
 #: Byte code is compiled, and services started, on an emulated machine.
-INSTALL_SECONDS = 400
+INSTALL_SECONDS = 900
+#: Hashes files of /etc and /var/lib, after up to 300 s for addresses to settle (debian/tests/lib.sh).
+PICTURE_SECONDS = 900
 TEST_SECONDS = 1500
 
 
@@ -64,7 +66,8 @@ def install(machine: Machine, package: str = PACKAGE) -> None:
 
 def take_picture(machine: Machine) -> None:
     """Record the state of a prepared guest, with which the test of purging compares."""
-    machine.remote.run(f"cd {TESTBED}/source && . debian/tests/lib.sh && within settled && picture {BEFORE}")
+    command = f"cd {TESTBED}/source && . debian/tests/lib.sh && within settled && picture {BEFORE}"
+    machine.remote.run(command, seconds=PICTURE_SECONDS)
 
 
 def run_test(machine: Machine, test: str) -> Completed:

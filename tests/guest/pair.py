@@ -32,8 +32,8 @@ from .cluster import NAMESPACE, Cluster
 
 #: What each of two emulated machines needs; most of it is FRR's and the page cache.
 _MEMORY = "1536M"
-_KUBECTL_SECONDS = 60
-_JOIN_SECONDS = 180
+_KUBECTL_SECONDS = 300
+_JOIN_SECONDS = 300
 _LEAF_MAC = "52:54:00:00:01:01"
 NIC_MAC = "52:54:00:00:01:02"
 #: The pods' segment, an L2VNI, with the anycast gateway; and its host behind the leaf.
@@ -60,10 +60,10 @@ IPv6AcceptRA=no
 _SERVE = """
 import hashlib, socket, sys
 server = socket.create_server((sys.argv[1], 5001))
-server.settimeout(120)
+server.settimeout(300)
 print("listening", flush=True)
 connection, _ = server.accept()
-connection.settimeout(120)
+connection.settimeout(300)
 digest, size = hashlib.sha256(), 0
 while block := connection.recv(65536):
     digest.update(block)
@@ -73,7 +73,7 @@ print(size, digest.hexdigest(), flush=True)
 _SEND = """
 import hashlib, os, socket, sys
 data = os.urandom(int(sys.argv[2]))
-with socket.create_connection((sys.argv[1], 5001), timeout=120) as connection:
+with socket.create_connection((sys.argv[1], 5001), timeout=300) as connection:
     connection.sendall(data)
 print(len(data), hashlib.sha256(data).hexdigest())
 """
@@ -139,9 +139,7 @@ class PairedNode:
 
     def pings(self, target: str, *, pod: str) -> bool:
         """Ping from a pod; whether all came back."""
-        done = self.machine.remote.run(
-            f"ip netns exec {pod} ping -n -c 5 -i 0.2 -W 2 -w 20 {target}", check=False, seconds=60
-        )
+        done = self.machine.remote.run(f"ip netns exec {pod} ping -n -c 5 -i 0.2 -W 2 -w 20 {target}", check=False)
         return done.returncode == 0
 
     def announce_pods(self) -> None:
@@ -174,13 +172,13 @@ class Pair:
         """Send bytes over TCP from the pod of one node to that of the other, and compare what arrived."""
         serve = f"ip netns exec {pod} python3 -c '{_SERVE}' {address}"
         target.machine.remote.run(f"rm -f /run/served; {serve} </dev/null >/run/served 2>&1 & echo $!")
-        target.machine.remote.run("until grep -q listening /run/served; do sleep 0.2; done", seconds=60)
+        target.machine.remote.run("until grep -q listening /run/served; do sleep 0.2; done")
         sent = source.machine.remote.run(
-            f"ip netns exec {pod} python3 -c '{_SEND}' {address} {TRANSFER_BYTES}", seconds=180
+            f"ip netns exec {pod} python3 -c '{_SEND}' {address} {TRANSFER_BYTES}"
         ).stdout.strip()
         assert sent.startswith(f"{TRANSFER_BYTES} ")
         got = target.machine.remote.run(
-            "until [ $(wc -l </run/served) -gt 1 ]; do sleep 0.2; done; tail -n 1 /run/served", seconds=60
+            "until [ $(wc -l </run/served) -gt 1 ]; do sleep 0.2; done; tail -n 1 /run/served"
         ).stdout.strip()
         assert got == sent
 

@@ -17,7 +17,7 @@ from .commands import eventually, has_link, no_ping_lost, property_of, status
 from .conftest import LOGS
 
 #: An emulated node that loads its credentials for the first time imports a large library.
-SECONDS = 180
+SECONDS = 300
 SEGMENT = {"vni": 220, "hostMaster": {"type": "LinuxBridge", "linuxBridge": {"lifecycle": "Managed"}}}
 FAR = "192.168.220.20"
 NEAR = "192.168.220.10"

@@ -62,7 +62,7 @@ def inside(node: Machine, command: str, *, check: bool = True) -> str:
 
 def process(node: Machine, container: str) -> str:
     """Return the PID of a container's first process; empty or 0 while it does not run."""
-    done = node.remote.run(f"podman inspect --format '{{{{.State.Pid}}}}' {container}", seconds=120, check=False)
+    done = node.remote.run(f"podman inspect --format '{{{{.State.Pid}}}}' {container}", check=False)
     return done.stdout.strip()
 
 
@@ -95,7 +95,7 @@ def traces(node: Machine) -> str:
         "ls -d /run/openperouter* /var/lib/openperouter* /var/lib/hostbridge /etc/frr/perouter 2>/dev/null || true",
         "podman ps --all --quiet; podman pod ps --quiet; podman volume ls --quiet",
     )
-    return node.remote.run("; ".join(commands), seconds=120).stdout
+    return node.remote.run("; ".join(commands)).stdout
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def pod_node(pod_machine: Machine, request: pytest.FixtureRequest) -> Iterator[M
         logs = LOGS / re.sub(r"[^\w.-]+", "-", request.node.name)
         collect(pod_machine, logs)
         for container in (DAEMON, FRR):
-            said = pod_machine.remote.run(f"podman logs {container} 2>&1", seconds=120, check=False).stdout
+            said = pod_machine.remote.run(f"podman logs {container} 2>&1", check=False).stdout
             (logs / f"{container}.txt").write_text(said)
 
 
@@ -148,9 +148,9 @@ def test_the_daemon_is_ready_and_no_unit_of_ours_is_there(pod_node: Machine) -> 
 
 
 def test_logs_are_lines_and_the_doctor_finds_nothing_that_systemd_would_be_needed_for(pod_node: Machine) -> None:
-    said = pod_node.remote.run(f"podman logs {DAEMON} 2>&1", seconds=120).stdout
+    said = pod_node.remote.run(f"podman logs {DAEMON} 2>&1").stdout
     assert re.search(r"^\d\d:\d\d:\d\d\.\d{3} info    systemd: ready", said, re.MULTILINE), said[-2000:]
-    assert " BGP: " in pod_node.remote.run(f"podman logs {FRR} 2>&1", seconds=120).stdout
+    assert " BGP: " in pod_node.remote.run(f"podman logs {FRR} 2>&1").stdout
     found = inside(pod_node, "openperouter doctor", check=False)
     assert "ok       frr-running" in found
     assert "could not be examined" not in found

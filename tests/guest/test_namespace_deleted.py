@@ -35,7 +35,7 @@ def test_a_deleted_namespace_is_missed_and_the_named_fix_brings_it_back(node: Ma
         assert wired(node)
         [missed] = [found for found in findings(node) if found["topic"] == "netns"]
         assert missed["level"] == "error"
-        node.remote.run(missed["fix"].split("; a virtual")[0], seconds=120)
+        node.remote.run(missed["fix"].split("; a virtual")[0])
         eventually(lambda: not wired(node), "no process keeps the old namespace")
         eventually(lambda: reports(node, "neither in the host nor in the router"), "the NIC is missed", seconds=300)
     finally:

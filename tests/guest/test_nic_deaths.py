@@ -60,7 +60,7 @@ def dying(node: Machine) -> Iterator[Machine]:
     write(node, DYING, PROGRAM)
     node.remote.run(f"mkdir -p {DROP_IN.rpartition('/')[0]} && rm -f {LEDGER}")
     write(node, DROP_IN, UNIT)
-    node.remote.run("systemctl stop openperouter && systemctl daemon-reload", seconds=120)
+    node.remote.run("systemctl stop openperouter && systemctl daemon-reload")
     yield node
     node.remote.run(f"rm -f {DROP_IN} {DYING} {LEDGER}; systemctl daemon-reload; systemctl reset-failed openperouter")
     node.remote.run(f"mv /run/away/*.yaml {CONFIGS}/", check=False)
@@ -112,7 +112,7 @@ def test_a_nic_is_never_lost_whichever_step_of_its_move_is_the_last(
     assert places(node) == ["host"]
     assert ADDRESS in node.remote.run(f"ip -brief address show dev {NIC}").stdout
     assert any(line.startswith("router: move") for line in out), out
-    node.remote.run("systemctl stop openperouter", seconds=120)
+    node.remote.run("systemctl stop openperouter")
     node.remote.run(f"mv /run/away/*.yaml {CONFIGS}/")
     into = starts_until_ready(node)
     with capsys.disabled():

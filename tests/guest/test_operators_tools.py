@@ -214,7 +214,7 @@ def test_teardown_gives_the_nic_back_and_a_second_one_does_nothing(node: Machine
         # The workload's port lost its bridge with the router, and attach takes one that is there for attached.
         node.remote.run("ip link delete dev tonear", check=False)
         node.remote.run("systemctl start openperouter && /usr/local/libexec/fabric/attach", seconds=300)
-    eventually(lambda: all(check.ask(node).ok for check in CHECKS), "the router is back", seconds=180)
+    eventually(lambda: all(check.ask(node).ok for check in CHECKS), "the router is back")
 
 
 def assert_nothing_is_left(node: Machine) -> None:

@@ -9,7 +9,7 @@ from demo.topology import CHECKOUT
 
 from .package import built_package
 
-_SECONDS = 600
+_SECONDS = 1200
 
 
 def test_it_installs_upgrades_and_leaves_nothing_behind() -> None:

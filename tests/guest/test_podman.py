@@ -95,7 +95,7 @@ def forwards(node: Machine, *, seconds: float = 300) -> None:
 
 def image_of(node: Machine, container: str) -> str:
     """Return the ID of the image that a running container has."""
-    return node.remote.run(f"podman inspect --format '{{{{.Image}}}}' {container}", seconds=120).stdout.strip()
+    return node.remote.run(f"podman inspect --format '{{{{.Image}}}}' {container}").stdout.strip()
 
 
 def devices(node: Machine) -> set[str]:
@@ -126,9 +126,7 @@ def test_only_the_pods_frr_runs_and_the_units_are_those_that_were_generated(podm
 
 def test_the_containers_have_few_rights_and_a_root_that_is_read_only(podman_node: Machine) -> None:
     for container in (FRR, RELOADER):
-        touched = podman_node.remote.run(
-            f"podman exec {container} /bin/bash -c 'echo >/usr/evil'", check=False, seconds=120
-        )
+        touched = podman_node.remote.run(f"podman exec {container} /bin/bash -c 'echo >/usr/evil'", check=False)
         assert touched.returncode != 0
         assert "Read-only file system" in touched.stderr
     pid = first_process(podman_node)
@@ -144,7 +142,7 @@ def test_frrs_messages_are_in_the_journal_under_the_containers_unit(podman_node:
 def test_a_killed_frr_container_leaves_the_devices_and_comes_back_configured(podman_node: Machine) -> None:
     before, killed = devices(podman_node), first_process(podman_node)
     supervisor = property_of(podman_node, "MainPID")
-    podman_node.remote.run(f"podman kill {FRR}", seconds=120)
+    podman_node.remote.run(f"podman kill {FRR}")
     assert devices(podman_node) == before
     eventually(lambda: first_process(podman_node) not in {"", killed}, "the container is started again")
     forwards(podman_node)
@@ -162,12 +160,12 @@ def test_a_restarted_pod_has_its_sessions_back(podman_node: Machine) -> None:
 
 def test_a_reload_socket_that_is_gone_is_reported_and_back_with_the_reloader(podman_node: Machine) -> None:
     podman_node.remote.run(f"rm {SOCKET}")
-    refused = podman_node.remote.run("openperouter vtysh -c 'show version'", check=False, seconds=120)
+    refused = podman_node.remote.run("openperouter vtysh -c 'show version'", check=False)
     assert refused.returncode != 0
     assert ping(FABRIC_HOST_V4)(podman_node).ok
     podman_node.remote.run(f"systemctl restart {RELOADER}", seconds=_SECONDS)
     eventually(lambda: podman_node.remote.run(f"test -S {SOCKET}", check=False).returncode == 0, "the socket is back")
-    assert "10." in podman_node.remote.run("openperouter vtysh -c 'show version'", seconds=120).stdout
+    assert "10." in podman_node.remote.run("openperouter vtysh -c 'show version'").stdout
     forwards(podman_node)
 
 
@@ -213,7 +211,7 @@ def test_the_pod_starts_before_the_kubelet_without_a_hand(podman_node: Machine) 
 def test_plain_units_start_the_pod_at_boot_as_well(podman_node: Machine) -> None:
     refused = podman_node.remote.run("openperouter generate systemd", check=False)
     assert (refused.returncode, "generate quadlet --remove" in refused.stderr) == (64, True)
-    podman_node.remote.run("openperouter generate quadlet --remove && openperouter generate systemd", seconds=120)
+    podman_node.remote.run("openperouter generate quadlet --remove && openperouter generate systemd")
     podman_node.restart()
     eventually(lambda: active(podman_node), "the router is ready after the boot", seconds=_SECONDS)
     units = (POD, FRR, RELOADER)

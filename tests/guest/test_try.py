@@ -15,7 +15,7 @@ from .try_session import EVPN, NEW, cut_off
 
 BLUE = "openpe_blue.yaml"
 #: Long enough to kill the supervisor and see it back on an emulated machine, with time left.
-SECONDS = 90
+SECONDS = 150
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def new(node: Machine) -> Iterator[Machine]:
     """The node with a copy of its configuration to edit; no trial and no VNI of it is left behind."""
     node.remote.run(f"rm -rf {NEW} && cp -a {CONFIGS} {NEW}")
     yield node
-    node.remote.run("openperouter try --revert", check=False, seconds=120)
+    node.remote.run("openperouter try --revert", check=False)
     node.remote.run(f"rm -rf {CONFIGS}/{BLUE} {NEW}")
     reload(node)
 
@@ -40,13 +40,13 @@ def router_files(node: Machine) -> str:
 
 def test_what_is_confirmed_stays(new: Machine) -> None:
     write(new, f"{NEW}/{BLUE}", GOOD)
-    new.remote.run(f"openperouter try --detach --timeout 120 {NEW}", seconds=180)
+    new.remote.run(f"openperouter try --detach --timeout 600 {NEW}")
     assert has_link(new, "vni200")
     assert on_trial(new)
     assert "s left" in new.remote.run("openperouter try --status").stdout
-    new.remote.run("systemctl reload openperouter", seconds=180)
+    new.remote.run("systemctl reload openperouter")
     assert has_link(new, "vni200")
-    new.remote.run("openperouter try --confirm", seconds=180)
+    new.remote.run("openperouter try --confirm")
     assert new.remote.run(f"cat {CONFIGS}/{BLUE}").stdout == GOOD
     assert has_link(new, "vni200")
     assert not on_trial(new)
@@ -78,7 +78,7 @@ def test_what_cuts_the_node_off_is_reverted_although_the_supervisor_was_killed(n
     eventually(lambda: property_of(new, "MainPID") not in {killed, "0"}, "the supervisor is back")
     eventually(lambda: on_trial(new), "the next supervisor continues the trial")
     assert not EVPN(new).ok
-    eventually(lambda: EVPN(new).ok, "the session to the fabric is back by itself", seconds=SECONDS + 120)
+    eventually(lambda: EVPN(new).ok, "the session to the fabric is back by itself", seconds=SECONDS + 300)
     eventually(lambda: ping(FABRIC_HOST_V4)(new).ok, "the fabric answers")
     assert "not confirmed in time" in new.remote.run("openperouter try --status", check=False).stdout
     assert not on_trial(new)

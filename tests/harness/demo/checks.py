@@ -14,8 +14,8 @@ from typing import Any
 
 from guestvm.machine import Machine
 
-#: BGP's retries are 1 to 10 s apart, an emulated machine adds as much again.
-CONVERGENCE_SECONDS = 90
+#: BGP's retries are 1 to 10 s apart; the rest is for an emulated machine beside other work.
+CONVERGENCE_SECONDS = 300
 _PAUSE_SECONDS = 1.0
 #: A ping ends by then, whatever comes back.
 _PING_SECONDS = 20

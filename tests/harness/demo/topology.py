@@ -21,7 +21,7 @@ CHECKOUT = _HERE.parent.parent.parent
 EXAMPLES = CHECKOUT / "packaging" / "examples"
 
 #: The whole start: FRR three times, the supervisor once, seconds on real hardware.
-START_SECONDS = 360
+START_SECONDS = 900
 
 _FABRIC = _HERE / "rootfs"
 _FABRIC_UNITS = "fabric.service frr@leaf.service frr@hostbgp.service"

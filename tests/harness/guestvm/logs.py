@@ -43,7 +43,7 @@ def collect(machine: Machine, folder: Path) -> None:
     if machine.console.exists():
         shutil.copyfile(machine.console, folder / "console.log")
     try:
-        machine.remote.run(_GATHER, seconds=180)
+        machine.remote.run(_GATHER, seconds=600)
         machine.remote.copy_out("/run/evidence", folder)
         # A later test may compare what is in /run.
         machine.remote.run("rm -rf /run/evidence")

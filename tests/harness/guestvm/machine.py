@@ -259,7 +259,7 @@ class Machine:
             self._fail_if_dead_or_late(deadline)
             time.sleep(_POLL_SECONDS)
         # The answer is sshd's, but its key material may arrive a moment later than its socket.
-        while self.remote.run("true", seconds=60, check=False).returncode != 0:
+        while self.remote.run("true", check=False).returncode != 0:
             self._fail_if_dead_or_late(deadline)
             time.sleep(_POLL_SECONDS)
 

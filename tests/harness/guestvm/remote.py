@@ -14,6 +14,8 @@ from pathlib import Path
 
 from .errors import GuestError
 
+#: Ends what hangs. A second of work on a quiet machine has taken over a minute on an emulated one beside other work.
+_COMMAND_SECONDS = 300
 #: ssh's own exit status when there is no connection, or not any more.
 _NO_CONNECTION = 255
 
@@ -63,7 +65,9 @@ class Remote:
         """Return the host's command line that runs ``command`` on the guest; with ``terminal`` for a person."""
         return ["ssh", *(["-t"] if terminal else ["-T"]), *self.options, "127.0.0.1", command]
 
-    def run(self, command: str, *, seconds: float = 60, stdin: str | None = None, check: bool = True) -> Completed:
+    def run(
+        self, command: str, *, seconds: float = _COMMAND_SECONDS, stdin: str | None = None, check: bool = True
+    ) -> Completed:
         """Run a shell command on the guest within ``seconds``; with ``check``, a failure is a :class:`GuestError`."""
         done = self._communicate(command, seconds=seconds, stdin=None if stdin is None else stdin.encode())
         completed = Completed(
@@ -71,7 +75,7 @@ class Remote:
         )
         return completed.checked() if check else completed
 
-    def copy_in(self, source: Path, target: str, *, seconds: float = 120) -> None:
+    def copy_in(self, source: Path, target: str, *, seconds: float = _COMMAND_SECONDS) -> None:
         """Copy what is in a directory of the host into ``target`` on the guest: owner root, modes and times kept."""
         archive = subprocess.run(
             ["tar", "-C", str(source), "--owner=0", "--group=0", "--numeric-owner", "-cf", "-", "."],
@@ -85,7 +89,7 @@ class Remote:
         if done.returncode != 0:
             raise GuestError(f"copying {source} to the guest's {target} failed: {done.stderr.decode(errors='replace')}")
 
-    def copy_out(self, source: str, target: Path, *, seconds: float = 120) -> None:
+    def copy_out(self, source: str, target: Path, *, seconds: float = _COMMAND_SECONDS) -> None:
         """Copy the contents of a directory of the guest into a directory of the host."""
         done = self._communicate(f"tar -C {shlex.quote(source)} -cf - .", seconds=seconds, stdin=None)
         if done.returncode != 0:
