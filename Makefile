@@ -164,7 +164,7 @@ api-servers: host-cluster
 # built first take what all leave of the machine. Emulated machines run last, since they are slow, and what they wait for has
 # deadlines. One leaves a whole core for much of the time: for the page of operations in a machine of its own, with the same
 # package, the unit tests with the newest libraries, and what is left of the tests of FRR and of API servers, which a machine
-# without caches is still building when all else is done.
+# without caches is still building when all else is done. They get a little more of the machine than these.
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
@@ -190,10 +190,10 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
-	aside operations & \
+	aside operations nice -n -3 & \
 	aside newest nice -n 10 & \
 	echo "== make test-guest"; \
-	run guest test-guest env APART=1; \
+	run guest test-guest nice -n -3 env APART=1; \
 	echo "== waiting for newest, frr, cluster and operations"; \
 	wait; \
 	for name in api-servers newest frr cluster operations; do echo "== $$name"; cat $(RESULTS)/$$name.log; done

@@ -32,8 +32,9 @@ from .image import Image, ensure_login_key
 from .progress import say
 from .remote import Remote
 
-#: Emulated boots take 15 to 20 s on two quiet cores; one of two took 235 s beside a compiler and four busy loops.
-_BOOT_SECONDS = 900
+#: Emulated boots take 15 to 20 s on two quiet cores; one of two took 235 s beside a compiler and four busy loops. On a
+#: busy machine of CI the kernel alone took 120 s.
+_BOOT_SECONDS = 1800
 #: QEMU before 8.1 sometimes runs code that the kernel is just patching, which ends the kernel (QEMU's deba78709a). In a
 #: boot nothing is lost by that but time.
 _EMULATOR_FAULT = "Oops: int3"
@@ -42,6 +43,11 @@ _POWEROFF_SECONDS = 30
 _DEATH_SECONDS = 2
 #: Between looks at a port that does not answer yet.
 _POLL_SECONDS = 0.25
+#: For the ssh server's first bytes: at least so many seconds, and this part of the time since power-on. sshd executes a
+#: program for each connection before it greets. A slow guest that is called again every two seconds starts ever more
+#: of them, and never gets to greet.
+_GREETING_SECONDS = 2
+_GREETING_PART = 0.2
 #: The rootfs's 10-management.network names it.
 _MANAGEMENT_MAC = "52:54:00:00:00:01"
 #: A second NIC, for the fabric's side of the guest: what runs on the host's loopback answers at this address of it.
@@ -255,7 +261,7 @@ class Machine:
         )
 
     def _wait_for_shell(self, port: int, deadline: float) -> None:
-        while not _answers(port):
+        while not greets(port, self._powered_on):
             self._fail_if_dead_or_late(deadline)
             time.sleep(_POLL_SECONDS)
         # The answer is sshd's, but its key material may arrive a moment later than its socket.
@@ -296,10 +302,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
+def greets(port: int, powered_on: float) -> bool:
     """Whether an ssh server greets behind the port: QEMU itself accepts the connection from the first moment."""
+    seconds = max(_GREETING_SECONDS, _GREETING_PART * (time.monotonic() - powered_on))
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

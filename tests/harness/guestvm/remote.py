@@ -57,7 +57,7 @@ class Remote:
             *("-o", f"UserKnownHostsFile={known_hosts}", "-o", "HostKeyAlias=guest", "-o", "StrictHostKeyChecking=yes"),
             *("-o", "GlobalKnownHostsFile=none", "-o", "HostKeyAlgorithms=ssh-ed25519"),
             *("-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"),
-            *("-o", "KexAlgorithms=curve25519-sha256", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=30"),
+            *("-o", "KexAlgorithms=curve25519-sha256", "-o", "ConnectTimeout=120", "-o", "ServerAliveInterval=120"),
             *("-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-o", f"ControlPath={directory / 'ssh.sock'}"),
         ]
 

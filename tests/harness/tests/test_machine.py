@@ -1,11 +1,15 @@
-"""A guest whose kernel the emulator ends boots again; for any other reason it does not."""
+"""A guest whose kernel the emulator ends boots again, for other reasons it does not. And a slow one gets its time."""
 
 from __future__ import annotations
 
+import socketserver
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from guestvm import machine
 from guestvm.errors import GuestError
 from guestvm.machine import Machine
 
@@ -51,3 +55,33 @@ def test_any_other_end_and_a_lasting_fault_are_errors(tmp_path: Path, boots: lis
     with pytest.raises(GuestError):
         guest.start()
     assert len(guest.boots) == left
+
+
+class SlowToGreet(socketserver.ThreadingTCPServer):
+    """An ssh server that greets ``seconds`` after a connection; ``ended`` ends all that have not been greeted."""
+
+    daemon_threads = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(("127.0.0.1", 0), Greeter)
+        self.seconds, self.ended = seconds, threading.Event()
+
+
+class Greeter(socketserver.BaseRequestHandler):
+    server: SlowToGreet
+
+    def handle(self) -> None:
+        if not self.server.ended.wait(self.server.seconds):
+            self.request.sendall(b"SSH-2.0-slow\r\n")
+
+
+@pytest.mark.parametrize(("up_for", "greets"), [(0.0, False), (10.0, True)])
+def test_a_slow_guest_has_longer_for_its_greeting(
+    monkeypatch: pytest.MonkeyPatch, *, up_for: float, greets: bool
+) -> None:
+    monkeypatch.setattr(machine, "_GREETING_SECONDS", 0.01)
+    with SlowToGreet(0.5) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert machine.greets(server.server_address[1], time.monotonic() - up_for) is greets
+        server.ended.set()
+        server.shutdown()
