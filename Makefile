@@ -191,7 +191,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
 	aside operations nice -n -3 & \
-	aside newest nice -n 10 & \
+	aside newest nice -n 7 & \
 	echo "== make test-guest"; \
 	run guest test-guest nice -n -3 env APART=1; \
 	echo "== waiting for newest, frr, cluster and operations"; \
