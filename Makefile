@@ -161,7 +161,7 @@ api-servers: host-cluster
 # computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
 # and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
 # (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
-# built first take what all leave of the machine. Emulated machines run last, since they are slow, and what they wait for has
+# built first take a small part of the machine. Emulated machines run last, since they are slow, and what they wait for has
 # deadlines. One leaves a whole core for much of the time: for the page of operations in a machine of its own, with the same
 # package, the unit tests with the newest libraries, and what is left of the tests of FRR and of API servers, which a machine
 # without caches is still building when all else is done. They get a little more of the machine than these.
@@ -175,7 +175,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	aside kernel & kernel=$$!; \
 	aside router & router=$$!; \
 	{ \
-	    nice -n 10 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
+	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
 	} & \
 	for name in check browser; do \

@@ -29,7 +29,7 @@ _MODULE: Final = "k8s.io/kubernetes"
 #: Fetching on a slow line; four minutes of compiling on two idle cores, and much more where it only gets what others
 #: leave.
 _FETCH_SECONDS: Final = 900
-_BUILD_SECONDS: Final = 3600
+_BUILD_SECONDS: Final = 7200
 _STAGING: Final = re.compile(r"^(\s*k8s\.io/([a-z0-9-]+)) => \./staging/\S+$", re.MULTILINE)
 
 
