@@ -75,12 +75,12 @@ class Greeter(socketserver.BaseRequestHandler):
             self.request.sendall(b"SSH-2.0-slow\r\n")
 
 
-@pytest.mark.parametrize(("up_for", "greets"), [(0.0, False), (10.0, True)])
+@pytest.mark.parametrize(("up_for", "silent_for", "greets"), [(0, 600, False), (3000, 0.5, True)])
 def test_a_slow_guest_has_longer_for_its_greeting(
-    monkeypatch: pytest.MonkeyPatch, *, up_for: float, greets: bool
+    monkeypatch: pytest.MonkeyPatch, *, up_for: float, silent_for: float, greets: bool
 ) -> None:
     monkeypatch.setattr(machine, "_GREETING_SECONDS", 0.01)
-    with SlowToGreet(0.5) as server:
+    with SlowToGreet(silent_for) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert machine.greets(server.server_address[1], time.monotonic() - up_for) is greets
         server.ended.set()
