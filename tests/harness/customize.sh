@@ -11,7 +11,7 @@ chroot "$tree" systemctl disable frr.service
 # A test starts its own bird, as the host's BGP speaker.
 chroot "$tree" systemctl disable bird.service
 
-chroot "$tree" systemctl enable systemd-networkd.service receive-timestamps.service
+chroot "$tree" systemctl enable systemd-networkd.service
 
 # Nothing periodic may wake up in the middle of a measurement; no one uses the console.
 chroot "$tree" systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer logrotate.timer \

@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 
 from .cache import cache_dir, locked
+from .emulator import ensure_emulator
 from .progress import say
 
 #: Working KVM needs under two seconds, nested KVM under five.
 _PROBE_SECONDS = 10
 
-#: cmpxchg16b is emulated wrongly by QEMU 7.2 (flags are lost) and panics the guest under load, hence without cx16.
-TCG = ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+TCG = ("-accel", "tcg,thread=multi", "-cpu", "max")
 KVM = ("-accel", "kvm", "-cpu", "host")
 
 
@@ -43,7 +43,7 @@ def accelerator(kernel: Path) -> tuple[str, ...]:
 
 def _kvm_boots(kernel: Path) -> bool:
     command = [
-        *("qemu-system-x86_64", *KVM, "-M", "q35", "-m", "256", "-nodefaults", "-display", "none", "-serial", "stdio"),
+        *(*ensure_emulator(), *KVM, "-M", "q35", "-m", "256", "-nodefaults", "-display", "none", "-serial", "stdio"),
         *("-no-reboot", "-kernel", str(kernel), "-append", "console=ttyS0 panic=-1"),
     ]
     try:

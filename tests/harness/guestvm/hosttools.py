@@ -16,7 +16,6 @@ from .errors import GuestError
 PACKAGE_OF = {
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
-    "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
@@ -25,8 +24,8 @@ PACKAGE_OF = {
     "patchelf": "patchelf",
 }
 
-#: Needed by the builds although no program of ours calls into them: the emulator's firmware, the archive's keys.
-SUPPORT_PACKAGES = ("seabios", "ipxe-qemu", "debian-archive-keyring")
+#: Needed by the builds although no program of ours calls into them: the archive's keys.
+SUPPORT_PACKAGES = ("debian-archive-keyring",)
 
 
 def host_packages() -> list[str]:

@@ -26,6 +26,7 @@ from typing import TextIO
 
 from .accelerator import accelerator
 from .cache import cache_dir, locked
+from .emulator import ensure_emulator
 from .errors import GuestError
 from .hosttools import require
 from .image import Image, ensure_login_key
@@ -35,10 +36,6 @@ from .remote import Remote
 #: Emulated boots take 15 to 20 s on two quiet cores; one of two took 235 s beside a compiler and four busy loops. On a
 #: busy machine of CI the kernel alone took 120 s.
 _BOOT_SECONDS = 1800
-#: QEMU before 8.1 sometimes runs code that the kernel is just patching, which ends the kernel (QEMU's deba78709a). In a
-#: boot nothing is lost by that but time.
-_EMULATOR_FAULT = "Oops: int3"
-_BOOTS = 3
 _POWEROFF_SECONDS = 30
 _DEATH_SECONDS = 2
 #: Between looks at a port that does not answer yet.
@@ -94,7 +91,7 @@ class Machine:
         name: str = "",
         cable: Cable | None = None,
     ) -> None:
-        require(["qemu-system-x86_64", "qemu-img", "ssh", "setpriv", "tar"])
+        require(["qemu-img", "ssh", "setpriv", "tar"])
         self._image = image
         self._memory = memory
         self._cpus = cpus
@@ -148,21 +145,9 @@ class Machine:
         return f"QEMU ended with {status}\n{self._end_of_log()}"
 
     def start(self) -> None:
-        """Boot and wait for the shell; again when a fault of the emulator ends the boot: a disk made for it too."""
-        new_disk = not self._overlay.exists()
-        for boots_left in reversed(range(_BOOTS)):
-            self.power_on()
-            try:
-                self.wait_for_shell()
-            except GuestError:
-                if not boots_left or _EMULATOR_FAULT not in self._end_of_log():
-                    raise
-                say(f"a fault of the emulator ended the guest's boot ({_EMULATOR_FAULT}): booting again")
-                self._pull_the_plug()
-                if new_disk:
-                    self._overlay.unlink()
-            else:
-                return
+        """Boot and wait for the shell."""
+        self.power_on()
+        self.wait_for_shell()
 
     def power_on(self) -> None:
         """Begin to boot. Call it in a thread that lasts as long as the guest: the kernel kills QEMU when it ends."""
@@ -231,7 +216,7 @@ class Machine:
     def _qemu_command(self, port: int, key: Path) -> list[str]:
         public_key = base64.b64encode(key.with_suffix(".pub").read_bytes()).decode()
         return [
-            *("qemu-system-x86_64", *accelerator(self._image.kernel), "-M", "q35", "-smp", str(self._cpus)),
+            *(*ensure_emulator(), *accelerator(self._image.kernel), "-M", "q35", "-smp", str(self._cpus)),
             *("-m", self._memory, "-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
             *("-append", f"root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.show_status=no{self._identity()}"),
