@@ -25,15 +25,13 @@ JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 # Unit tests do: for a Prometheus, for a terminal, for the end of a trial.
 UNIT_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
-# What would bring a cold "make test" on two cores near 45 minutes: test-guest-long runs it.
-LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes namespace_deleted nic_deaths podman random_kills two_nodes)
-# They have a machine or a tree of their own, and take a third of the time: "make test" has them beside the others.
-OWN_MACHINE_TESTS := $(patsubst %,tests/guest/test_%.py,operations_page package_in_a_tree)
+# With these a cold "make test" on two cores would take longer than an hour: test-guest-long runs them.
+LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes frr_upgrade namespace_deleted nic_deaths operations_page podman random_kills two_nodes)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-operations test-guest-long test-cluster install clean clean-cache
+.PHONY: help demo test check format test-newest test-simulation simulate soak test-frr test-uml test-kernel test-router test-guest test-guest-long test-cluster install clean clean-cache
 .PHONY: site release test-browser test-image screenshot host-browser host-prometheus host-gobgp host-shells soak-vrfs test-frr-next bench bench-guest bench-nodes bench-networks bench-changes bench-memory deb image check-deb check-deb-next test-deb host-python host-guest host-uml host-cluster api-servers
 # The set-up steps share apt and the caches.
 .NOTPARALLEL:
@@ -48,9 +46,9 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux       (its halves: test-kernel, test-router)'
 	@echo 'make test-frr-next   only what Debian 13 has no FRR for: with that of Debian 14 (testing), on User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
-	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman, two nodes'
+	@echo 'make test-guest-long more of them: docs/operations.md, a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman, its upgrade, two nodes'
 	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
-	@echo 'make test-cluster    only the tests with a real Kubernetes API server (built once, in eight minutes; needs Go)'
+	@echo 'make test-cluster    only the tests with a real Kubernetes API server (two minors, built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
 	@echo 'make image           build the container images (build/image), with their bills of materials (NAMES=openperouter-router: one)'
 	@echo 'make test-image      run the image as the metrics pod, under podman, scraped by Prometheus'
@@ -137,11 +135,7 @@ soak-vrfs:
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)
 	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml \
-	    $(LONG_GUEST_TESTS:%=--ignore=%) $(if $(APART),$(OWN_MACHINE_TESTS:%=--ignore=%)) tests/guest $(ARGS)
-
-test-operations: .venv/.ready host-guest
-	@mkdir -p $(RESULTS)
-	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/operations.xml $(OWN_MACHINE_TESTS) $(ARGS)
+	    $(LONG_GUEST_TESTS:%=--ignore=%) tests/guest $(ARGS)
 
 test-guest-long: .venv/.ready host-guest api-servers
 	@tests/harness/ensure-packages.sh buildah
@@ -161,10 +155,11 @@ api-servers: host-cluster
 # computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
 # and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
 # (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
-# built first take a small part of the machine. Emulated machines run last, since they are slow, and what they wait for has
-# deadlines. One leaves a whole core for much of the time: for the page of operations in a machine of its own, with the same
-# package, the unit tests with the newest libraries, and what is left of the tests of FRR and of API servers, which a machine
-# without caches is still building when all else is done. They get a little more of the machine than these.
+# built first take a small part of the machine, and only the newest is: two take too long. The emulated machine runs last, since
+# it is slow, and what it waits for has deadlines. It leaves a core for most of the time: for the unit tests with the newest
+# libraries, and what is left of the tests of FRR and of API servers, which a machine without caches is still building when all
+# else is done. It gets a little more of the machine than these.
+test: export OPENPEROUTER_KUBERNETES = newest
 test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
@@ -190,14 +185,13 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
 	wait $$kernel $$router; \
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
-	aside operations nice -n -3 & \
 	aside newest nice -n 7 & \
 	echo "== make test-guest"; \
-	run guest test-guest nice -n -3 env APART=1; \
-	echo "== waiting for newest, frr, cluster and operations"; \
+	run guest test-guest nice -n -3; \
+	echo "== waiting for newest, frr and cluster"; \
 	wait; \
-	for name in api-servers newest frr cluster operations; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
-	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest operations
+	for name in api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
 image: host-guest
