@@ -33,9 +33,13 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Picture:
-    """What a node is: FRR's configuration, devices with their addresses in both namespaces, the desired state."""
+    """What a node is: FRR's configuration, devices with their addresses in both namespaces, the desired state.
 
-    frr: str
+    ``frr`` has its lines in alphabetical order: vtysh prints a line where the first daemon has it, and after a boot in
+    which watchfrr started a daemon once more that may be another one.
+    """
+
+    frr: list[str]
     devices: frozenset[tuple[object, ...]]
     desired: str
 
@@ -51,7 +55,7 @@ class Rebooted:
 
 def picture(node: Machine) -> Picture:
     """Look at a node."""
-    frr = node.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    frr = sorted(node.remote.run("vtysh -N perouter -c 'show running-config'").stdout.splitlines())
     desired = node.remote.run("openperouter show desired").stdout
     host = json.loads(node.remote.run("ip -j -d address show group 4243").stdout)
     router = json.loads(node.remote.run("ip -j -d -n perouter address").stdout)
