@@ -8,20 +8,15 @@ loader is named on the command line.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 
 from .cache import build_once
-from .errors import GuestError
-from .hosttools import require, run
 from .progress import say
-from .tree import STABLE
+from .tree import STABLE, unpack
 
 _PACKAGES = ("qemu-system-x86", "qemu-system-data", "seabios")
 _PROGRAM = "usr/bin/qemu-system-x86_64"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-#: A cold mirror on a slow line; typical are fifteen seconds.
-_BUILD_SECONDS = 600
 
 
 def ensure_emulator() -> tuple[str, ...]:
@@ -35,12 +30,5 @@ def ensure_emulator() -> tuple[str, ...]:
 
 
 def _build(directory: Path) -> None:
-    require(["mmdebstrap"])
     say(f"fetching Debian {STABLE}'s QEMU (once)")
-    # Unpacked, not installed: the packages, what they depend on, and neither apt nor a shell.
-    include = f"--include={','.join(_PACKAGES)}"
-    run(["mmdebstrap", "--quiet", "--variant=extract", include, STABLE, str(directory)], seconds=_BUILD_SECONDS)
-    if not (directory / _PROGRAM).is_file():
-        raise GuestError(f"Debian {STABLE}'s package {_PACKAGES[0]} has no {_PROGRAM}")
-    for unused in ("dev", "etc", "tmp", "var"):
-        shutil.rmtree(directory / unused, ignore_errors=True)
+    unpack(_PACKAGES, _PROGRAM, directory)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import build_once, cache_dir
-from .errors import GuestError
 from .hosttools import require, run
 from .progress import say
-from .tree import STABLE
+from .tree import STABLE, unpack
 
 _KIND = "kernels"
+_PROGRAM = "usr/bin/linux.uml"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-#: A cold mirror on a slow line; typical are ten seconds.
-_BUILD_SECONDS = 600
+#: Of a few megabytes; most of it is for a busy machine.
+_PATCH_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,16 @@ def ensure_kernel() -> Kernel:
     # The loader's path is absolute, so a cache that was moved gets a kernel of its own.
     digest = hashlib.sha256(f"1 {STABLE} {cache}".encode()).hexdigest()[:12]
     directory = build_once(_KIND, digest, lambda target: _build(target, cache / _KIND / digest))
-    return Kernel(directory / "usr/bin/linux.uml", directory / "usr/lib/uml/modules")
+    return Kernel(directory / _PROGRAM, directory / "usr/lib/uml/modules")
 
 
 def _build(directory: Path, final: Path) -> None:
-    require(["mmdebstrap", "patchelf"])
+    require(["patchelf"])
     say(f"fetching Debian {STABLE}'s User-Mode Linux (once)")
-    # Unpacked, not installed: the package, what it depends on, and neither apt nor a shell.
-    command = ["mmdebstrap", "--quiet", "--variant=extract", "--include=user-mode-linux", STABLE, str(directory)]
-    run(command, seconds=_BUILD_SECONDS)
-    program = directory / "usr/bin/linux.uml"
-    if not program.is_file():
-        raise GuestError(f"Debian {STABLE}'s package user-mode-linux has no usr/bin/linux.uml")
+    unpack(["user-mode-linux"], _PROGRAM, directory)
+    program = directory / _PROGRAM
     libraries = final / _LIBRARIES
     loader = libraries / "ld-linux-x86-64.so.2"
     command = ["patchelf", "--set-interpreter", str(loader), "--set-rpath", str(libraries), str(program)]
-    run(command, seconds=_BUILD_SECONDS)
-    for unused in ("dev", "etc", "tmp", "var", "usr/share"):
-        shutil.rmtree(directory / unused, ignore_errors=True)
+    run(command, seconds=_PATCH_SECONDS)
+    shutil.rmtree(directory / "usr/share", ignore_errors=True)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .cache import build_once
+from .errors import GuestError
 from .hosttools import require, run
 from .progress import say
 
@@ -69,6 +72,20 @@ ANSIBLE_NODE = replace(NODE, packages=(*NODE.packages, "python3-apt"))
 def ensure_tree(recipe: Recipe = NODE) -> Path:
     """Return the tree's directory, building it first when this recipe was new here (needs root and a mirror)."""
     return build_once("trees", recipe.digest(), lambda directory: _build(recipe, directory))
+
+
+def unpack(packages: Sequence[str], program: str, directory: Path) -> None:
+    """Unpack packages of the guest's release with what they depend on, which runs on hosts of other releases too.
+
+    They are not installed: neither apt nor a shell is there. Raises :class:`GuestError` when ``program`` is not there.
+    """
+    require(["mmdebstrap"])
+    command = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={','.join(packages)}", STABLE, str(directory)]
+    run(command, seconds=_BUILD_SECONDS)
+    if not (directory / program).is_file():
+        raise GuestError(f"Debian {STABLE}'s package {packages[0]} has no {program}")
+    for unused in ("dev", "etc", "tmp", "var"):
+        shutil.rmtree(directory / unused, ignore_errors=True)
 
 
 def _build(recipe: Recipe, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The User-Mode-Linux kernel: what a host lacks is named before a download, and a failed one leaves nothing behind."""
+"""User-Mode Linux and QEMU: what a host lacks is named before a download, and a failed one leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from guestvm.emulator import ensure_emulator
 from guestvm.errors import GuestError
 from guestvm.kernel import ensure_kernel
 
@@ -54,3 +55,21 @@ def test_a_kernel_is_fetched_once_and_its_loader_is_where_it_will_be(cache: Path
     libraries = kernel.program.parents[1] / "lib/x86_64-linux-gnu"
     arguments = (cache.parent / "programs/patchelf.arguments").read_text()
     assert f"--set-interpreter {libraries}/ld-linux-x86-64.so.2 --set-rpath {libraries} " in arguments
+
+
+def test_an_emulator_starts_with_the_libraries_beside_it(cache: Path) -> None:
+    there = "for d; do :; done; cd $d && /bin/mkdir -p usr/bin var && echo >usr/bin/qemu-system-x86_64"
+    program(cache, "mmdebstrap", there)
+    loader, _option, libraries, emulator, *firmware = ensure_emulator()
+    assert Path(emulator).exists()
+    root = Path(emulator).parents[2]
+    assert (root.parent, loader) == (cache / "emulators", f"{libraries}/ld-linux-x86-64.so.2")
+    assert firmware == ["-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios"]
+    assert [directory.name for directory in root.iterdir()] == ["usr"]
+
+
+def test_a_package_without_the_program_is_an_error_and_not_kept(cache: Path) -> None:
+    program(cache, "mmdebstrap", "exit 0")
+    with pytest.raises(GuestError, match="package qemu-system-x86 has no usr/bin/qemu-system-x86_64"):
+        ensure_emulator()
+    assert not list((cache / "emulators").iterdir())
