@@ -35,10 +35,11 @@ WantedBy=multi-user.target
 class Picture:
     """What a node is: FRR's configuration, devices with their addresses in both namespaces, the desired state.
 
-    ``frr`` has its lines in alphabetical order: vtysh prints a line where the first daemon has it, and after a boot in
-    which watchfrr started a daemon once more that may be another one.
+    ``settings`` are the lines of FRR's configuration before its first block, in any order: vtysh prints a line where
+    the first daemon has it, and after a boot in which watchfrr started a daemon once more that may be another one.
     """
 
+    settings: list[str]
     frr: list[str]
     devices: frozenset[tuple[object, ...]]
     desired: str
@@ -55,12 +56,13 @@ class Rebooted:
 
 def picture(node: Machine) -> Picture:
     """Look at a node."""
-    frr = sorted(node.remote.run("vtysh -N perouter -c 'show running-config'").stdout.splitlines())
+    shown = node.remote.run("vtysh -N perouter -c 'show running-config'").stdout
+    _title, settings, *frr = shown.split("\n!\n")
     desired = node.remote.run("openperouter show desired").stdout
     host = json.loads(node.remote.run("ip -j -d address show group 4243").stdout)
     router = json.loads(node.remote.run("ip -j -d -n perouter address").stdout)
     devices = {describe(where, link) for where, links in (("host", host), ("router", router)) for link in links if link}
-    return Picture(frr, frozenset(devices), desired)
+    return Picture(sorted(settings.splitlines()), frr, frozenset(devices), desired)
 
 
 def describe(where: str, link: dict[str, object]) -> tuple[object, ...]:
@@ -120,6 +122,7 @@ def test_the_node_forwards_without_a_hand(after: Rebooted, check: Check) -> None
 
 def test_the_node_is_as_it_was_before_the_trial(after: Rebooted) -> None:
     now = picture(after.node)
+    assert now.settings == after.before.settings
     assert now.frr == after.before.frr
     assert now.devices == after.before.devices
     assert now.desired == after.before.desired
