@@ -25,8 +25,10 @@ JOBS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && n=4; echo $$n)
 # Unit tests do: for a Prometheus, for a terminal, for the end of a trial.
 UNIT_JOBS ?= $(shell echo $$(($(JOBS) + 1)))
 
-# With these a cold "make test" on two cores would take longer than an hour: test-guest-long runs them.
-LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes frr_upgrade namespace_deleted nic_deaths operations_page podman random_kills two_nodes)
+# With these a cold "make test" on two cores would take far longer than an hour: test-guest-long runs them.
+LONG_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,cluster daemon_in_a_pod first_ten_minutes namespace_deleted nic_deaths podman random_kills two_nodes)
+# These only "make test-guest" by itself runs, for the same reason.
+ALONE_GUEST_TESTS := $(patsubst %,tests/guest/test_%.py,frr_upgrade operations_page)
 # These tests mostly wait for servers; each process has one of its own.
 CLUSTER_JOBS ?= 3
 
@@ -46,7 +48,7 @@ help:
 	@echo 'make test-uml        only the tests on a real kernel, User-Mode Linux       (its halves: test-kernel, test-router)'
 	@echo 'make test-frr-next   only what Debian 13 has no FRR for: with that of Debian 14 (testing), on User-Mode Linux'
 	@echo 'make test-guest      only the tests on a booted Debian 13'
-	@echo 'make test-guest-long more of them: docs/operations.md, a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman, its upgrade, two nodes'
+	@echo 'make test-guest-long more of them: a node in a cluster, one that loses its namespace, a hundred deaths of the daemon, FRR in podman, two nodes'
 	@echo 'make soak-vrfs       add and remove 300 VRFs with thousands of routes, with FRR on a real kernel (REMOVALS=300)'
 	@echo 'make test-cluster    only the tests with a real Kubernetes API server (two minors, built once, in eight minutes; needs Go)'
 	@echo 'make deb             build the Debian package (VERIFY=1: twice, and compare)'
@@ -135,7 +137,7 @@ soak-vrfs:
 test-guest: .venv/.ready host-guest
 	@mkdir -p $(RESULTS)
 	OPENPEROUTER_GUEST_TESTS=1 .venv/bin/pytest -q --junitxml=$(RESULTS)/guest.xml \
-	    $(LONG_GUEST_TESTS:%=--ignore=%) tests/guest $(ARGS)
+	    $(LONG_GUEST_TESTS:%=--ignore=%) $(if $(SHORT),$(ALONE_GUEST_TESTS:%=--ignore=%)) tests/guest $(ARGS)
 
 test-guest-long: .venv/.ready host-guest api-servers
 	@tests/harness/ensure-packages.sh buildah
@@ -187,7 +189,7 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
 	aside newest nice -n 7 & \
 	echo "== make test-guest"; \
-	run guest test-guest nice -n -3; \
+	run guest test-guest nice -n -3 env SHORT=1; \
 	echo "== waiting for newest, frr and cluster"; \
 	wait; \
 	for name in api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
