@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _reason_to_skip() -> str | None:
     if os.environ.get("OPENPEROUTER_CLUSTER_TESTS") != "1":
         return "needs a real API server: make test-cluster (or OPENPEROUTER_CLUSTER_TESTS=1)"
-    if all(program.built() for program in build.PROGRAMS):
+    if all(build.built(program) for program in build.PROGRAMS):
         return None
     try:
         golang.find_go()

@@ -26,7 +26,7 @@ NEAR = "192.168.220.10"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """An API server on the host, with what is shipped for it."""
-    if not build.api_server(build.NEWEST).built():
+    if not build.built(build.api_server(build.NEWEST)):
         try:
             golang.find_go()
         except NoGoError as error:

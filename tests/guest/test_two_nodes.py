@@ -71,7 +71,7 @@ def playbook(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Playbook:
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[str, Cluster]]:
     """An API server with what is shipped for it and both Nodes; by the node of which it answers."""
-    if not build.api_server(build.NEWEST).built():
+    if not build.built(build.api_server(build.NEWEST)):
         try:
             golang.find_go()
         except NoGoError as error:

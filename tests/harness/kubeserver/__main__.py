@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from . import clients, etcd, golang
-from .build import ensure
+from .build import PROGRAMS, ensure
 from .errors import ClusterError, NoGoError
 
 _NO_GO = 3
@@ -27,7 +27,7 @@ def main() -> int:
         if verb == "packages":
             print("\n".join([*_PACKAGES, *golang.packages()]))
         else:
-            print("\n".join(map(str, [*ensure(), etcd.ensure(), *clients.ensure()])))
+            print("\n".join(map(str, [*ensure([*PROGRAMS, *clients.CLIENTS]), etcd.ensure()])))
     except ClusterError as error:
         print(f"kubeserver: {error}", file=sys.stderr)
         return _NO_GO if isinstance(error, NoGoError) else 1

@@ -1,4 +1,4 @@
-"""Builds Kubernetes' programs from Go modules, each once per version, into the cache.
+"""Builds programs from Go modules, each once per version, into the cache: Kubernetes' own are here.
 
 Kubernetes publishes no module that can be installed as it is: its go.mod replaces the staging modules by folders of its
 own repository. The same file with each of them replaced by that module's published version builds the same program.
@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from guestvm.cache import build_once, cache_dir, locked
 from guestvm.progress import say
@@ -30,6 +30,8 @@ _MODULE: Final = "k8s.io/kubernetes"
 #: leave.
 _FETCH_SECONDS: Final = 900
 _BUILD_SECONDS: Final = 7200
+#: Kubernetes' staging modules are required as v0.0.0, and replaced already.
+_REQUIRED: Final = re.compile(r"^\t(\S+) (v(?!0\.0\.0\b(?!-))\S+)(?: //.*)?$", re.MULTILINE)
 _STAGING: Final = re.compile(r"^(\s*k8s\.io/([a-z0-9-]+)) => \./staging/\S+$", re.MULTILINE)
 
 
@@ -53,6 +55,27 @@ OLDEST: Final = Release("1.33.13", "h1:bmH31xUdSzeA5vk0wZAK9MZp11mdLuzUSeKk0qN3h
 RELEASES: Final = (NEWEST,) if os.environ.get("OPENPEROUTER_KUBERNETES") == "newest" else (NEWEST, OLDEST)
 
 
+class Buildable(Protocol):
+    """One program of one version."""
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+
+    @property
+    def version(self) -> str:
+        """The name of its folder in the cache."""
+
+    def build(self, go: Go, directory: Path) -> None:
+        """Leave the program in a directory, under its name. Raises :class:`ClusterError`."""
+
+
+def built(program: Buildable) -> Path | None:
+    """Return the program where it was built already."""
+    path = cache_dir() / program.name / program.version / program.name
+    return path if path.exists() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """One program of one version: a folder of Kubernetes' ``cmd``."""
@@ -60,10 +83,22 @@ class Program:
     name: str
     release: Release
 
-    def built(self) -> Path | None:
-        """Return the program where it was built already."""
-        program = cache_dir() / self.name / self.release.version / self.name
-        return program if program.exists() else None
+    @property
+    def version(self) -> str:
+        """Return Kubernetes' version."""
+        return self.release.version
+
+    def build(self, go: Go, directory: Path) -> None:
+        """Build it in a module that has the same versions of everything as Kubernetes' own."""
+        release = self.release
+        work = work_module(go, release, directory)
+        say(f"building {self.name} {release.version} (once; up to four minutes on two idle cores)")
+        output = directory / self.name
+        flags = [f"-X k8s.io/component-base/version.gitVersion=v{release.version}"]
+        compile_program(go, f"{_MODULE}/cmd/{self.name}", flags, work, output)
+        shutil.rmtree(work)
+        _check(output, release)
+        say(f"built {self.name} {release.version}")
 
 
 def api_server(release: Release) -> Program:
@@ -76,13 +111,13 @@ CONTROLLERS: Final = Program("kube-controller-manager", NEWEST)
 PROGRAMS: Final = (api_server(NEWEST), CONTROLLERS, *map(api_server, RELEASES[1:]))
 
 
-def ensure(programs: Sequence[Program] = PROGRAMS) -> list[Path]:
+def ensure(programs: Sequence[Buildable] = PROGRAMS) -> list[Path]:
     """Return where they are, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
 
     Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build continues where it
     was and the programs share what they have in common; then they go, because nothing needs them again.
     """
-    paths = [path for program in programs if (path := program.built())]
+    paths = [path for program in programs if (path := built(program))]
     if len(paths) == len(programs):
         return paths
     find_go()
@@ -94,29 +129,26 @@ def ensure(programs: Sequence[Program] = PROGRAMS) -> list[Path]:
     return paths
 
 
-def _ensure_one(go: Go, program: Program) -> Path:
-    version = program.release.version
-    return build_once(program.name, version, lambda directory: _build(go, program, directory)) / program.name
+def _ensure_one(go: Go, program: Buildable) -> Path:
+    return build_once(program.name, program.version, lambda directory: program.build(go, directory)) / program.name
 
 
-def _build(go: Go, program: Program, directory: Path) -> None:
-    release = program.release
-    say(f"fetching Kubernetes {release.version}'s Go modules")
+def work_module(go: Go, release: Release, directory: Path) -> Path:
+    """Return a directory below this one with a module in which Kubernetes' programs can be built."""
     source = _fetch(go, release, directory)
     work = directory / "module"
     work.mkdir()
     (work / "go.mod").write_text(module_file((source / "go.mod").read_text(), release.version))
     shutil.copyfile(source / "go.sum", work / "go.sum")
-    say(f"building {program.name} {release.version} (once; up to four minutes on two idle cores)")
-    flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{release.version}"
-    output = directory / program.name
-    # -trimpath: the program says nothing about this machine. No debugging data, which are left out in the end anyway.
-    options = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", flags, "-o", str(output)]
-    options.append(f"{_MODULE}/cmd/{program.name}")
-    go.run("build", *options, directory=work, seconds=_BUILD_SECONDS)
-    shutil.rmtree(work)
-    _check(output, release)
-    say(f"built {program.name} {release.version}")
+    return work
+
+
+def compile_program(go: Go, package: str, flags: Sequence[str], work: Path, output: Path) -> None:
+    """Compile and link a package of a module that ``work`` requires; ``flags`` are the linker's."""
+    # No debugging data, which are left out in the end anyway. And no -trimpath: with it, a package that is replaced by
+    # another version is compiled once more for each module that requires it in a version of its own.
+    options = ["-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", " ".join(["-s", "-w", *flags])]
+    go.run("build", *options, "-o", str(output), package, directory=work, seconds=_BUILD_SECONDS)
 
 
 def _fetch(go: Go, release: Release, directory: Path) -> Path:
@@ -141,6 +173,12 @@ def module_file(upstream: str, version: str) -> str:
         )
     text = re.sub(r"^module \S+$", "module build", text, count=1, flags=re.MULTILINE)
     return f"{text}\nrequire {_MODULE} v{version}\n"
+
+
+def pinned(module: str) -> str:
+    """Return a go.mod with lines added that keep each module that it requires at the version that it requires."""
+    lines = "".join(f"replace {path} => {path} {version}\n" for path, version in _REQUIRED.findall(module))
+    return f"{module}{lines}"
 
 
 def _check(program: Path, release: Release) -> None:

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from kubeserver import build, golang
+from kubeserver import build, clients, golang
 from kubeserver.errors import ClusterError, NoGoError
 
 RELEASE = build.Release("1.99.2", "h1:right")
@@ -28,7 +28,7 @@ GO = """
         {fails}
         cp go.mod {kept}
         while [ "$1" != -o ]; do shift; done
-        printf '#!/bin/sh\\necho Kubernetes v{says}\\n' >"$2"
+        printf '#!/bin/sh\\necho {says}\\n' >"$2"
         chmod +x "$2" ;;
     esac
 """
@@ -54,7 +54,7 @@ def make_go(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Mak
     (module / "go.sum").write_text("a.b/c v1.0.0 h1:x\n")
 
     def make(
-        version: str = "1.26.1", *, checksum: str = RELEASE.checksum, says: str = "1.99.2", fails: str = ""
+        version: str = "1.26.1", *, checksum: str = RELEASE.checksum, says: str = "Kubernetes v1.99.2", fails: str = ""
     ) -> Path:
         answer = json.dumps({"Dir": str(module), "Sum": checksum})
         words = {"log": tmp_path / "log", "kept": tmp_path / "go.mod", "version": version, "answer": answer}
@@ -102,6 +102,33 @@ def test_the_modules_are_kubernetes_own_versions(make_go: MakeGo, tmp_path: Path
     assert text.endswith("require k8s.io/kubernetes v1.99.2\n")
 
 
+def test_a_client_has_kubernetes_versions_of_what_both_need(
+    make_go: MakeGo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "NEWEST", RELEASE)
+    client = clients.Client("tool", "d.e/tool", "v2.0.0", RELEASE.checksum, "d.e/tool/cmd", (), ("version",))
+    make_go(says="v2.0.0")
+    assert build.ensure([client]) == [cache / "tool/v2.0.0/tool"]
+    text = (tmp_path / "go.mod").read_text()
+    assert text.endswith("replace a.b/c => a.b/c v1.0.0\nrequire d.e/tool v2.0.0\n")
+    assert "replace k8s.io/kubernetes" not in text
+    assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("\ta.b/c v1.0.0", "replace a.b/c => a.b/c v1.0.0\n"),
+        ("\ta.b/c/v2 v2.1.0+incompatible // indirect", "replace a.b/c/v2 => a.b/c/v2 v2.1.0+incompatible\n"),
+        ("\ta.b/c v0.0.0-2026-abc", "replace a.b/c => a.b/c v0.0.0-2026-abc\n"),
+        ("\tk8s.io/part-1 v0.0.0", ""),
+        ("\tk8s.io/part-1 => k8s.io/part-1 v0.99.2", ""),
+    ],
+)
+def test_versions_are_kept(line: str, wanted: str) -> None:
+    assert build.pinned(f"{line}\n") == f"{line}\n{wanted}"
+
+
 def test_a_go_mod_of_another_form_is_noticed() -> None:
     with pytest.raises(ClusterError, match="only 0 staging modules"):
         build.module_file("module k8s.io/kubernetes\n", "1.99.2")
@@ -111,7 +138,7 @@ def test_something_else_under_the_same_version_is_not_built(make_go: MakeGo, cac
     make_go(checksum="h1:wrong")
     with pytest.raises(ClusterError, match="has the checksum h1:wrong, and not h1:right"):
         build.ensure([SERVER])
-    assert SERVER.built() is None
+    assert build.built(SERVER) is None
     assert "build" not in [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
 
 
@@ -126,10 +153,10 @@ def test_a_failed_build_says_why_and_keeps_only_what_helps_the_next_one(make_go:
 
 
 def test_a_program_that_says_another_version_is_not_kept(make_go: MakeGo, cache: Path) -> None:
-    make_go(says="0.0.0")
+    make_go(says="Kubernetes v0.0.0")
     with pytest.raises(ClusterError, match=r"says: Kubernetes v0\.0\.0"):
         build.ensure([SERVER])
-    assert SERVER.built() is None
+    assert build.built(SERVER) is None
 
 
 def test_an_old_compiler_fetches_a_newer_one(make_go: MakeGo, tmp_path: Path) -> None:
