@@ -154,23 +154,23 @@ api-servers: host-cluster
 	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
 
 # Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. The simulation
-# computes on all cores, and is first and alone. User-Mode Linux takes longest, in two machines with one core each; tests of FRR
-# and of API servers wait for daemons most of the time. So they run beside the others, which get a little less of the machine
-# (with much less they would stand still on a busy one), and their output comes when those are done. API servers that have to be
-# built first take a small part of the machine, and only the newest is: two take too long. The emulated machine runs last, since
-# it is slow, and what it waits for has deadlines. It leaves a core for most of the time: for the unit tests with the newest
-# libraries, and what is left of the tests of FRR and of API servers, which a machine without caches is still building when all
-# else is done. It gets a little more of the machine than these.
+# computes on all cores, and is first and alone. The emulated machine takes longest; it needs the package, leaves a core for
+# most of the time, and gets a little more of the machine than the others, since what it waits for has deadlines. So it starts
+# as soon as the unit tests are done, and the rest is in two rows beside it, whose output comes at the end: User-Mode Linux,
+# which has one core, and then the unit tests with the newest libraries; the tests of FRR and of API servers, which wait for
+# daemons most of the time. With much less of the machine they would stand still on a busy one. API servers that have to be
+# built first take a small part of the machine, and only the newest is: two take too long.
 test: export OPENPEROUTER_KUBERNETES = newest
-test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
+test: .venv/.ready host-guest host-uml host-cluster host-prometheus host-gobgp host-shells host-browser
+	@echo 'Not part of it (CONTRIBUTING.md): the older API server, docs/operations.md and an upgrade of FRR in a guest, make test-guest-long'
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
 	aside() { run $$1 test-$$1 $$2 $$3 $$4 >$(RESULTS)/$$1.log 2>&1; }; \
 	trap 'trap - INT TERM; kill 0' INT TERM; \
 	echo "== make test-simulation"; \
 	run simulation test-simulation; \
-	aside kernel & kernel=$$!; \
-	aside router & router=$$!; \
+	echo "== beside the following: kernel, router, newest, frr and cluster (output so far: $(RESULTS)/*.log)"; \
+	{ aside kernel; aside router; aside newest nice -n 7; } & \
 	{ \
 	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
 	    aside frr; wait; aside cluster; \
@@ -184,15 +184,11 @@ test: .venv/.ready .venv-newest/.ready host-guest host-uml host-cluster host-pro
 	if $(MAKE) --no-print-directory deb VERIFY=1; then \
 	    OPENPEROUTER_PACKAGE=$$(echo $(CURDIR)/build/deb/*.deb); export OPENPEROUTER_PACKAGE; \
 	fi; \
-	echo "== waiting for kernel and router (output so far, and that of frr and cluster: $(RESULTS)/*.log)"; \
-	wait $$kernel $$router; \
-	for name in kernel router; do echo "== $$name"; cat $(RESULTS)/$$name.log; done; \
-	aside newest nice -n 7 & \
 	echo "== make test-guest"; \
 	run guest test-guest nice -n -3 env SHORT=1; \
-	echo "== waiting for newest, frr and cluster"; \
+	echo "== waiting for kernel, router, newest, frr and cluster"; \
 	wait; \
-	for name in api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	for name in kernel router api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
 	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
