@@ -91,13 +91,13 @@ class Program:
     def build(self, go: Go, directory: Path) -> None:
         """Build it in a module that has the same versions of everything as Kubernetes' own."""
         release = self.release
-        work = work_module(go, release, directory)
         say(f"building {self.name} {release.version} (once; up to four minutes on two idle cores)")
+        work = work_module(go, release, directory)
         output = directory / self.name
         flags = [f"-X k8s.io/component-base/version.gitVersion=v{release.version}"]
         compile_program(go, f"{_MODULE}/cmd/{self.name}", flags, work, output)
         shutil.rmtree(work)
-        _check(output, release)
+        check([str(output), "--version"], f"Kubernetes v{release.version}")
         say(f"built {self.name} {release.version}")
 
 
@@ -111,7 +111,7 @@ CONTROLLERS: Final = Program("kube-controller-manager", NEWEST)
 PROGRAMS: Final = (api_server(NEWEST), CONTROLLERS, *map(api_server, RELEASES[1:]))
 
 
-def ensure(programs: Sequence[Buildable] = PROGRAMS) -> list[Path]:
+def ensure(programs: Sequence[Buildable]) -> list[Path]:
     """Return where they are, building what is missing. Raises :class:`ClusterError`, or NoGoError without a compiler.
 
     Go's own caches, some three gigabytes, are kept until all is built, so that an interrupted build continues where it
@@ -135,7 +135,7 @@ def _ensure_one(go: Go, program: Buildable) -> Path:
 
 def work_module(go: Go, release: Release, directory: Path) -> Path:
     """Return a directory below this one with a module in which Kubernetes' programs can be built."""
-    source = _fetch(go, release, directory)
+    source = fetch(go, f"{_MODULE}@v{release.version}", release.checksum, directory)
     work = directory / "module"
     work.mkdir()
     (work / "go.mod").write_text(module_file((source / "go.mod").read_text(), release.version))
@@ -151,12 +151,11 @@ def compile_program(go: Go, package: str, flags: Sequence[str], work: Path, outp
     go.run("build", *options, "-o", str(output), package, directory=work, seconds=_BUILD_SECONDS)
 
 
-def _fetch(go: Go, release: Release, directory: Path) -> Path:
-    """Return the directory of Kubernetes' module, checked."""
-    wanted = f"{_MODULE}@v{release.version}"
-    answer = go.download(wanted, directory, _FETCH_SECONDS)
-    if answer["Sum"] != release.checksum:
-        raise ClusterError(f"{wanted} has the checksum {answer['Sum']}, and not {release.checksum}")
+def fetch(go: Go, module: str, checksum: str, directory: Path) -> Path:
+    """Return the directory of a module, such as ``host/path@v1.2.3``, checked. Raises :class:`ClusterError`."""
+    answer = go.download(module, directory, _FETCH_SECONDS)
+    if answer["Sum"] != checksum:
+        raise ClusterError(f"{module} has the checksum {answer['Sum']}, and not {checksum}")
     return Path(answer["Dir"])
 
 
@@ -181,9 +180,8 @@ def pinned(module: str) -> str:
     return f"{module}{lines}"
 
 
-def _check(program: Path, release: Release) -> None:
-    """Raise unless the program runs here and says what it should be."""
-    asked = [str(program), "--version"]
-    output = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
-    if output.stdout.strip() != f"Kubernetes v{release.version}":
-        raise ClusterError(f"{program} says: {output.stdout.strip()[:200]} {output.stderr.strip()[:500]}")
+def check(asked: Sequence[str], version: str) -> None:
+    """Raise :class:`ClusterError` unless the program runs here and prints that version."""
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
+    if done.stdout.strip() != version:
+        raise ClusterError(f"{asked[0]} says: {done.stdout.strip()[:200]} {done.stderr.strip()[:500]}")

@@ -7,9 +7,7 @@ need. Both get their version as a flag, and helm that of Kubernetes for where it
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,10 +16,7 @@ from guestvm.progress import say
 
 from . import build
 from .build import NEWEST
-from .errors import ClusterError
 from .golang import Go
-
-_FETCH_SECONDS: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +34,7 @@ class Client:
     def build(self, go: Go, directory: Path) -> None:
         """Build it beside Kubernetes' own programs."""
         say(f"building {self.name} {self.version} (once; up to two minutes on two idle cores)")
-        wanted = f"{self.module}@{self.version}"
-        answer = go.download(wanted, directory, _FETCH_SECONDS)
-        if answer["Sum"] != self.checksum:
-            raise ClusterError(f"{wanted} has the checksum {answer['Sum']}, and not {self.checksum}")
+        build.fetch(go, f"{self.module}@{self.version}", self.checksum, directory)
         work = build.work_module(go, NEWEST, directory)
         module = work / "go.mod"
         module.write_text(f"{build.pinned(module.read_text())}require {self.module} {self.version}\n")
@@ -50,10 +42,7 @@ class Client:
         flags = [f"-X {variable}" for variable in self.variables]
         build.compile_program(go, self.package, flags, work, output)
         shutil.rmtree(work)
-        asked = [str(output), *self.asked]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.defpath})
-        if done.stdout.strip() != self.version:
-            raise ClusterError(f"{output} says: {done.stdout.strip()[:200]} {done.stderr.strip()[:500]}")
+        build.check([str(output), *self.asked], self.version)
 
 
 _HELM: Final = "helm.sh/helm/v3"
