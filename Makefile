@@ -153,11 +153,10 @@ test-cluster: .venv/.ready api-servers
 api-servers: host-cluster
 	@$(CLUSTER) -m kubeserver build >/dev/null || [ $$? -eq 3 ]
 
-# Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. The simulation
-# computes on all cores, and is first and alone. The emulated machine takes longest; it needs the package, leaves a core for
-# most of the time, and gets a little more of the machine than the others, since what it waits for has deadlines. So it starts
-# as soon as the unit tests are done, and the rest is in two rows beside it, whose output comes at the end: User-Mode Linux,
-# which has one core, and then the unit tests with the newest libraries; the tests of FRR and of API servers, which wait for
+# Each run starts even if an earlier one failed; the last line adds them up, and the exit code is that line's. The emulated
+# machine takes longest, and leaves a core for most of the time. So it starts as soon as it has the package, and gets more of
+# the machine than the others, since what it waits for has deadlines. The rest is in two rows beside it, whose output comes
+# at the end: what computes, with User-Mode Linux, which has one core; and the tests of FRR and of API servers, which wait for
 # daemons most of the time. With much less of the machine they would stand still on a busy one. API servers that have to be
 # built first take a small part of the machine, and only the newest is: two take too long.
 test: export OPENPEROUTER_KUBERNETES = newest
@@ -165,30 +164,31 @@ test: .venv/.ready host-guest host-uml host-cluster host-prometheus host-gobgp h
 	@echo 'Not part of it (CONTRIBUTING.md): the older API server, docs/operations.md and an upgrade of FRR in a guest, make test-guest-long'
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS)
 	@run() { name=$$1 target=$$2; shift 2; "$$@" $(MAKE) --no-print-directory $$target; echo $$? >$(RESULTS)/$$name.status; }; \
-	aside() { run $$1 test-$$1 $$2 $$3 $$4 >$(RESULTS)/$$1.log 2>&1; }; \
+	aside() { \
+	    run $$1 $$2 $$3 $$4 $$5 >$(RESULTS)/$$1.log 2>&1; \
+	    if grep -qx 0 $(RESULTS)/$$1.status; then echo "== $$1 passed"; else echo "== $$1 FAILED: $(RESULTS)/$$1.log"; fi; \
+	}; \
 	trap 'trap - INT TERM; kill 0' INT TERM; \
-	echo "== make test-simulation"; \
-	run simulation test-simulation; \
-	echo "== beside the following: kernel, router, newest, frr and cluster (output so far: $(RESULTS)/*.log)"; \
-	{ aside kernel; aside router; aside newest nice -n 7; } & \
+	echo "== beside the following: simulation, check, kernel, router, newest, frr and cluster (output so far: $(RESULTS)/*.log)"; \
+	{ \
+	    aside simulation test-simulation; aside check check; aside kernel test-kernel; aside router test-router; \
+	    aside newest test-newest nice -n 7; \
+	} & \
 	{ \
 	    nice -n 5 $(MAKE) --no-print-directory api-servers >$(RESULTS)/api-servers.log 2>&1 & \
-	    aside frr; wait; aside cluster; \
+	    aside frr test-frr; wait; aside cluster test-cluster; \
 	} & \
-	for name in check browser; do \
-	    target=test-$$name; [ $$name = check ] && target=check; \
-	    echo "== make $$target"; \
-	    run $$name $$target nice -n 2; \
-	done; \
+	echo "== make test-browser"; \
+	run browser test-browser; \
 	echo "== make deb VERIFY=1"; \
 	if $(MAKE) --no-print-directory deb VERIFY=1; then \
 	    OPENPEROUTER_PACKAGE=$$(echo $(CURDIR)/build/deb/*.deb); export OPENPEROUTER_PACKAGE; \
 	fi; \
 	echo "== make test-guest"; \
-	run guest test-guest nice -n -3 env SHORT=1; \
-	echo "== waiting for kernel, router, newest, frr and cluster"; \
+	run guest test-guest nice -n -5 env SHORT=1; \
+	echo "== waiting for what is not done yet of simulation, check, kernel, router, newest, frr and cluster"; \
 	wait; \
-	for name in kernel router api-servers newest frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
+	for name in simulation check kernel router newest api-servers frr cluster; do echo "== $$name"; cat $(RESULTS)/$$name.log; done
 	@$(PYTHON) tests/harness/summary.py $(RESULTS) check newest simulation browser frr cluster kernel router guest
 
 # Debian 13's files come from the guest's tree; no registry is asked.
