@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 
 import autopkgtest
 import pytest
@@ -23,9 +22,9 @@ from guestvm.machine import Machine
 
 from .cluster import give_uplink
 from .commands import active, eventually
+from .evidence import LOGS, evidence_of_failure
 from .package import built_package
 
-LOGS = topology.CHECKOUT / "build" / "guest-logs"
 #: The first test pays for building image and package, booting and installing.
 _SECONDS = 1800
 #: Two machines on the cores of one, and an installation that is part of what is tested.
@@ -65,7 +64,7 @@ def installed() -> Iterator[Machine]:
     shutil.rmtree(LOGS, ignore_errors=True)
     package = built_package()
     with Machine.boot(ensure_image(), uplink=True) as machine:
-        with _evidence_of_failure(machine, "install"):
+        with evidence_of_failure(machine, "install"):
             topology.lay_fabric(machine)
             autopkgtest.prepare(machine, package)
             give_uplink(machine)
@@ -77,7 +76,7 @@ def installed() -> Iterator[Machine]:
 @pytest.fixture(scope="session")
 def configured(installed: Machine) -> Machine:
     """The node with the example configuration in force and a workload attached."""
-    with _evidence_of_failure(installed, "configuration"):
+    with evidence_of_failure(installed, "configuration"):
         topology.give_configuration(installed)
         installed.remote.run("/usr/local/libexec/fabric/attach")
     return installed
@@ -109,15 +108,6 @@ def node(configured: Machine, request: pytest.FixtureRequest) -> Iterator[Machin
             f"journalctl --since=@{since} -o cat | grep -a 'Received signal [0-9]* at ' || true"
         ).stdout
         assert not crashes, f"a daemon of FRR crashed:\n{crashes}"
-
-
-@contextmanager
-def _evidence_of_failure(machine: Machine, name: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        collect(machine, LOGS / name)
-        raise
 
 
 def _collect_if_failed(machine: Machine, request: pytest.FixtureRequest) -> None:

@@ -16,6 +16,7 @@ from demo.checks import CHECKS, LEAF, Check
 from guestvm.machine import Machine
 
 from .commands import CONFIGS, active, eventually, property_of, status
+from .evidence import evidence_of_failure
 from .try_session import NEW, UNDERLAY, UNUSED_ADDRESS, cut_off
 
 KUBELET = """\
@@ -84,9 +85,10 @@ def describe(where: str, link: dict[str, object]) -> tuple[object, ...]:
 @pytest.fixture(scope="module")
 def rebooted(configured: Machine) -> Iterator[Rebooted]:
     """The node after a restart in the middle of a trial that had cut it off."""
-    for check in CHECKS:
-        verdict = check.wait(configured)
-        assert verdict.ok, f"before the restart: {check.title}: {verdict.evidence}"
+    with evidence_of_failure(configured, "before-the-restart"):
+        for check in CHECKS:
+            verdict = check.wait(configured)
+            assert verdict.ok, f"before the restart: {check.title}: {verdict.evidence}"
     before = picture(configured)
     life = property_of(configured, "InvocationID")
     warnings = configured.remote.run(f"journalctl -q _SYSTEMD_INVOCATION_ID={life} --priority=warning -o cat").stdout

@@ -14,7 +14,7 @@ from tests.cluster.harness import ClusterServer
 
 from .cluster import CREDENTIALS, Cluster, give_credentials, give_uplink
 from .commands import eventually, has_link, no_ping_lost, property_of, status
-from .conftest import LOGS
+from .evidence import LOGS
 
 #: An emulated node that loads its credentials for the first time imports a large library.
 SECONDS = 300

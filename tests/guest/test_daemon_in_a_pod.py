@@ -22,7 +22,7 @@ from supervisor.operations.cluster.manifests import manifests
 from supervisor.operations.router.podman_units import DEFAULT_IMAGE
 
 from .commands import eventually, no_ping_lost, property_of
-from .conftest import LOGS
+from .evidence import LOGS
 from .test_podman import load_image, router_image
 
 #: As podman names them.

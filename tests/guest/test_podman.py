@@ -27,7 +27,7 @@ from supervisor.operations.router.podman_units import DEFAULT_IMAGE
 from supervisor.version import VERSION
 
 from .commands import active, eventually, property_of, status
-from .conftest import LOGS
+from .evidence import LOGS
 from .test_boot import KUBELET
 from .test_namespace_deleted import WIRE, wired
 

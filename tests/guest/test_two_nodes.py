@@ -21,7 +21,7 @@ from tests.cluster.harness import ClusterServer
 
 from .cluster import NAMESPACE, Cluster
 from .commands import eventually, no_ping_lost, property_of, status
-from .conftest import LOGS
+from .evidence import LOGS
 from .package import built_package
 from .pair import FABRIC_HOST, FAR, Kubectl, Pair, PairedNode, booted_pair, networks
 from .playbook import Playbook

@@ -26,7 +26,9 @@ done
 for instance in $(ls /run/frr 2>/dev/null); do
     [ -d /run/frr/$instance ] || continue
     timeout 60 vtysh -N $instance -c 'show version' -c 'show running-config' -c 'show bgp vrf all summary' \
-        -c 'show bgp l2vpn evpn' -c 'show evpn vni detail' -c 'show ip route vrf all' -c 'show ipv6 route vrf all' \
+        -c 'show bgp l2vpn evpn' -c 'show evpn vni detail' -c 'show evpn rmac vni all' \
+        -c 'show evpn next-hops vni all' -c 'show bgp l2vpn evpn route detail' -c 'show nexthop-group rib' \
+        -c 'show ip route vrf all' -c 'show ipv6 route vrf all' \
         -c 'show interface brief' >frr-$instance.txt 2>&1
 done
 true
