@@ -20,11 +20,13 @@ from actors.crd_watch import actor as crd_watch
 from actors.desired import actor as desired
 from actors.frr import actor as frr
 from actors.health import actor as health
+from actors.lib.network_namespace import NAMESPACES
 from actors.metrics_endpoint import actor as metrics_endpoint
 from actors.netlink import actor as netlink
 from actors.netlink.preview import host_networks, interface_addresses, would_remove
 from actors.netlink.probes import actor as probes
 from actors.netlink.refresh import actor as refresh
+from actors.netlink.wire.neighbors import tunnel_entries
 from actors.report import actor as report
 from actors.static_config import actor as static_config
 from actors.status_writer import actor as status_writer
@@ -181,13 +183,14 @@ class Daemon:
         )
 
     def _health(self) -> ChildSpec:
-        # Polls FRR for sessions and VNIs and reports what works. Changes nothing.
+        # Polls FRR for sessions and VNIs, the kernel for VNIs' next hops, and reports what works. Changes nothing.
         settings, channels = self.settings, self.channels
         return ChildSpec(
             "health",
             lambda ports: partial(
                 health.run,
                 settings=settings,
+                read_entries=partial(tunnel_entries, NAMESPACES / settings.netns),
                 desired=ports.reads(channels.desired),
                 frr=ports.reads(channels.frr),
                 kernel=ports.reads(channels.kernel),

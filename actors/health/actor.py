@@ -1,12 +1,12 @@
 """The health actor: polls FRR and reports whether the router works as configured.
 
 The newest :class:`DesiredState`, :class:`FrrOutcome`, :class:`KernelOutcome` and :class:`ProbeReport` come in. Each
-poll reads FRR's state (:mod:`.query`, :mod:`.counts`), compares it with what was configured (:mod:`.vnis`,
-:mod:`.routes`, :mod:`.assess`), publishes a :class:`HealthReport`, which may ask the frr actor for a repair
-(:mod:`.repair`), and logs what changed since the last one (:mod:`.changes`). FRR is polled at once after a new outcome,
-then with back-off until everything works, then at an interval; before FRR has answered, and while the kernel follows
-it, only the interval counts. While FRR carries out a newer state it is left alone, since neither state is in force. An
-FRR that does not answer, or lacks a daemon, is reported like anything else.
+poll reads FRR's state (:mod:`.query`, :mod:`.counts`) and the kernel's (:mod:`.entries`), compares it with what was
+configured (:mod:`.vnis`, :mod:`.routes`, :mod:`.assess`), publishes a :class:`HealthReport`, which may ask the frr
+actor for a repair (:mod:`.repair`), and logs what changed since the last one (:mod:`.changes`). FRR is polled at once
+after a new outcome, then with back-off until everything works, then at an interval; before FRR has answered, and while
+the kernel follows it, only the interval counts. While FRR carries out a newer state it is left alone, since neither
+state is in force. An FRR that does not answer, or lacks a daemon, is reported like anything else.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 import trio
 
 from actors.lib.frr.processes import CORE_DAEMONS
+from actors.lib.tunnel_entries import ReadEntries
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport
 from config.settings import Settings
@@ -27,6 +28,7 @@ from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from .assess import HealthInputs, assess
 from .changes import changes
 from .counts import RouteCounter
+from .entries import EntryReader
 from .frr_json import Decoder, Observation
 from .query import SESSIONS, FrrReader, PolledFrr, observe, too_many
 from .repair import Repairs
@@ -57,6 +59,7 @@ async def run(
     ctx: ActorContext,
     *,
     settings: Settings,
+    read_entries: ReadEntries,
     desired: LatestReader[DesiredState],
     frr: LatestReader[FrrOutcome],
     kernel: LatestReader[KernelOutcome],
@@ -66,7 +69,16 @@ async def run(
     """Report on the router indefinitely."""
     reader = PolledFrr.of(settings, seconds=SESSION_SECONDS)
     try:
-        await HealthActor(ctx, reader, desired=desired, frr=frr, kernel=kernel, probes=probes, out=out).serve()
+        await HealthActor(
+            ctx,
+            reader,
+            read_entries=read_entries,
+            desired=desired,
+            frr=frr,
+            kernel=kernel,
+            probes=probes,
+            out=out,
+        ).serve()
     finally:
         reader.close()
 
@@ -79,6 +91,7 @@ class HealthActor:
         ctx: ActorContext,
         reader: FrrReader,
         *,
+        read_entries: ReadEntries,
         desired: LatestReader[DesiredState],
         frr: LatestReader[FrrOutcome],
         kernel: LatestReader[KernelOutcome],
@@ -98,7 +111,7 @@ class HealthActor:
         self._unanswered = False
         self._last: HealthReport | None = None
         self._check, self._repairs = VniCheck(), Repairs()
-        self._counter = RouteCounter()
+        self._counter, self._entries = RouteCounter(), EntryReader(read_entries)
         self._suspected = False
 
     async def serve(self) -> None:
@@ -162,6 +175,7 @@ class HealthActor:
     async def _poll(self) -> None:
         with self._ctx.working("polling FRR", (SESSIONS + 1) * SESSION_SECONDS + 5):
             seen = await observe(self._reader, self._decoder)
+            seen = await self._entries.added(seen, trio.current_time())
             counts = await self._counter.counted(self._reader, seen, trio.current_time())
         if self._desired.pending and trio.current_time() - self._reported_at < CHANGE_SECONDS:
             # FRR may have begun to carry that state out while it was read.
@@ -185,6 +199,7 @@ class HealthActor:
             generation=report.generation,
             verified=report.verified,
             routes_checked=_routes_checked(seen),
+            entries_checked=f"no: {self._entries.error}" if self._entries.error else _routes_checked(seen),
             routes_counted=f"not of L2VNIs: {self._counter.error}" if self._counter.error else "yes",
         )
         self._ctx.progress()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
+from actors.lib.tunnel_entries import TunnelEntries
+
 T = TypeVar("T")
 
 VNIS: Final = "show evpn vni detail json"
@@ -106,12 +108,16 @@ class NextHop:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """All routes of EVPN: in bgpd by type, zebra's by VRF and prefix, and zebra's remote router MACs by VNI."""
+    """All routes of EVPN: in bgpd by type, zebra's by VRF and prefix.
+
+    ``next_hops`` are zebra's by VNI, each with its router MAC. An IPv4 one of IPv6 routes is an IPv6 address there, as
+    in the kernel.
+    """
 
     type3: tuple[EvpnRoute, ...] = ()
     type5: tuple[EvpnRoute, ...] = ()
     zebra: dict[str, dict[str, tuple[NextHop, ...]]] = field(default_factory=dict)
-    next_hops: dict[int, frozenset[str]] = field(default_factory=dict)
+    next_hops: dict[int, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,8 @@ class Observation:
     A non-empty ``error`` means that FRR, or the daemon ``silent``, did not answer: all but ``daemons``, which are those
     that run, is unknown, not absent. So are ``bgp_vnis`` and ``evpn`` and ``evpn_size`` when they are None.
     ``evpn_size`` is that of bgpd's EVPN table, in which each route distinguisher counts once, ``table_size`` adds BGP's
-    routes in zebra. ``counts`` are those of the VNIs whose EVPN routes have been counted.
+    routes in zebra. ``counts`` are those of the VNIs whose EVPN routes have been counted. ``entries`` are the kernel's,
+    None if they are not known.
     """
 
     daemons: frozenset[str] = frozenset()
@@ -157,6 +164,7 @@ class Observation:
     table_size: int = 0
     evpn: Routes | None = None
     counts: dict[int, RouteCounts] = field(default_factory=dict)
+    entries: TunnelEntries | None = None
     error: str = ""
     silent: str = ""
 
@@ -338,7 +346,11 @@ def _routes(type3: object, type5: object, bgp_ipv4: object, bgp_ipv6: object, ne
         type5=tuple(_evpn_paths(type5)),
         zebra={vrf: ipv4.get(vrf, {}) | ipv6.get(vrf, {}) for vrf in ipv4.keys() | ipv6.keys()},
         next_hops={
-            _number_in(vni): frozenset(map(_plain_address, _mapping(table)))
+            _number_in(vni): {
+                address: _text(entry.get("routerMac"))
+                for address, entry in _mapping(table).items()
+                if isinstance(entry, Mapping)
+            }
             for vni, table in _mapping(next_hops).items()
         },
     )
@@ -359,7 +371,7 @@ def _evpn_route(rd: str, path: Mapping[str, Any]) -> EvpnRoute:
     return EvpnRoute(
         rd=rd,
         prefix=f"{path.get('ip')}/{path.get('ipLen')}" if routed else "",
-        next_hop=next((_plain_address(_text(hop.get("ip"))) for hop in _records(path.get("nexthops"))), ""),
+        next_hop=next((plain_address(_text(hop.get("ip"))) for hop in _records(path.get("nexthops"))), ""),
         own=path.get("peerId") == "(unspec)",
         targets=frozenset(word.removeprefix("RT:") for word in words if word.startswith("RT:")),
         router_mac=next((word.removeprefix("Rmac:") for word in words if word.startswith("Rmac:")), ""),
@@ -372,7 +384,7 @@ def _zebra_routes(answer: object) -> dict[str, dict[str, tuple[NextHop, ...]]]:
         vrf: {
             prefix: tuple(
                 NextHop(
-                    address=_plain_address(_text(hop.get("ip"))),
+                    address=plain_address(_text(hop.get("ip"))),
                     device=_text(hop.get("interfaceName")),
                     vrf=_text(hop.get("vrf")),
                     installed=hop.get("fib") is True,
@@ -387,7 +399,7 @@ def _zebra_routes(answer: object) -> dict[str, dict[str, tuple[NextHop, ...]]]:
     }
 
 
-def _plain_address(text: str) -> str:
+def plain_address(text: str) -> str:
     """Return an IPv4 address that FRR shows as an IPv6 one, as next hop of IPv6 routes, in its own form."""
     return text.removeprefix("::ffff:") if "." in text else text
 

@@ -19,7 +19,7 @@ from ipaddress import ip_network
 
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 
-from .frr_json import DEFAULT_VRF, BgpVni, EvpnRoute, NextHop, Observation, Routes, Vni
+from .frr_json import DEFAULT_VRF, BgpVni, EvpnRoute, NextHop, Observation, Routes, Vni, plain_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,9 @@ class RouteCheck:
         stale = sorted(prefix for prefix, hop in hops if not hop.installed)
         if stale:
             return f"the route to {_some(stale)} is not in the kernel, although zebra shows it as installed"
-        unreached = sorted({hop.address for _, hop in hops} - routes.next_hops.get(vni.vni, frozenset()))
+        unreached = sorted(
+            {hop.address for _, hop in hops} - set(map(plain_address, routes.next_hops.get(vni.vni, ())))
+        )
         return f"zebra has no router MAC for the next hop {_some(unreached)}" if unreached else ""
 
     def _imported(self, bgp: BgpVni) -> list[EvpnRoute]:

@@ -2,7 +2,8 @@
 
 A VNI has to be up in zebra and in bgpd, with our tunnel endpoint and, if it is routed, its router MAC. FRR 10.3 and
 10.4 can lose an L3VNI in bgpd after a quick down and up (commit 0f2cb27310, reverted for 10.5), and then exchange no
-type-5 route although zebra shows it as up. What depends on routes is in :mod:`.routes`.
+type-5 route although zebra shows it as up. What depends on routes is in :mod:`.routes`, and on the kernel's entries of
+next hops in :mod:`.entries`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 from config.outcomes import VniHealth
 from config.problems import ResourceId
 
+from .entries import missing_entry
 from .frr_json import DEFAULT_VRF, KEPT_ROUTES, Observation, RouteCounts, Vni
 from .routes import RouteCheck, VniFault
 
@@ -67,8 +69,9 @@ def _fault(vni: DesiredVni, seen: Observation, check: RouteCheck) -> VniFault | 
         return VniFault(f"VNI {vni.vni} is missing in zebra")
     if known.vtep and known.vtep != str(vni.vtep):
         return VniFault(f"zebra has the tunnel endpoint {known.vtep}, not {vni.vtep}")
-    fault = _l3_fault(vni, known, seen) if isinstance(vni, DesiredL3VNI) else _l2_fault(vni, known, seen)
-    return fault or (check.l3(vni, known) if isinstance(vni, DesiredL3VNI) else check.l2(vni, known))
+    if isinstance(vni, DesiredL3VNI):
+        return _l3_fault(vni, known, seen) or check.l3(vni, known) or _unreached(known, vni.vni, seen)
+    return _l2_fault(vni, known, seen) or check.l2(vni, known)
 
 
 def _l3_fault(vni: DesiredL3VNI, known: Vni, seen: Observation) -> VniFault | None:
@@ -91,6 +94,12 @@ def _l3_fault_in_zebra(vni: DesiredL3VNI, known: Vni, seen: Observation) -> VniF
     if known.router_mac == _NO_MAC:
         return VniFault("zebra has no router MAC for it", in_frr=True)
     return _outside(known, vni.vrf, seen)
+
+
+def _unreached(known: Vni, vni: int, seen: Observation) -> VniFault | None:
+    """Return which next hop the kernel does not reach, although zebra has its router MAC."""
+    text = missing_entry(known, seen.evpn.next_hops.get(vni, {}), seen.entries) if seen.evpn else ""
+    return VniFault(text, in_frr=True, passing=True) if text else None
 
 
 def _outside(known: Vni, vrf: str, seen: Observation) -> VniFault | None:

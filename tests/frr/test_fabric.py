@@ -19,7 +19,9 @@ from actors.frr import actor as frr_actor
 from actors.health import actor as health_actor
 from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.vtysh import Vtysh
+from actors.lib.network_namespace import NAMESPACES
 from actors.netlink import actor as netlink_actor
+from actors.netlink.wire.neighbors import tunnel_entries
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport
 from supervisor.operations.inspection.routes import FoundRoutes, find_routes
@@ -300,7 +302,8 @@ async def test_a_new_network_forwards_although_another_one_has_a_line_that_frr_r
         )  # fmt: skip
         nursery.start_soon(
             partial(
-                health_actor.run, ActorContext("health"), settings=settings, desired=desired.reader(),
+                health_actor.run, ActorContext("health"), settings=settings,
+                read_entries=partial(tunnel_entries, NAMESPACES / settings.netns), desired=desired.reader(),
                 frr=outcome.reader(), kernel=kernel.reader(), probes=Latest[ProbeReport]("probes").reader(), out=health,
             )
         )  # fmt: skip

@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -19,6 +20,8 @@ import trio
 from actors.health import actor, repair
 from actors.health.query import PolledFrr
 from actors.health.routes import announced_networks
+from actors.lib.network_namespace import NAMESPACES
+from actors.netlink.wire.neighbors import tunnel_entries
 from config.desired import Bfd, DesiredState, DesiredUnderlay
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, ProbeReport, SessionHealth
 from supervisor.runtime.actor import ActorContext
@@ -116,6 +119,7 @@ async def checked(fabric: Fabric) -> AsyncIterator[Checked]:
     health = actor.HealthActor(
         ActorContext("health"),
         frr,
+        read_entries=partial(tunnel_entries, NAMESPACES / "frrtest"),
         desired=desired.reader(),
         frr=found.frr.reader(),
         kernel=found.kernel.reader(),
@@ -299,6 +303,39 @@ async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(converged:
         await health.until_well()
         eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
         assert "100.64.0.1" in sh("bridge -n frrtest fdb show dev vni100")
+
+
+async def test_a_router_mac_that_the_kernel_has_lost_is_bounced(converged: Fabric) -> None:
+    """zebra adds a deleted neighbour or flood entry again, but not a router MAC, and shows nothing of the loss."""
+    async with checked(converged) as health:
+        health.apply(STATE)
+        await health.until_well()
+        rmac = "02:00:00:00:40:01"
+        sh(f"bridge -n frrtest fdb del {rmac} dev vni100 dst 100.64.0.1 self")
+        sh(f"bridge -n frrtest fdb del {rmac} dev vni100 master")
+        report = await health.until_named(f"vni100 has no bridge entry for the router MAC {rmac} of 100.64.0.1")
+        report = report if report.bounce else await health.until("a bounce", lambda one: bool(one.bounce))
+        await bounced(health, report)
+        await health.until_well()
+        assert f"{rmac} dst 100.64.0.1 self" in sh("bridge -n frrtest fdb show dev vni100")
+
+
+async def test_neighbours_and_flood_entries_that_the_kernel_has_lost_are_added_again_by_zebra(
+    converged: Fabric,
+) -> None:
+    async with checked(converged) as health:
+        health.apply(STATE)
+        await health.until_well()
+        sh("ip -n frrtest neigh del 100.64.0.1 dev br-pe-100")
+        sh("bridge -n frrtest fdb del 00:00:00:00:00:00 dev vni111 dst 100.64.0.1 self")
+        eventually(
+            "both are back",
+            lambda: (
+                "02:00:00:00:40:01" in sh("ip -n frrtest neigh show 100.64.0.1 dev br-pe-100")
+                and "00:00:00:00:00:00 dst 100.64.0.1" in sh("bridge -n frrtest fdb show dev vni111")
+            ),
+        )
+        assert not (await health.until_well()).bounce
 
 
 async def test_a_bridge_that_left_its_vrf_and_came_back_leaves_frr_stale_and_is_bounced(converged: Fabric) -> None:

@@ -9,7 +9,7 @@ actors make of it, health included; the leaf is set up by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,8 @@ import trio
 
 from actors.frr.abilities import has_ipv6_tunnels
 from actors.health import actor as health_actor
+from actors.lib.network_namespace import NAMESPACES
+from actors.netlink.wire.neighbors import tunnel_entries
 from config.desired import BGPFamily, HostMasterKind
 from config.outcomes import HealthReport, ProbeReport
 from supervisor.runtime.actor import ActorContext
@@ -126,11 +128,12 @@ def fabric() -> Iterator[FrrInstance]:
         yield instance
 
 
-async def verified(router: Router, directory: Path) -> HealthReport:
-    """Return the report of the health actor that has nothing to complain about."""
+async def reported(router: Router, directory: Path, holds: Callable[[HealthReport], bool]) -> HealthReport:
+    """Return the first report of a health actor for which something holds."""
     health: Latest[HealthReport] = Latest("health")
     run = partial(
-        health_actor.run, ActorContext("health"), settings=settings_of(directory), desired=router.desired.reader(),
+        health_actor.run, ActorContext("health"), settings=settings_of(directory),
+        read_entries=partial(tunnel_entries, NAMESPACES / NAME), desired=router.desired.reader(),
         frr=router.frr.reader(), kernel=router.kernel.reader(), probes=Latest[ProbeReport]("probes").reader(),
         out=health,
     )  # fmt: skip
@@ -138,13 +141,22 @@ async def verified(router: Router, directory: Path) -> HealthReport:
     with trio.move_on_after(240):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
-            while report is None or not report.verified or not all(vni.ok for vni in report.vnis):
+            while report is None or not holds(report):
                 version = await health.wait_newer(version)
                 report = health.peek()
             nursery.cancel_scope.cancel()
     assert report is not None
-    assert report.verified, report
+    assert holds(report), report
     return report
+
+
+def all_work(report: HealthReport) -> bool:
+    return report.verified and all(vni.ok for vni in report.vnis)
+
+
+def lacks_bridge_entry(report: HealthReport) -> bool:
+    """Say whether the entry of the leaf's router MAC is missing: FRR's next hop has the form of the kernel's."""
+    return any(f"of {LEAFS_VTEP}" in vni.detail and "no bridge entry" in vni.detail for vni in report.vnis)
 
 
 async def test_packets_cross_segments_and_routed_networks_over_ipv6(vrf_kernel: None, tmp_path: Path) -> None:
@@ -170,7 +182,15 @@ async def test_packets_cross_segments_and_routed_networks_over_ipv6(vrf_kernel: 
             sh("ip -n near link set eth0 mtu 1430")
             assert " 0% packet loss" in await trio.to_thread.run_sync(sh, whole)
 
-            report = await verified(router, tmp_path)
+            report = await reported(router, tmp_path, all_work)
             # That is: zebra has the endpoint, and bgpd announces it.
             assert {vni.vni: vni.ok for vni in report.vnis} == {100: True, 130: True}
             assert {vni.remote_vteps for vni in report.vnis if vni.vni == 130} == {1}
+
+            [rmac] = {line.split()[0] for line in fdb("show dev vni100").splitlines() if f" dst {LEAFS_VTEP} " in line}
+            fdb(f"del {rmac} dev vni100 dst {LEAFS_VTEP} self")
+            await reported(router, tmp_path, lacks_bridge_entry)
+
+
+def fdb(arguments: str) -> str:
+    return sh(f"bridge -n {NAME} fdb {arguments}")

@@ -1,4 +1,4 @@
-"""What forwarding survives: the supervisor's death and its freezing, its stop, FRR's restart."""
+"""What forwarding survives: the supervisor's death and its freezing, its stop, FRR's restart, a lost bridge entry."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ UNUSABLE = "78"
 
 EVPN = session("perouter", "show bgp l2vpn evpn summary", LEAF)
 PLAIN = ping(PLAIN_HOST)
+ROUTED = ping(FABRIC_HOST_V4)
 
 
 def replaced(node: Machine, pid: str) -> bool:
@@ -40,6 +41,11 @@ def seconds_before_restart(node: Machine) -> float:
     return int(output.split()[1]) / 1_000_000
 
 
+def journal_since(node: Machine, since: str) -> str:
+    """Return what the daemon has logged since a time in seconds."""
+    return node.remote.run(f"journalctl --no-pager -u openperouter --since=@{since} -o cat").stdout
+
+
 def test_killing_the_supervisor_loses_no_packet(node: Machine) -> None:
     killed = property_of(node, "MainPID")
     with no_ping_lost(node, FABRIC_HOST_V4):
@@ -56,6 +62,22 @@ def test_a_frozen_supervisor_is_replaced_and_the_next_one_repairs(node: Machine)
         eventually(lambda: replaced(node, frozen), "systemd's watchdog replaced it", seconds=300)
     assert "Watchdog timeout" in node.remote.run("journalctl --no-pager -u openperouter --since=-10min -o cat").stdout
     eventually(lambda: PLAIN(node).ok, "what was deleted meanwhile works again")
+
+
+def test_a_router_mac_that_the_kernel_has_lost_is_repaired_beside_other_traffic(node: Machine) -> None:
+    """FRR shows the VNI as up and its routes as installed all the time."""
+    since = node.remote.run("date +%s").stdout.strip()
+    shown = node.remote.run("bridge -n perouter fdb show dev vni100").stdout.splitlines()
+    [rmac] = {line.split()[0] for line in shown if " dst 100.64.0.1 " in line}
+    with no_ping_lost(node, PLAIN_HOST):
+        node.remote.run(f"bridge -n perouter fdb del {rmac} dev vni100 dst 100.64.0.1 self")
+        node.remote.run(f"bridge -n perouter fdb del {rmac} dev vni100 master")
+        assert not ROUTED(node).ok
+        eventually(lambda: ROUTED(node).ok, "the VNI forwards again")
+    reason = f"vni100 has no bridge entry for the router MAC {rmac} of 100.64.0.1"
+    repaired = f"FRR removes this VNI and adds it again, because it does not work: {reason}"
+    assert repaired in journal_since(node, since)
+    eventually(lambda: "VNI works" in journal_since(node, since), "the repair is reported")
 
 
 def test_a_supervisor_that_dies_while_a_reloads_command_runs_is_started_again(node: Machine) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from ..planning.observed import gateway_mac, router_bridge, router_veth
 from ..wire.namespace import NamespaceHandle
-from ..wire.neighbors import dump_neighbors, dump_stations, forget_station
+from ..wire.neighbors import dump_neighbors, dump_stations, forget_station, link_index
 from ..wire.socket import KernelRefusal, RouteSocket
 from .hosts import Host, Look, Probe, Segment
 from .packets import FILTER, LONGEST, question, sender_of
@@ -116,7 +116,7 @@ class RouterPorts:
 
     def _follow(self, wanted: Iterable[int]) -> None:
         """Open a socket on each port that is new, and close those of removed ports."""
-        indices = {vni: (_index(router_veth(vni)), _index(router_bridge(vni))) for vni in wanted}
+        indices = {vni: (link_index(router_veth(vni)), link_index(router_bridge(vni))) for vni in wanted}
         for vni, port in list(self._ports.items()):
             if indices.get(vni) != (port.index, port.bridge):
                 del self._ports[vni]
@@ -150,14 +150,6 @@ class RouterPorts:
                 raise KernelRefusal(error.errno or errno.EIO, f"{router_veth(vni)}: {error}") from error
             return False
         return True
-
-
-def _index(name: str) -> int:
-    """Return a link's index; 0 for a link that does not exist."""
-    try:
-        return socket.if_nametoindex(name)
-    except OSError:
-        return 0
 
 
 #: linux/filter.h sock_filter.

@@ -1,17 +1,27 @@
-"""Neighbours over rtnetlink: which MACs a bridge has learned at its ports, and which addresses the IP stack knows."""
+"""Neighbours over rtnetlink: which MACs a bridge has learned at its ports, and which addresses the IP stack knows.
+
+And what zebra has put beside them: router MACs of the fabric, and the tunnel endpoint of each.
+"""
 
 from __future__ import annotations
 
 import errno
+import socket as sockets
 import struct
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Final
 
+import trio
+
+from actors.lib.tunnel_entries import TunnelEntries
 from config.desired import IPAddress
 
 from .message import REQUEST, Attributes, NetlinkRequest, attribute, attributes
+from .namespace import NamespaceHandle
 from .socket import RouteSocket
 
 RTM_DELNEIGH = 29
@@ -63,7 +73,7 @@ def dump_stations(socket: RouteSocket, ports: Container[int]) -> list[Station]:
     """Return what bridges have learned at these ports, without what was configured or came from the fabric."""
     return [
         Station(index, found[NDA_LLADDR], _since(found, 2))
-        for index, flags, _, found in _entries(socket, AF_BRIDGE, ports)
+        for index, flags, _, found in _ageing(socket, AF_BRIDGE, ports)
         if not flags & (NTF_SELF | NTF_STICKY)
     ]
 
@@ -72,7 +82,7 @@ def dump_neighbors(socket: RouteSocket, links: Container[int]) -> list[NeighborE
     """Return the local neighbours on these links."""
     return [
         NeighborEntry(index, found[NDA_LLADDR], ip_address(found[NDA_DST]), bool(state & NUD_STALE))
-        for index, flags, state, found in _entries(socket, AF_UNSPEC, links)
+        for index, flags, state, found in _ageing(socket, AF_UNSPEC, links)
         if not flags & NTF_PROXY and NDA_DST in found
     ]
 
@@ -86,11 +96,56 @@ def forget_station(port: int, mac: bytes) -> NetlinkRequest:
     return NetlinkRequest(RTM_DELNEIGH, REQUEST, body, (errno.ENOENT, errno.ENODEV, errno.EINVAL))
 
 
-def _entries(socket: RouteSocket, family: int, links: Container[int]) -> Iterator[tuple[int, int, int, Attributes]]:
-    """Yield index, flags, state and attributes of entries with a MAC that may age."""
+async def tunnel_entries(namespace: Path, bridges: Collection[str], vxlans: Collection[str]) -> TunnelEntries:
+    """Return the router MACs of a namespace, see :data:`ReadEntries`. NamespaceMissing, KernelRefusal."""
+    return await trio.to_thread.run_sync(partial(_read, namespace, bridges, vxlans))
+
+
+def _read(namespace: Path, bridges: Collection[str], vxlans: Collection[str]) -> TunnelEntries:
+    """Open the namespace only while it is read: an open one would outlive its deletion, with the NIC in it."""
+    handle = NamespaceHandle("entries", namespace)
+    try:
+        return handle.call(partial(_tunnel_entries, bridges=bridges, vxlans=vxlans))
+    finally:
+        handle.close()
+
+
+def _tunnel_entries(socket: RouteSocket, *, bridges: Collection[str], vxlans: Collection[str]) -> TunnelEntries:
+    endpoints = frozenset(_with_addresses(socket, AF_BRIDGE, vxlans))
+    neighbors = _with_addresses(socket, AF_UNSPEC, bridges)
+    return TunnelEntries(frozenset((bridge, address, mac) for bridge, mac, address in neighbors), endpoints)
+
+
+def _with_addresses(socket: RouteSocket, family: int, links: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the link, the MAC and the address of entries that have both."""
+    names = {index: name for name in links if (index := link_index(name))}
+    for index, _, _, found in _entries(socket, family, names):
+        address = found.get(NDA_DST, b"")
+        if len(address) in (4, 16):
+            text = sockets.inet_ntop(sockets.AF_INET if len(address) == 4 else sockets.AF_INET6, address)
+            yield names[index], found[NDA_LLADDR].hex(":"), text
+
+
+def link_index(name: str) -> int:
+    """Return the index of a link of the calling thread's namespace; 0 for a link that does not exist."""
+    try:
+        return sockets.if_nametoindex(name)
+    except OSError:
+        return 0
+
+
+def _ageing(socket: RouteSocket, family: int, links: Container[int]) -> Iterator[tuple[int, int, int, Attributes]]:
+    """Yield the entries that may age: neither configured ones nor those of the fabric."""
+    return _entries(socket, family, links, without=(NTF_EXT_LEARNED, NUD_PERMANENT | NUD_NOARP))
+
+
+def _entries(
+    socket: RouteSocket, family: int, links: Container[int], *, without: tuple[int, int] = (0, 0)
+) -> Iterator[tuple[int, int, int, Attributes]]:
+    """Yield index, flags, state and attributes of entries with a MAC, but for those with certain flags or states."""
     for message in socket.dump(RTM_GETNEIGH, _INFO.pack(family, 0, 0, 0, 0)):
         _, index, state, flags, _ = _INFO.unpack_from(message)
-        if index not in links or flags & NTF_EXT_LEARNED or state & (NUD_PERMANENT | NUD_NOARP):
+        if index not in links or flags & without[0] or state & without[1]:
             continue
         found = attributes(message, _INFO.size)
         if len(found.get(NDA_LLADDR, b"")) == 6:

@@ -11,6 +11,7 @@ from pathlib import Path
 from actors.health.assess import HealthInputs, assess
 from actors.health.frr_json import NEXT_HOPS, Observation, parse, parse_evpn
 from actors.health.vnis import faults_of
+from actors.lib.tunnel_entries import TunnelEntries
 from config.desired import (
     Bfd,
     BGPFamily,
@@ -28,6 +29,11 @@ from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
 from config.problems import Kind, Origin, ResourceId
 from supervisor.runtime.faults import DependencyFault
 
+#: What the kernel has of the only next hop in the samples ``fabric_*``.
+ENTRIES = TunnelEntries(
+    neighbors=frozenset({("br-pe-100", "100.64.0.1", "02:00:00:00:40:01")}),
+    endpoints=frozenset({("vni100", "02:00:00:00:40:01", "100.64.0.1")}),
+)
 SAMPLES = Path(__file__).parent / "samples"
 
 UNDERLAY = ResourceId(Kind.UNDERLAY, "openperouter-system", "underlay", "underlay")

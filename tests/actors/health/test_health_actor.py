@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -12,7 +12,9 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.health import actor
+from actors.health.entries import READ_SECONDS
 from actors.health.repair import LASTING_SECONDS, PAUSES
+from actors.lib.tunnel_entries import TunnelEntries
 from config.desired import DesiredState, ResourceFailure
 from config.outcomes import (
     PROBE_DOWN,
@@ -27,7 +29,7 @@ from config.outcomes import (
 from config.problems import Reason
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
-from tests.actors.health.examples import SampledFrr, desired, fabric
+from tests.actors.health.examples import ENTRIES, SampledFrr, desired, fabric
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Bench:
     """A running health actor, an FRR that can be put into any sampled situation, and the channels around both."""
 
     frr: SampledFrr = field(default_factory=lambda: SampledFrr("up"))
+    entries: TunnelEntries = ENTRIES
     context: ActorContext = field(default_factory=lambda: ActorContext("health"))
     desired: Latest[DesiredState] = field(default_factory=lambda: Latest("desired"))
     outcomes: Latest[FrrOutcome] = field(default_factory=lambda: Latest("frr"))
@@ -47,10 +50,14 @@ class Bench:
         self.outcomes.set(FrrOutcome(state, applied=True, changed=True))
         self.kernel.set(KernelOutcome(state, applied=True, changed=True))
 
+    async def read_entries(self, bridges: Collection[str], vxlans: Collection[str]) -> TunnelEntries:
+        return self.entries
+
     async def start(self) -> None:
         await actor.HealthActor(
             self.context,
             self.frr,
+            read_entries=self.read_entries,
             desired=self.desired.reader(),
             frr=self.outcomes.reader(),
             kernel=self.kernel.reader(),
@@ -333,6 +340,27 @@ async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autoju
     report = await reports.receive()
     assert (report.verified, len(report.failures), report.bounce) == (True, 1, frozenset())
     bench.frr.situation = "fabric_bounced"
+    report = await reports.receive()
+    assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
+
+
+async def test_an_l3vni_whose_router_mac_the_kernel_has_lost_is_bounced(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
+    bench.frr.situation = "fabric_up"
+    state = fabric()
+    bench.apply(state)
+    reports = bench.out.reader()
+    await until_verified(reports)
+    await trio.sleep(actor.SETTLE_SECONDS)
+    broken_at, bench.entries = trio.current_time(), replace(ENTRIES, endpoints=frozenset())
+    report = await failing(reports)
+    latest = READ_SECONDS + actor.INTERVAL_SECONDS + LASTING_SECONDS + actor.RETRY_LONGEST_SECONDS
+    assert trio.current_time() - broken_at <= latest
+    assert "no bridge entry for the router MAC 02:00:00:00:40:01" in report.failures[0].message
+    assert report.bounce == frozenset({Bounce(100, 1)})
+    bench.entries = ENTRIES
+    bench.outcomes.set(FrrOutcome(state, applied=True, changed=True, bounced=report.bounce))
     report = await reports.receive()
     assert (report.verified, report.failures, report.bounce) == (True, (), frozenset())
 
