@@ -39,6 +39,16 @@ async def until_dead(pid: int) -> None:
             await trio.sleep(0.01)
 
 
+async def timed_out(script: str) -> CommandTimeout:
+    """Run a script past its deadline; on a busy machine it needs longer to print its line."""
+    for seconds in (0.5, 5.0, 50.0):
+        with pytest.raises(CommandTimeout, match=f"within {seconds:g} s") as caught:
+            await run_command(["sh", "-c", script], seconds=seconds)
+        if caught.value.stdout.endswith("\n"):
+            return caught.value
+    raise AssertionError(f"no output within {seconds:g} s")
+
+
 async def test_output_and_exit_code_are_returned() -> None:
     result = await run_command(["sh", "-c", "echo out; echo err >&2; exit 3"], seconds=10)
     assert result == Completed(("sh", "-c", "echo out; echo err >&2; exit 3"), 3, "out\n", "err\n")
@@ -74,23 +84,18 @@ async def test_a_program_that_cannot_be_started_is_a_dependency_fault(program: s
 
 
 async def test_the_deadline_kills_the_grandchild_too_and_keeps_the_output() -> None:
-    with pytest.raises(CommandTimeout, match=r"within 0\.5 s") as caught:
-        await run_command(["sh", "-c", FAMILY], seconds=0.5)
-    child, grandchild = (int(word) for word in caught.value.stdout.split())
+    child, grandchild = (int(word) for word in (await timed_out(FAMILY)).stdout.split())
     await until_dead(child)
     await until_dead(grandchild)
 
 
 async def test_the_deadline_kills_a_grandchild_that_outlives_its_parent() -> None:
-    with pytest.raises(CommandTimeout) as caught:
-        await run_command(["sh", "-c", "sleep 1000 & echo $!"], seconds=0.5)
-    await until_dead(int(caught.value.stdout))
+    await until_dead(int((await timed_out("sleep 1000 & echo $!")).stdout))
 
 
 async def test_a_program_that_ignores_polite_signals_is_killed_as_well() -> None:
-    with pytest.raises(CommandTimeout) as caught:
-        await run_command(["sh", "-c", "trap '' TERM INT HUP; echo $$; while :; do sleep 1; done"], seconds=0.5)
-    await until_dead(int(caught.value.stdout))
+    stubborn = "trap '' TERM INT HUP; echo $$; while :; do sleep 1; done"
+    await until_dead(int((await timed_out(stubborn)).stdout))
 
 
 async def test_cancelling_the_caller_kills_the_family(tmp_path: Path) -> None:
@@ -120,8 +125,9 @@ async def test_a_query_is_left_to_end_by_itself(ends: str, tmp_path: Path) -> No
     # More output than a pipe holds comes when nothing waits any more.
     script = f"echo begun; read word < {go}; yes | head -c 1000000; echo $word > {done}.new; mv {done}.new {done}"
     if ends == "deadline":
-        with pytest.raises(CommandTimeout, match=r"within 0\.5 s$") as caught:
-            await run_query(["sh", "-c", script], seconds=0.5)
+        # A busy machine may need a good part of it to start the shell.
+        with pytest.raises(CommandTimeout, match=r"within 5 s$") as caught:
+            await run_query(["sh", "-c", script], seconds=5)
         assert caught.value.stdout == "begun\n"
     else:
         with trio.move_on_after(0.5) as cancelled:
