@@ -5,8 +5,8 @@ tunnel endpoint, from a bridge entry of the VXLAN device. FRR 10.3's zebra adds 
 deleted, but not a bridge entry. (Those of L2VNIs need no such check: it adds flood entries again, and what has no entry
 of its own is flooded.)
 
-The kernel is read after zebra, when zebra's next hops have changed, until it has them all, and then once a minute. Its
-answer contains all that the router has of all MACs and neighbours, which has its price.
+The kernel is read after zebra, when zebra's next hops have changed, until it has answered and has them all, and then
+once a minute. Its answer contains all that the router has of all MACs and neighbours, which has its price.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class EntryReader:
             self._tunnels, self._known, self.error = (), None, ""
         elif tunnels != self._tunnels or now >= self._due:
             self._tunnels, self._known = tunnels, await self._entries(tunnels)
-            complete = not any(missing_entry(one.vni, one.next_hops, self._known) for one in tunnels)
-            self._due = now + READ_SECONDS if complete else now
+            unknown = self._known is None
+            incomplete = any(missing_entry(one.vni, one.next_hops, self._known) for one in tunnels)
+            self._due = now if unknown or incomplete else now + READ_SECONDS
         return replace(seen, entries=self._known)
 
     async def _entries(self, tunnels: tuple[_Tunnels, ...]) -> TunnelEntries | None:

@@ -17,7 +17,7 @@ from ipaddress import ip_address
 import pytest
 import trio
 
-from actors.health import actor, repair
+from actors.health import actor, entries, repair
 from actors.health.query import PolledFrr
 from actors.health.routes import announced_networks
 from actors.lib.network_namespace import NAMESPACES
@@ -155,6 +155,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
     """Poll every second, so that a case takes seconds; a fault lasts sooner where nothing converges."""
     monkeypatch.setattr(actor, "INTERVAL_SECONDS", 1.0)
     monkeypatch.setattr(actor, "RETRY_LONGEST_SECONDS", 1.0)
+    monkeypatch.setattr(entries, "READ_SECONDS", 1.0)
     if "converged" in request.fixturenames:
         monkeypatch.setattr(actor, "SETTLE_SECONDS", 3.0)
         monkeypatch.setattr(repair, "LASTING_SECONDS", 3.0)

@@ -300,6 +300,16 @@ async def test_a_restarted_actor_sees_the_current_state_again(bench: Bench, auto
         nursery.cancel_scope.cancel()
 
 
+async def settled(bench: Bench, state: DesiredState) -> LatestReader[HealthReport]:
+    """Return the reports of a fabric that works and has had its time."""
+    bench.frr.situation = "fabric_up"
+    bench.apply(state)
+    reports = bench.out.reader()
+    await until_verified(reports)
+    await trio.sleep(actor.SETTLE_SECONDS)
+    return reports
+
+
 async def failing(reports: LatestReader[HealthReport]) -> HealthReport:
     while True:
         report = await reports.receive()
@@ -325,12 +335,8 @@ async def test_routes_that_are_missing_for_a_moment_only_are_no_failure(
 
 
 async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autojump_clock: MockClock) -> None:
-    bench.frr.situation = "fabric_up"
     state = fabric()
-    bench.apply(state)
-    reports = bench.out.reader()
-    await until_verified(reports)
-    await trio.sleep(actor.SETTLE_SECONDS)
+    reports = await settled(bench, state)
     broken_at = trio.current_time()
     bench.frr.situation = "fabric_stale_bridge"
     report = await failing(reports)
@@ -347,12 +353,8 @@ async def test_a_stale_l3vni_is_bounced_and_then_left_alone(bench: Bench, autoju
 async def test_an_l3vni_whose_router_mac_the_kernel_has_lost_is_bounced(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    bench.frr.situation = "fabric_up"
     state = fabric()
-    bench.apply(state)
-    reports = bench.out.reader()
-    await until_verified(reports)
-    await trio.sleep(actor.SETTLE_SECONDS)
+    reports = await settled(bench, state)
     broken_at, bench.entries = trio.current_time(), replace(ENTRIES, endpoints=frozenset())
     report = await failing(reports)
     latest = READ_SECONDS + actor.INTERVAL_SECONDS + LASTING_SECONDS + actor.RETRY_LONGEST_SECONDS
