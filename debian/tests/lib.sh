@@ -92,7 +92,9 @@ picture() { # picture DIRECTORY: everything that an installation could have chan
     }' | sort > "$1/links"
     { ip route show table all; ip -6 route show table all; } |
         grep -v 'fe80:\|^multicast\|expires' | sed "$anonymous" | sort > "$1/routes"
-    sysctl -a 2>/dev/null | grep '^net\.' | grep -v 'nf_conntrack_count\|random\|_bucket\|route.min_pmtu' | sort > "$1/sysctls"
+    # tcp_mem and udp_mem depend on how much memory was free at boot, and the machine may have been restarted since.
+    computed='nf_conntrack_count\|random\|_bucket\|route.min_pmtu\|\(tcp\|udp\)_mem'
+    sysctl -a 2>/dev/null | grep '^net\.' | grep -v "$computed" | sort > "$1/sysctls"
     ls -1 /run/netns > "$1/namespaces"
     find /run -name '*perouter*' -not -path '/run/udev/*' | sort > "$1/run"
     systemctl --failed --no-legend --plain > "$1/failed"
