@@ -66,9 +66,11 @@ async def test_readers_that_follow_one_another_do_not_keep_a_writer_out(lock: Pa
                 written.set()
 
         nursery.start_soon(write)
-        await trio.sleep(0.2)
-        # The newcomer has to wait although only a reader has the lock.
-        assert await is_excluded(lock, exclusive=False)
+        with trio.fail_after(60):
+            # Newcomers have to wait although only a reader has the lock, as soon as the writer waits for it.
+            while not await is_excluded(lock, exclusive=False):
+                assert not written.is_set()
+                await trio.lowlevel.checkpoint()
         over.set()
         with trio.fail_after(60):
             await written.wait()
