@@ -17,7 +17,7 @@ import yaml
 from actors.crd_watch.debounce import FIRST_CEILING_SECONDS, QUIET_SECONDS
 from actors.desired.reconcile import Known, decide
 from actors.lib.kube import client as kube_client
-from actors.lib.kube.client import CONNECT_SECONDS, KubeClient
+from actors.lib.kube.client import KubeClient
 from actors.lib.kube.errors import CredentialsError, NotFoundError
 from actors.lib.kube.mirror_signature import mirror_key, proof
 from config.api import API_VERSION, GROUP, NODE_STATUS_PLURAL, PLURALS, PROOF_ANNOTATION
@@ -192,7 +192,7 @@ async def test_a_server_that_stands_still_is_noticed_and_found_again(
 
 
 @pytest.mark.parametrize("moment", ["beginning", "watching", "paused", "frozen", "connecting"])
-async def test_it_ends_at_once_whatever_it_waits_for(watcher: Watcher, moment: str) -> None:
+async def test_it_ends_within_a_second_whatever_it_waits_for(watcher: Watcher, moment: str) -> None:
     if moment == "connecting":
         watcher.cable.freeze()
     watcher.begin()
@@ -203,8 +203,7 @@ async def test_it_ends_at_once_whatever_it_waits_for(watcher: Watcher, moment: s
     if moment == "frozen":
         watcher.cable.freeze()
     await trio.sleep(0.2)
-    # It would wait for a connection for that long, and for everything else longer. A busy machine takes a part of it.
-    assert await watcher.stop() < CONNECT_SECONDS / 2
+    assert await watcher.stop() < 1
     watcher.server.resume()
     watcher.cable.restore()
 
