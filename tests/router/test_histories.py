@@ -7,6 +7,7 @@ directions. No FRR daemon ends.
 from __future__ import annotations
 
 import fcntl
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -113,6 +114,26 @@ def test_tunnel_endpoints_that_take_a_network_of_the_host_change_nothing(node: N
     finally:
         sh("ip route del blackhole 100.66.0.128/25; ip route del blackhole 100.65.0.128/25")
         node.apply(BASE)
+
+
+def test_a_tenant_that_comes_back_while_the_leaf_is_busy_forwards(node: Node) -> None:
+    """zebra 10.3 that receives two router MACs at once keeps the first (FRR #21448), so a node has only one."""
+    zebra = node.leaf.frr
+    zebra.kill("zebra", signal.SIGSTOP)
+    try:
+        for network, known in ((replace(BASE, tenants=(BLUE, GREEN)), False), (BASE, True)) * 2:
+            node.reload(network)
+            node.bird.follow(network)
+            eventually("the leaf's bgpd follows", lambda known=known: announces(node, RED) is known)  # type: ignore[misc]
+    finally:
+        zebra.kill("zebra", signal.SIGCONT)
+    node.forwards()
+
+
+def announces(node: Node, tenant: Tenant) -> bool:
+    """Return whether the leaf's bgpd, which alone is asked, has the route of a tenant's host."""
+    shown = sh(f"vtysh -N {node.leaf.frr.name} -d bgpd -c 'show bgp l2vpn evpn route type prefix'")
+    return f"[{tenant.announced.split('/')[0]}]" in shown
 
 
 def test_neither_validate_nor_plan_waits_while_frr_is_being_changed(node: Node) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 
 from config.desired import CniAttachment, Family, IPAddress, IPInterface
 from config.resolve.host_networks import HostNetwork
@@ -279,6 +280,17 @@ GATEWAY_MAC_PREFIX = "00:f3:"
 def gateway_mac(vni: int) -> str:
     """Return the anycast gateway's MAC: 00:f3 and big-endian VNI + 1, the same on all nodes (reference 4.8)."""
     return GATEWAY_MAC_PREFIX + (vni + 1).to_bytes(4, "big").hex(":")
+
+
+def router_mac(vtep: IPAddress) -> str:
+    """Return the MAC of a node's L3VNI bridges: 02:f3 and the IPv4 tunnel endpoint, or 06 and a digest of an IPv6 one.
+
+    Like the endpoint it is the node's own, and the same after a reboot: zebra of FRR 10.3 keeps the first of two
+    router MACs that it receives for a next hop at once (FRR #21448).
+    """
+    if vtep.version == 4:
+        return f"02:f3:{vtep.packed.hex(':')}"
+    return f"06:{blake2b(vtep.packed, digest_size=5).digest().hex(':')}"
 
 
 def usual_broadcast(interface: IPInterface, peer: str) -> str:

@@ -37,6 +37,8 @@ class Survivors:
     """The deletions, VRFs last, and what remains after them: the links that later steps may count on."""
 
     links: Mapping[Key, Link]
+    #: The bridges and VRFs that have ports left.
+    masters: frozenset[Key]
     observed: Observed
     deletions: tuple[DeleteLinks, ...]
     vrf_deletions: tuple[DeleteLinks, ...]
@@ -68,7 +70,8 @@ def survivors(
     # The kernel would move what is left in a VRF to the main table.
     needs = tuple(step.unit for step in deletions)
     vrf_deletions = tuple(replace(step, needs=needs) for step in _deletions("VRFs", vrfs, existing, doomed))
-    return Survivors(remaining, observed, deletions, vrf_deletions)
+    masters = frozenset((namespace, link.master) for (namespace, _), link in remaining.items())
+    return Survivors(remaining, masters, observed, deletions, vrf_deletions)
 
 
 def _deletions(what: str, keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
@@ -103,7 +106,7 @@ def fits(wanted: WantedLink, found: Link) -> bool:
         return False
     if wanted.kind is not LinkKind.BRIDGE or wanted.namespace is Namespace.HOST:
         return True
-    if wanted.mac is None and found.mac.startswith(GATEWAY_MAC_PREFIX):
+    if found.mac.startswith(GATEWAY_MAC_PREFIX) and not (wanted.mac or "").startswith(GATEWAY_MAC_PREFIX):
         return False
     return not found.addr_gen_none if not wanted.addr_gen_none else found.addr_gen_none is not False or not found.up
 
@@ -156,7 +159,8 @@ def link_steps(wanted: WantedLink, remaining: Survivors) -> Iterator[Step]:
     known = remaining.observed.sysctls_of(wanted.namespace)
     for key, value in device_writes(wanted.name, wanted.sysctls, known, created=created):
         yield SetSysctl(wanted.namespace, key, value)
-    change = _difference(wanted, found)
+    keeps_mac = wanted.addr_gen_none and (wanted.namespace, wanted.name) in remaining.masters
+    change = _difference(wanted, found, keeps_mac=keeps_mac)
     if not change.empty:
         yield change
     yield from _address_steps(wanted, remaining.observed, created=created)
@@ -175,15 +179,19 @@ def _newborn(wanted: WantedLink) -> Link:
     )
 
 
-def _difference(wanted: WantedLink, found: Link) -> ChangeLink:
-    """Return the one message that corrects a device; empty when nothing is wrong."""
+def _difference(wanted: WantedLink, found: Link, *, keeps_mac: bool) -> ChangeLink:
+    """Return the one message that corrects a device; empty when nothing is wrong.
+
+    The bridge of an L3VNI keeps its MAC while it has its VXLAN device: other nodes may not follow another router MAC.
+    """
     alias = _alias(wanted)
+    mac = wanted.mac if not keeps_mac and found.mac != wanted.mac else None
     return ChangeLink(
         wanted.namespace,
         wanted.name,
         master=_other_master(wanted, found),
         mtu=wanted.mtu if wanted.mtu is not None and found.mtu != wanted.mtu else None,
-        mac=wanted.mac if wanted.mac is not None and found.mac != wanted.mac else None,
+        mac=mac,
         # A condemned device that is wanted again must leave the group, which is deleted as a whole.
         group=OWNED_GROUP if found.group != OWNED_GROUP else None,
         neigh_suppress=True if wanted.neigh_suppress and not found.neigh_suppress else None,

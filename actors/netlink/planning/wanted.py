@@ -41,6 +41,7 @@ from .observed import (
     host_veth,
     host_vrf,
     router_bridge,
+    router_mac,
     router_veth,
     vxlan_device,
 )
@@ -298,7 +299,7 @@ def _l3vni_links(
 ) -> Iterator[WantedLink]:
     if owns_vrf:
         yield WantedLink(Namespace.ROUTER, vni.vrf, LinkKind.VRF, vni.resource, table=tables[vni.vrf])
-    yield from _segment(vni, addr_gen_none=True, mac=None, addresses=())
+    yield from _segment(vni, addr_gen_none=True, mac=router_mac(vni.vtep), addresses=())
     if vni.session is not None:
         outside = host_vrf(vni.vni)
         yield from _host_vrf(vni.resource, vni.session, outside, host_tables)

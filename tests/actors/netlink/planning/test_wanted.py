@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from actors.netlink.planning.observed import LinkKind, Namespace, VxlanAttributes, gateway_mac
+from actors.netlink.planning.observed import LinkKind, Namespace, VxlanAttributes, gateway_mac, router_mac
 from actors.netlink.planning.wanted import KernelModel, WantedLink, kernel_model, overhead_of, veth_mtu
 from config.desired import DesiredState, HostMasterKind
 from tests.actors.netlink.builders import UNDERLAY, demo, l2vni, l3vni, state, without_underlay
@@ -36,6 +36,7 @@ def test_an_l3vni_means_vrf_bridge_vxlan_and_a_veth_pair() -> None:
     assert found["vni100"].vxlan == VxlanAttributes(100, 4789, ip_address("100.65.0.0"), lower="lo", learning=False)
     assert (found["vni100"].neigh_suppress, found["vni100"].addr_gen_none) == (True, True)
     assert (found["br-pe-100"].master, found["br-pe-100"].addr_gen_none) == ("red", True)
+    assert found["br-pe-100"].mac == "02:f3:64:41:00:00"
     assert (found["pe-e-100"].master, found["pe-e-100"].mtu, found["host-e-100"].mtu) == ("red", 1450, 1450)
 
 
@@ -130,6 +131,18 @@ def test_a_veths_mtu_leaves_room_for_the_tunnel(mtu: int | None, vtep: str, expe
 )
 def test_the_gateway_mac_is_vni_plus_one(vni: int, mac: str) -> None:
     assert gateway_mac(vni) == mac
+
+
+@pytest.mark.parametrize(("vtep", "mac"), [("100.65.0.0", "02:f3:64:41:00:00"), ("100.65.0.255", "02:f3:64:41:00:ff")])
+def test_the_router_mac_has_the_tunnel_endpoint(vtep: str, mac: str) -> None:
+    assert router_mac(ip_address(vtep)) == mac
+
+
+def test_the_router_mac_of_an_ipv6_endpoint_is_local_unicast_and_its_own() -> None:
+    macs = [router_mac(ip_address(f"2001:db8::{number:x}")) for number in range(1000)]
+    assert len(set(macs)) == len(macs)
+    assert {mac[:3] for mac in macs} == {"06:"}
+    assert {len(mac) for mac in macs} == {17}
 
 
 def test_the_longest_name_fits_the_kernel() -> None:
