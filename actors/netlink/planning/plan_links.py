@@ -159,6 +159,7 @@ def link_steps(wanted: WantedLink, remaining: Survivors) -> Iterator[Step]:
     known = remaining.observed.sysctls_of(wanted.namespace)
     for key, value in device_writes(wanted.name, wanted.sysctls, known, created=created):
         yield SetSysctl(wanted.namespace, key, value)
+    # Of the bridges with a MAC of ours, only an L3VNI's has no address generation.
     keeps_mac = wanted.addr_gen_none and (wanted.namespace, wanted.name) in remaining.masters
     change = _difference(wanted, found, keeps_mac=keeps_mac)
     if not change.empty:
