@@ -234,8 +234,10 @@ def read(
         return Reading(unidentified(who, tried or files, request), who.waiting_for, trial)
     # A node with nothing to configure needs no identity.
     node = who.node or NodeIdentity(name, 0)
-    # What is in force may keep what it has, and reading the kernel takes longer than reading the files.
-    compared = trial is not None or not ranges(files.resources) <= request.ranges
+    # What is in force may keep what it has, and reading the kernel takes longer than reading the files. At a start no
+    # ranges are known, only the texts that were in force.
+    known = files.last_good == memory.in_force or ranges(files.resources) <= request.ranges
+    compared = trial is not None or not known
     around = Surroundings(request.networks() if compared else ())
     chosen, kept = settle_underlay(settings, files, node, memory, around)
     if trial and tried:

@@ -535,12 +535,34 @@ async def test_the_machines_networks_are_read_for_new_tunnel_endpoints_only(node
         assert reads == 1
         node.write("red", RED)
         await snapshots.receive()
+        # What a reload has answered is on disk.
         node.reload.set(1)
         await snapshots.receive()
+        assert reads == 1
+    # A restart finds the files that are in force.
+    async with node.alive() as snapshots:
+        assert kinds(await snapshots.receive()) == [Kind.UNDERLAY, Kind.L3VNI]
         assert reads == 1
         path.write_text(ranged("100.66.0.0/24"))
         await snapshots.receive()
         assert reads == 2
+
+
+async def test_tunnel_endpoints_that_were_edited_between_two_starts_are_compared_with_the_hosts_networks(
+    node: Node,
+) -> None:
+    path = node.write("a", ranged("100.65.0.0/24"))
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        node.reload.set(1)
+        await snapshots.receive()
+    node.networks = (ROUTE,)
+    path.write_text(ranged("100.65.0.0/16"))
+    async with node.alive() as snapshots:
+        snapshot = await snapshots.receive()
+        assert cidrs(snapshot) == ("100.65.0.0/24",)
+        (problem,) = snapshot.problems
+        assert problem.message == "100.65.0.0/16 contains the host's route 100.65.3.0/24"
 
 
 @pytest.mark.parametrize("was_in_force", [True, False])
