@@ -85,24 +85,30 @@ for name in names:
         importlib.import_module(name)
 print(len(names), "modules")
 END
-# In the release that it is built for, a start compiles no text that is in the package's files.
+# In the release that it is built for, a start compiles no text and reads no module that is in the package's files.
 python3 -IB - <<'END'
 import platform, sys
 sys.path.insert(0, "/usr/share/openperouter")
 from supervisor.cli.program import build_parser
 build_parser("run")
-from supervisor.process import bytecode_cache
-with bytecode_cache.used():
+from supervisor.process import bytecode_cache, module_cache
+before = {*sys.modules}
+with module_cache.used(), bytecode_cache.used():
     import supervisor.main
+specs = {name: getattr(sys.modules[name], "__spec__", None) for name in {*sys.modules} - before}
+read = [name for name, spec in specs.items() if spec and (spec.origin or "").endswith(".py")
+        and type(spec.loader) is not module_cache.RecordedLoader]
 from actors.frr.render import render, template_bytecode
 environment = render.environment()
 for name in environment.list_templates():
     environment.get_template(name)
 texts, templates = bytecode_cache.of_program(), template_bytecode.of_program()
 print(len(texts.found), "texts and", len(templates.found), "templates;", len(texts.compiled), "texts compiled")
+print(len(specs), "modules,", len(read), "read from files of their own")
 if platform.freedesktop_os_release().get("VERSION_CODENAME") == "trixie":
     others = [text[:3] for text in texts.compiled if "__hash__" not in text[0] and "attrs generated" not in text[1]]
     assert len(texts.found) > 500 and not others and not templates.compiled, (others, templates.compiled)
+    assert len(specs) > 400 and not read, read
 END
 directory=/tmp/use
 mkdir $directory

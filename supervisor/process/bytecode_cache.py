@@ -29,8 +29,8 @@ Text = tuple[str, str, str, int]
 FILE: Final = Path(__file__).parents[2] / "imports.bytecode"
 #: Bytecode is good for one version of Python, with or without ``-O``.
 _VALID_FOR: Final = (MAGIC_NUMBER, sys.flags.optimize)
-#: This version of marshal's format gives the same bytes for the same code, so that packages can be compared.
-_MARSHAL: Final = 2
+#: The version of marshal's format; it is read in two thirds of the time that version 2 takes.
+_MARSHAL: Final = 4
 _COMPILE, _EXEC, _EVAL = compile, exec, eval
 #: All bits of a code object's flags that ``compile`` inherits; ``nested_scopes`` has another meaning there.
 _FUTURE: Final = sum(
@@ -120,7 +120,7 @@ def of_program() -> Texts:
     return Texts(load(FILE))
 
 
-def load(path: Path) -> dict[Any, bytes]:
+def load(path: Path) -> dict[Any, Any]:
     """Return what a file holds; nothing when there is none, or when it is for another Python."""
     try:
         valid_for, found = marshal.loads(path.read_bytes())  # noqa: S302 - as trusted as the program that it belongs to
@@ -129,17 +129,20 @@ def load(path: Path) -> dict[Any, bytes]:
     return found if valid_for == _VALID_FOR else {}
 
 
-def encode(found: Mapping[Any, bytes]) -> bytes:
-    """Return the bytes of a file; keys are texts, numbers, and tuples of them."""
+def encode(found: Mapping[Any, Any]) -> bytes:
+    """Return the bytes of a file; keys and values are texts, numbers, bytes, and tuples of them."""
     return marshal.dumps((_VALID_FOR, dict(sorted(found.items()))), _MARSHAL)
 
 
 def encode_code(code: CodeType) -> bytes:
-    """Return one value of a file."""
-    return marshal.dumps(code, _MARSHAL)
+    """Return one value of a file: the same bytes for the same code, so that packages can be compared.
+
+    The format depends on what else refers to a constant, which for code that has just been read is nothing.
+    """
+    return marshal.dumps(marshal.loads(marshal.dumps(code, _MARSHAL)), _MARSHAL)  # noqa: S302 - written right here
 
 
-def decode_code(found: bytes) -> CodeType:
+def decode_code(found: bytes | memoryview) -> CodeType:
     """Return what :func:`encode_code` took."""
     code: CodeType = marshal.loads(found)  # noqa: S302 - see load
     return code

@@ -108,7 +108,8 @@ def _stage_program(stage: Path) -> None:
 def _compile(stage: Path) -> None:
     """Compile as the package's build and installation do."""
     program = stage / "usr/share/openperouter"
-    _python(str(CHECKOUT / "packaging/bytecode/generate.py"), str(program))
+    roots = ("--strip", str(stage), "--strip", str(ensure_tree()))
+    _python(str(CHECKOUT / "packaging/bytecode/generate.py"), str(program), *roots)
     _python("-m", "compileall", "-q", "-s", str(stage), "-p", "/", str(program))
 
 

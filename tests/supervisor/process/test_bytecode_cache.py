@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import marshal
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,18 +152,32 @@ def test_a_checkout_has_no_files() -> None:
 
 def test_a_start_with_the_package_s_files_compiles_next_to_nothing(tmp_path: Path) -> None:
     """attrs writes hashes that differ from process to process into its methods, which is all that is left."""
-    generate = [sys.executable, "packaging/bytecode/generate.py", str(tmp_path)]
-    subprocess.run(generate, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, check=True, timeout=200)
-    code = f"""
-from pathlib import Path
-from supervisor.process import bytecode_cache
-bytecode_cache.FILE = Path({str(tmp_path / bytecode_cache.FILE.name)!r})
+    for package in ("actors", "config", "supervisor"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    generate = [sys.executable, str(ROOT / "packaging/bytecode/generate.py"), str(tmp_path)]
+    # As when Debian's package is built: files that are younger than its changelog get that time.
+    epoch = 1_700_000_000
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": str(epoch)}
+    subprocess.run(generate, cwd=ROOT, env=environment, check=True, timeout=200)
+    sources = list(tmp_path.rglob("*.py"))
+    for source in sources:
+        os.utime(source, (epoch, epoch))
+    code = """
+import sys
+from supervisor.process import bytecode_cache, module_cache
 from supervisor.cli.program import build_parser
 build_parser("run")
-with bytecode_cache.used():
+before = {*sys.modules}
+with module_cache.used(), bytecode_cache.used():
     import supervisor.main
+imported = {*sys.modules} - before
+for name, module in sys.modules.items():
+    spec = getattr(module, "__spec__", None)
+    if name in imported and spec and spec.origin and spec.origin.endswith(".py"):
+        assert type(spec.loader) is module_cache.RecordedLoader, (name, spec)
+recorded = bytecode_cache.load(module_cache.FILE)["modules"]
+assert len(imported & {*recorded}) > 300, len(imported & {*recorded})
 from actors.frr.render import render, template_bytecode
-template_bytecode.FILE = Path({str(tmp_path / "actors/frr/render/templates.bytecode")!r})
 environment = render.environment()
 for name in environment.list_templates():
     environment.get_template(name)
@@ -174,6 +189,6 @@ assert len(templates.found) == len(environment.list_templates()) > 5
 assert not templates.compiled
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=200
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
     )
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 from supervisor.operations.paths import require_readable_settings
-from supervisor.process import bytecode_cache
+from supervisor.process import bytecode_cache, module_cache
 
 from ...options import add_verb
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     # What importing makes lives as long as the process: collecting in between takes a tenth of the start, and each
     # later collection would go through all of it again.
     gc.disable()
-    with bytecode_cache.used():
+    with module_cache.used(), bytecode_cache.used():
         from supervisor.main import run_daemon
 
     bytecode_cache.of_program.cache_clear()
