@@ -47,7 +47,7 @@ def imports() -> tuple[dict[bytecode_cache.Text, bytes], frozenset[str]]:
 
 def recorded_modules(
     names: Iterable[str], program: Path, roots: Iterable[Path]
-) -> Iterator[tuple[str, tuple[str, int, int, str, str], CodeType]]:
+) -> Iterator[tuple[str, module_cache.Source, CodeType]]:
     """Yield each module that has a source, as it will be where it is used, for the file; ``program`` has ours."""
     # dpkg-deb gives the package's files no later time.
     newest = int(os.environ.get("SOURCE_DATE_EPOCH", sys.maxsize))

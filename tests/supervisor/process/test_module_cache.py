@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 import pytest
 
 from supervisor.process import module_cache
-from supervisor.process.module_cache import RecordedLoader
+from supervisor.process.module_cache import RecordedLoader, Source
 
 SOURCES = {
     "recorded_single": "recorded_single.py",
@@ -42,7 +42,7 @@ class Library:
         """Record some modules."""
         self.file.write_bytes(module_cache.encode(map(self._recorded, names)))
 
-    def _recorded(self, name: str) -> tuple[str, tuple[str, int, int, str, str], CodeType]:
+    def _recorded(self, name: str) -> tuple[str, Source, CodeType]:
         source = self.source(name)
         status = source.stat()
         package = source.parent if source.name == "__init__.py" else None
