@@ -10,7 +10,8 @@ as in force, so that ending the trial restores what was there before.
 
 Files are watched by comparing fingerprints, some ten ``stat`` calls: a directory removed and created again, replaced by
 a rename or swapped behind a symbolic link is a change like any other. Events of the kernel say when to compare; without
-one, the files are compared every half minute. A burst of writes is one change.
+one, the files are compared every half minute. A burst of writes is one change. Once nothing has changed for a part of
+the settle interval, the files are parsed ahead: reading them at its end takes in what is still the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from config.resolve.host_networks import HostNetwork, Surroundings, ranges
 from config.resolve.underlay import underlay_doubts
 from config.settings import Settings, restart_problems
 from config.sources.api_objects import read_objects
-from config.sources.static_files import StaticRead, read_directory, read_remembered
+from config.sources.static_files import ParsedFiles, StaticRead, read_directory, read_remembered
 from config.store.api_snapshot_file import read_saved
 from config.store.json_store import StoreError
 from config.store.last_good import LastGood
@@ -64,6 +65,8 @@ SHORTEST_SETTLE_SECONDS = 0.05
 MAX_SETTLE_INTERVALS = 4
 #: Looks at changing files in a settle interval at most: a later write is noticed a tenth of the interval late.
 LOOKS_UNTIL_SETTLED = 10
+#: Files without a change for this part of the settle interval are parsed ahead.
+QUIET_PART = 0.25
 #: Seconds that one reading may take: bounded files on a local disk need milliseconds.
 READ_SECONDS = 30.0
 #: Deadline of writing three small files.
@@ -97,8 +100,16 @@ async def run(
     before = Reading(None)
     paths = watched(settings)
     take = partial(fingerprint, paths)
+    parsed: ParsedFiles = {}
+
+    async def parse_ahead() -> None:
+        if settings.auto_apply:
+            with ctx.working("parsing the configuration files", READ_SECONDS):
+                await trio.to_thread.run_sync(fill, parsed, settings, memory)
+
     with PathEvents(lambda: dict(take())) as events:
-        wait = partial(wait_changed, take, events, settle_seconds=max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS))
+        seconds = max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS)
+        wait = partial(wait_changed, take, events, settle_seconds=seconds, quiet=parse_ahead)
         while True:
             request = reload.take()
             reload_id = max(reload_id, request or 0)
@@ -106,7 +117,7 @@ async def run(
             with ctx.working("reading the configuration files", READ_SECONDS):
                 if request is not None:
                     differing = await trio.to_thread.run_sync(restart_problems, settings_file, settings)
-                wanted = ReadRequest(reload_id, out.peek(), differing, networks, before.ranges)
+                wanted = ReadRequest(reload_id, out.peek(), differing, networks, before.ranges, parsed)
                 reading = await trio.to_thread.run_sync(read_or_hold, settings, memory, wanted, addresses, gate)
             if reading.snapshot is not None and reading.snapshot != out.peek():
                 out.set(reading.snapshot)
@@ -133,7 +144,7 @@ class ReadRequest:
     """Why the files are read: ``reload_id`` is the newest reload, ``previous`` what was published last.
 
     ``differing`` is what the last reload found in the settings; ``networks`` reads what the machine uses; ``ranges`` of
-    tunnel endpoints are known to be in force.
+    tunnel endpoints are known to be in force; ``parsed`` are the files as they were parsed last.
     """
 
     reload_id: int
@@ -141,6 +152,7 @@ class ReadRequest:
     differing: tuple[Problem, ...] = ()
     networks: Callable[[], tuple[HostNetwork, ...]] = tuple
     ranges: frozenset[IPNetwork] = frozenset()
+    parsed: ParsedFiles = field(default_factory=dict)
 
     @property
     def is_asked_for(self) -> bool:
@@ -225,6 +237,7 @@ def read(
         memory.last_good,
         namespace=settings.namespace,
         absence_confirmed=request.is_reload,
+        parsed=request.parsed,
     )
     tried = read_trial(settings, trial, name, memory) if trial else None
     if who.node is None and (tried or files).resources:
@@ -255,6 +268,12 @@ def read(
     snapshot = StaticSnapshot(node, chosen.resources, problems, request.reload_id, on_trial=trial is not None)
     in_force = ranges(files.resources) if kept is files.last_good else frozenset()
     return Reading(snapshot, who.waiting_for, trial, ranges=in_force)
+
+
+def fill(parsed: ParsedFiles, settings: Settings, memory: StateStore) -> None:
+    """Parse the files into ``parsed``, without any other effect."""
+    name = memory.node.name if memory.node else socket.gethostname()
+    read_directory(settings.configs_dir, name, LastGood(), namespace=settings.namespace, parsed=parsed)
 
 
 def read_trial(settings: Settings, trial: Trial, node_name: str, memory: StateStore) -> StaticRead:
@@ -392,14 +411,26 @@ async def wait_for_work(
 
 
 async def wait_changed(
-    take: Callable[[], Fingerprint], events: PathEvents, seen: Fingerprint, settle_seconds: float
+    take: Callable[[], Fingerprint],
+    events: PathEvents,
+    seen: Fingerprint,
+    settle_seconds: float,
+    quiet: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
 ) -> None:
-    """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long."""
+    """Return once the fingerprint differs from ``seen`` and is stable, or has kept changing for too long.
+
+    ``quiet`` is called when it has been stable for a part of the time that it takes.
+    """
     while (current := take()) == seen:
         await events.wait(settle_seconds)
     now = trio.current_time()
-    latest, settled = now + MAX_SETTLE_INTERVALS * settle_seconds, now + settle_seconds
-    while (now := trio.current_time()) < min(settled, latest):
-        await events.wait(settle_seconds / LOOKS_UNTIL_SETTLED, min(settled, latest) - now)
+    latest, settled, called = now + MAX_SETTLE_INTERVALS * settle_seconds, now + settle_seconds, False
+    while (now := trio.current_time()) < (end := min(settled, latest)):
+        quiet_at = settled - (1 - QUIET_PART) * settle_seconds
+        if now >= quiet_at and not called:
+            called = True
+            await quiet()
+            continue
+        await events.wait(settle_seconds / LOOKS_UNTIL_SETTLED, (end if called else min(quiet_at, end)) - now)
         if (found := take()) != current:
-            current, settled = found, trio.current_time() + settle_seconds
+            current, settled, called = found, trio.current_time() + settle_seconds, False

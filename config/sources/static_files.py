@@ -11,7 +11,7 @@ had files, they count until a reload confirms that they were removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,11 @@ class StaticRead:
     last_good: LastGood
 
 
+#: The last content of each file, with the node, namespace and mode that it was parsed for. A file without changes is
+#: not parsed again, unless it refers to password files, which are read each time.
+ParsedFiles = dict[Path, tuple[tuple[str, str, int], FileContent]]
+
+
 def read_directory(
     path: Path,
     node_name: str,
@@ -52,12 +57,15 @@ def read_directory(
     *,
     namespace: str = "openperouter-system",
     absence_confirmed: bool = False,
+    parsed: ParsedFiles | None = None,
 ) -> StaticRead:
     """Read ``openpe_*.yaml`` in lexical order; never raises.
 
-    A directory that does not exist has no files when none were known in it, or with ``absence_confirmed``.
+    A directory that does not exist has no files when none were known in it, or with ``absence_confirmed``. ``parsed``
+    is kept from one reading to the next.
     """
-    reader = _Reader(node_name, namespace, previous, Passwords(previous.secrets))
+    parsed = {} if parsed is None else parsed
+    reader = _Reader(node_name, namespace, previous, Passwords(previous.secrets), parsed)
     problems: list[Problem] = []
     known = sorted(text_path for text_path in previous.texts if Path(text_path).parent == path)
     try:
@@ -70,6 +78,8 @@ def read_directory(
         files = [reader.kept(Path(text_path)) for text_path in known]
         if not files:
             files = [FileContent(path, usable=False)]
+    for gone in parsed.keys() - {file.path for file in files}:
+        del parsed[gone]
     return _assemble(files, problems, reader)
 
 
@@ -144,6 +154,7 @@ class _Reader:
     namespace: str
     previous: LastGood
     passwords: Passwords
+    parsed: ParsedFiles = field(default_factory=dict)
 
     def read_all(self, paths: Iterable[Path]) -> Iterator[FileContent]:
         """Read the files; one that vanished since it was listed is skipped."""
@@ -162,10 +173,19 @@ class _Reader:
             return self._broken(path, (Problem(message, Origin(str(path)), reason=Reason.FILE_INVALID),))
         except UnreadableFileError as error:
             return self._broken(path, (error.problem(),))
-        parsed = self._parse(content, path, mode)
-        if not parsed.usable:
-            return self._broken(path, parsed.problems)
-        return replace(parsed, text=content.decode("utf-8"))
+        conditions = (self.node_name, self.namespace, mode)
+        known, file = self.parsed.get(path, ((), None))
+        if file is not None and known == conditions and (file.text or "").encode() == content:
+            return file
+        self.parsed.pop(path, None)
+        self.passwords.asked = False
+        file = self._parse(content, path, mode)
+        if not file.usable:
+            return self._broken(path, file.problems)
+        file = replace(file, text=content.decode("utf-8"))
+        if not self.passwords.asked:
+            self.parsed[path] = conditions, file
+        return file
 
     def _broken(self, path: Path, problems: Iterable[Problem]) -> FileContent:
         """Return the last good content of a broken file, or nothing, with its present problems."""

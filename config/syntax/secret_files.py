@@ -32,14 +32,16 @@ class SecretUnusableError(ValueError):
 class Passwords:
     """Reads password files; ``known`` are the last good ones, ``used`` what was read, to be stored.
 
-    Both are by the path of the password file.
+    Both are by the path of the password file. ``asked`` is whether any was to be read, usable or not.
     """
 
     known: Mapping[str, Secret] = field(default_factory=dict, repr=False)
     used: dict[str, Secret] = field(default_factory=dict, repr=False)
+    asked: bool = False
 
     def read(self, directory: Path, name: str) -> tuple[Secret, str]:
         """Return what :func:`read_secret` does. Raises :class:`SecretUnusableError`."""
+        self.asked = True
         secret, warning = read_secret(directory, name)
         self.used[str(secret_path(directory, name))] = secret
         return secret, warning

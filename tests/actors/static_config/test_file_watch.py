@@ -11,14 +11,25 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.static_config.actor import LOOKS_UNTIL_SETTLED, MAX_SETTLE_INTERVALS, Fingerprint, fingerprint, wait_changed
+from actors.static_config.actor import (
+    LOOKS_UNTIL_SETTLED,
+    MAX_SETTLE_INTERVALS,
+    QUIET_PART,
+    Fingerprint,
+    fingerprint,
+    wait_changed,
+)
 from supervisor.process.change_events import PathEvents
 
 SETTLE = 0.5
 
 
 def edit(directory: Path) -> None:
-    (directory / "openpe_a.yaml").write_text("changed and longer\n")
+    edit_to(directory, "changed and longer\n")
+
+
+def edit_to(directory: Path, text: str) -> None:
+    (directory / "openpe_a.yaml").write_text(text)
 
 
 def remove_directory(directory: Path) -> None:
@@ -139,3 +150,48 @@ async def test_without_a_change_it_waits_indefinitely(autojump_clock: MockClock)
     with trio.move_on_after(3600) as scope:
         await wait_changed(Scripted("old"), PathEvents(tuple), (("old", None),), SETTLE)
     assert scope.cancelled_caught
+
+
+async def test_files_are_parsed_ahead_once_they_are_quiet(directory: Path, autojump_clock: MockClock) -> None:
+    take = partial(fingerprint, [str(directory)])
+    moments: list[float] = []
+    begin = trio.current_time()
+
+    async def parse() -> None:
+        moments.append(trio.current_time() - begin)
+        await trio.sleep(SETTLE / 5)
+
+    async def write() -> None:
+        for seconds, text in ((0.0, "a: 22\n"), (SETTLE / 5, "a: 333\n"), (SETTLE / 2, "a: 4444\n")):
+            await trio.sleep(seconds)
+            edit_to(directory, text)
+
+    with PathEvents(lambda: dict(take())) as events:
+        seen = take()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await wait_changed(take, events, seen, SETTLE, parse)
+    # After the second write and after the third; the first is followed too soon.
+    second, third = SETTLE / 5, SETTLE / 5 + SETTLE / 2
+    late = SETTLE / LOOKS_UNTIL_SETTLED
+    assert moments == pytest.approx([one + QUIET_PART * SETTLE for one in (second, third)], abs=late)
+    assert trio.current_time() - begin == pytest.approx(third + SETTLE, abs=late)
+
+
+async def test_what_is_written_while_files_are_parsed_ahead_is_another_change(
+    directory: Path, autojump_clock: MockClock
+) -> None:
+    take = partial(fingerprint, [str(directory)])
+    calls: list[float] = []
+
+    async def parse() -> None:
+        calls.append(trio.current_time())
+        if len(calls) == 1:
+            edit_to(directory, "a: 55555\n")
+
+    with PathEvents(lambda: dict(take())) as events:
+        seen = take()
+        edit_to(directory, "a: 22\n")
+        await wait_changed(take, events, seen, SETTLE, parse)
+    assert len(calls) == 2
+    assert trio.current_time() - calls[0] >= SETTLE

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from config.desired import Secret
 from config.outcomes import NodeIdentity
@@ -12,7 +16,8 @@ from config.problems import Kind
 from config.resolve.resolution import resolve
 from config.resources import Resource, UnknownContent, Unusable
 from config.sources import static_files
-from config.sources.static_files import StaticRead, read_directory
+from config.sources.router_file import FileContent, parse_router_file
+from config.sources.static_files import ParsedFiles, StaticRead, read_directory
 from config.store.last_good import LastGood, from_json, to_json
 from config.syntax.files import UnreadableFileError
 
@@ -266,3 +271,106 @@ def test_a_password_is_remembered_only_while_a_file_refers_to_it(tmp_path: Path)
     assert broken.last_good == good.last_good
     write(tmp_path, a=UNDERLAY_FILE)
     assert dict(read(tmp_path, broken).last_good.secrets) == {}
+
+
+WITH_PASSWORD = UNDERLAY_FILE.replace("address: 192.168.11.2\n", "address: 192.168.11.2\n        passwordSecret: tor\n")
+INLINE_PASSWORD = WITH_PASSWORD.replace("passwordSecret: tor", "password: one")
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the files that are parsed from now on."""
+    parsed: list[str] = []
+
+    def parse_and_count(content: bytes, path: Path, *args: Any, **kwargs: Any) -> FileContent:
+        parsed.append(path.name)
+        return parse_router_file(content, path, *args, **kwargs)
+
+    monkeypatch.setattr(static_files, "parse_router_file", parse_and_count)
+    return parsed
+
+
+def test_a_file_without_changes_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, a=UNDERLAY_FILE, b=RED_FILE)
+    calls = counted(monkeypatch)
+    parsed: ParsedFiles = {}
+    first = read_directory(tmp_path, "node", LastGood(), parsed=parsed)
+    assert read_directory(tmp_path, "node", first.last_good, parsed=parsed) == first
+    assert calls == ["openpe_a.yaml", "openpe_b.yaml"]
+    write(tmp_path, b=BLUE)
+    assert "blue" in specs(read_directory(tmp_path, "node", first.last_good, parsed=parsed))
+    assert calls[2:] == ["openpe_b.yaml"]
+
+
+def test_a_file_that_is_gone_is_not_remembered_as_parsed(tmp_path: Path) -> None:
+    write(tmp_path, a=UNDERLAY_FILE, b=RED_FILE)
+    parsed: ParsedFiles = {}
+    found = read_directory(tmp_path, "node", LastGood(), parsed=parsed)
+    (tmp_path / "openpe_b.yaml").unlink()
+    read_directory(tmp_path, "node", found.last_good, parsed=parsed)
+    assert [path.name for path in parsed] == ["openpe_a.yaml"]
+
+
+def test_a_file_with_a_reference_to_a_password_is_parsed_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert WITH_PASSWORD != UNDERLAY_FILE
+    write(tmp_path, a=WITH_PASSWORD)
+    calls = counted(monkeypatch)
+    parsed: ParsedFiles = {}
+    for _ in range(2):
+        (problem,) = read_directory(tmp_path, "node", LastGood(), parsed=parsed).problems
+        assert "does not exist" in problem.message
+    assert len(calls) == 2
+
+
+def test_a_password_that_others_can_read_is_named_after_the_mode_alone_has_changed(tmp_path: Path) -> None:
+    write(tmp_path, a=INLINE_PASSWORD)
+    parsed: ParsedFiles = {}
+    warnings = []
+    for mode in (0o600, 0o644, 0o600):
+        (tmp_path / "openpe_a.yaml").chmod(mode)
+        warnings.append(len(read_directory(tmp_path, "node", LastGood(), parsed=parsed).problems))
+    assert warnings == [0, 1, 0]
+
+
+#: What may happen to a directory between two readings: a file's text or end, a mode, a password's text or end.
+_EVENTS = st.one_of(
+    st.tuples(
+        st.just("write"),
+        st.sampled_from("ab"),
+        st.sampled_from((UNDERLAY_FILE, RED_FILE, BLUE, WITH_PASSWORD, INLINE_PASSWORD, "l3vnis: [", "", None)),
+    ),
+    st.tuples(st.just("mode"), st.sampled_from("ab"), st.sampled_from((0o600, 0o644))),
+    st.tuples(st.just("password"), st.just("tor"), st.sampled_from(("one", "two", "", None))),
+)
+
+
+def happen(directory: Path, what: str, name: str, value: str | int | None) -> None:
+    secret = what == "password"
+    path = directory / "secrets" / name if secret else directory / f"openpe_{name}.yaml"
+    if isinstance(value, int):
+        if path.exists():
+            path.chmod(value)
+    elif value is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(value)
+        path.chmod(0o600)
+
+
+@given(st.lists(st.tuples(st.lists(_EVENTS, max_size=3), st.sampled_from(("node", "other"))), max_size=6))
+@settings(deadline=None)
+def test_what_was_parsed_before_makes_no_difference(
+    history: list[tuple[list[tuple[str, str, str | int | None]], str]],
+) -> None:
+    parsed: ParsedFiles = {}
+    previous = LastGood()
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "secrets").mkdir()
+        for events, node_name in history:
+            for event in events:
+                happen(directory, *event)
+            found = read_directory(directory, node_name, previous, parsed=parsed)
+            assert found == read_directory(directory, node_name, previous)
+            previous = found.last_good
