@@ -3,8 +3,8 @@
     newest values of all actors -> build_status -> channel (systemd, control socket), state file, metrics
 
 The state file is the status on disk, for when no daemon answers on the control socket; the metrics are for
-monitoring. Both are replaced atomically, at a change and once a minute. A disk that refuses costs the file, not the
-daemon, and is logged once.
+monitoring. Both are replaced atomically, some time after a change and once a minute. A disk that refuses costs the
+file, not the daemon, and is logged once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ STATE_MODE: Final = 0o640
 #: Unchanged files are written this often, seconds: only ages and counters are older in them, a daemon that runs answers
 #: on its socket, and hundreds of networks make encoding a large part of what a node at rest does.
 UNCHANGED_SECONDS: Final = 60.0
-#: Changed ones leave this much between two files, seconds: a change goes through many states, and nothing reads them
-#: that often. What comes sooner waits as long.
-METRICS_PAUSE_SECONDS: Final = 5.0
+#: Changed ones are written so long after the change, seconds: a change goes through many states, and encoding each
+#: would delay it. A first file, and that of a daemon that stops, do not wait.
+STATE_SECONDS: Final = 2.0
+METRICS_SECONDS: Final = 5.0
 #: Ages and counters go out at the first occasion after this time, seconds; health's polls are one every 15.
 REFRESH_SECONDS: Final = 20.0
 #: Statuses leave this much between them, seconds: what happens meanwhile, as at a start, becomes one of them.
@@ -99,12 +100,12 @@ async def run(
         if due:
             out.set(status)
             before = status
-        if due or files.late:
+        if due or files.waits is not None:
             with ctx.working("writing the state file", WRITE_SECONDS):
                 await files.write(status)
         ctx.progress()
         with ctx.idle():
-            with trio.move_on_after(min(REFRESH_SECONDS, METRICS_PAUSE_SECONDS) if files.late else REFRESH_SECONDS):
+            with trio.move_on_after(REFRESH_SECONDS if files.waits is None else min(REFRESH_SECONDS, files.waits)):
                 await wait_any(snapshots, desired, frr, kernel, health, access, api, children_changed)
             with trio.move_on_at(built + PAUSE_SECONDS):
                 # A stop shows at once: this actor may itself be stopped during the pause.
@@ -131,48 +132,73 @@ def _process(settings: Settings, version: str, before: Status | None) -> Process
 
 
 class StatusFiles:
-    """Writes both files once a minute: the state file at changes as well, the metrics some time after them."""
+    """The state file and the metrics, each written once a minute and some time after changes."""
 
     def __init__(self, settings: Settings) -> None:
-        self._state = _File(settings.run_dir / STATE_FILE, STATE_MODE)
         metrics = textfile.textfile(settings)
         if settings.metrics_file is None:
             with suppress(OSError):  # writing the file says so
                 metrics.parent.mkdir(mode=textfile.DIRECTORY_MODE, exist_ok=True)
-        self._metrics = _File(metrics, textfile.MODE, textfile.reader)
-        self._stored: Status | None = None
-        self._measured: Status | None = None
-        #: Whether metrics of a change have to wait.
-        self.late = False
+        self._files = (
+            _File(settings.run_dir / STATE_FILE, STATE_MODE, STATE_SECONDS, lambda status: status.to_json() + "\n"),
+            _File(metrics, textfile.MODE, METRICS_SECONDS, metrics_text, textfile.reader),
+        )
+
+    @property
+    def waits(self) -> float | None:
+        """Seconds from the last status until one of the files is due, None if both are as it is."""
+        return min((file.waits for file in self._files if file.waits is not None), default=None)
 
     async def write(self, status: Status) -> None:
-        """Write a new status, where that is due."""
-        if _is_due(status, self._stored, UNCHANGED_SECONDS):
-            written = await self._state.write(status.to_json() + "\n")
-            self._stored = status if written else None
-        last = self._measured
-        recent = last is not None and 0 <= status.updated_at - last.updated_at < METRICS_PAUSE_SECONDS
-        due = _is_due(status, last, UNCHANGED_SECONDS)
-        self.late = recent and due
-        if due and not recent:
-            await self._metrics.write(metrics_text(status))
-            self._measured = status
+        """Write a status, where that is due."""
+        for file in self._files:
+            await file.write(status)
 
 
 class _File:
     """One file; a series of failures to write it is logged once."""
 
-    def __init__(self, path: Path, mode: int, reader: Callable[[Path], int | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        mode: int,
+        seconds: float,
+        encode: Callable[[Status], str],
+        reader: Callable[[Path], int | None] = lambda _: None,
+    ) -> None:
+        """``seconds`` pass from a change until it is written."""
         self._path = path
         self._mode = mode
+        self._seconds = seconds
+        self._encode = encode
         self._reader = reader
         self._failing = False
+        self._written: Status | None = None
+        self._changed_at = 0.0
+        #: Seconds from the last status until a change is due, None without one.
+        self.waits: float | None = None
         remove_stale(path)
 
-    async def write(self, text: str) -> bool:
+    async def write(self, status: Status) -> None:
+        """Write a status if that is due."""
+        if not _is_due(status, self._written, UNCHANGED_SECONDS):
+            self.waits = None
+            return
+        if self.waits is None:
+            self._changed_at = status.updated_at
+        age = status.updated_at - self._changed_at
+        recent = self._written is not None and 0 <= status.updated_at - self._written.updated_at < UNCHANGED_SECONDS
+        if recent and 0 <= age < self._seconds and status.phase != "stopping":
+            self.waits = self._seconds - age
+            return
+        self.waits = None
+        if await self._replace(self._encode(status)):
+            self._written = status
+
+    async def _replace(self, text: str) -> bool:
         """Replace the content; return whether the disk took it."""
         try:
-            await trio.to_thread.run_sync(self._replace, text)
+            await trio.to_thread.run_sync(self._replace_now, text)
         except OSError as error:
             if not self._failing:
                 message = f"{self._path} cannot be written: {error.strerror}"
@@ -182,5 +208,5 @@ class _File:
             self._failing = False
         return not self._failing
 
-    def _replace(self, text: str) -> None:
+    def _replace_now(self, text: str) -> None:
         write_atomic(self._path, text, mode=self._mode, reader=self._reader(self._path))

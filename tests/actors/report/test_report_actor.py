@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.report import actor
-from actors.report.actor import METRICS_PAUSE_SECONDS, UNCHANGED_SECONDS, StatusFiles
+from actors.report.actor import METRICS_SECONDS, STATE_SECONDS, UNCHANGED_SECONDS, StatusFiles
 from config.api import ApiAccess, ApiReach, ApiSnapshot
 from config.desired import DesiredState
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, StaticSnapshot
@@ -133,7 +134,7 @@ async def test_the_state_file_is_for_root_and_its_group_only(bench: Bench) -> No
 
 
 async def test_the_metrics_are_for_root_and_a_group_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "METRICS_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(actor, "METRICS_SECONDS", 0.0)
     bench.converge()
     await written(bench, "running")
     path = bench.settings.run_dir / "metrics" / "openperouter.prom"
@@ -151,49 +152,84 @@ async def test_the_metrics_can_be_put_where_a_collector_looks(tmp_path: Path) ->
     assert not (tmp_path / "metrics").exists()
 
 
-async def test_metrics_are_written_some_time_after_changes_and_once_a_minute(tmp_path: Path) -> None:
-    files = StatusFiles(Settings(run_dir=tmp_path))
-    path = tmp_path / "metrics" / "openperouter.prom"
-    moments = []
-    for status in (
-        Status(updated_at=1000.0),
-        Status(updated_at=1000.0 + UNCHANGED_SECONDS - 1),
-        Status(updated_at=1000.0 + UNCHANGED_SECONDS),
-        Status(updated_at=1000.0 + UNCHANGED_SECONDS + 1, ready=True),
-        Status(updated_at=1000.0 + UNCHANGED_SECONDS + METRICS_PAUSE_SECONDS, ready=True),
-        Status(updated_at=900.0, ready=True),
-    ):
+async def moments(files: StatusFiles, written_at: Callable[[], float], *statuses: Status) -> list[float]:
+    """Return the time of the status that a file has after each of some statuses."""
+    found = []
+    for status in statuses:
         await files.write(status)
-        moments.append(float(re.findall(r"^openperouter_status_timestamp_seconds (.*)$", path.read_text(), re.M)[0]))
-    later = 1000.0 + UNCHANGED_SECONDS
-    assert moments == [1000.0, 1000.0, later, later, later + METRICS_PAUSE_SECONDS, 900.0]
+        found.append(written_at())
+    return found
 
 
-async def test_metrics_do_not_stay_with_a_state_between_two_changes(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+def metrics_of(directory: Path) -> float:
+    text = (directory / "metrics" / "openperouter.prom").read_text()
+    return float(re.findall(r"^openperouter_status_timestamp_seconds (.*)$", text, re.M)[0])
+
+
+def state_of(directory: Path) -> float:
+    return Status.from_json((directory / "state.json").read_text()).updated_at
+
+
+@pytest.mark.parametrize(("written_at", "pause"), [(state_of, STATE_SECONDS), (metrics_of, METRICS_SECONDS)])
+async def test_a_file_is_written_some_time_after_a_change_and_once_a_minute(
+    tmp_path: Path, written_at: Callable[[Path], float], pause: float
 ) -> None:
-    """A change goes through several states, of which the last one may come within the pause after the first."""
-    monkeypatch.setattr(actor, "METRICS_PAUSE_SECONDS", 1.0)
-    path = bench.settings.run_dir / "metrics" / "openperouter.prom"
-    await readable(path, "openperouter_ready 0.0")
-    bench.converge()
-    await readable(path, "openperouter_ready 1.0")
-    assert bench.on_disk().ready
+    minute = 1000.0 + UNCHANGED_SECONDS
+    change = minute + 3
+    found = await moments(
+        StatusFiles(Settings(run_dir=tmp_path)),
+        lambda: written_at(tmp_path),
+        Status(updated_at=1000.0),
+        Status(updated_at=minute - 1),
+        Status(updated_at=minute),
+        Status(updated_at=change, ready=True),
+        Status(updated_at=change + pause - 1, ready=True, summary="another"),
+        Status(updated_at=change + pause, ready=True, summary="the last"),
+        Status(updated_at=change + 2 * pause, ready=True, summary="the last"),
+        Status(updated_at=900.0, ready=True),
+    )
+    assert found == [1000.0, 1000.0, minute, minute, minute, change + pause, change + pause, 900.0]
 
 
-async def test_the_state_file_is_written_at_changes_and_once_a_minute(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written_at", [state_of, metrics_of])
+async def test_a_change_that_is_taken_back_is_not_written(tmp_path: Path, written_at: Callable[[Path], float]) -> None:
     files = StatusFiles(Settings(run_dir=tmp_path))
-    moments = []
-    for status in (
+    found = await moments(
+        files,
+        lambda: written_at(tmp_path),
         Status(updated_at=1000.0),
         Status(updated_at=1001.0, ready=True),
-        Status(updated_at=1000.0 + UNCHANGED_SECONDS, ready=True),
-        Status(updated_at=1001.0 + UNCHANGED_SECONDS, ready=True),
-        Status(updated_at=900.0, ready=True),
-    ):
+        Status(updated_at=1001.5),
+        Status(updated_at=1008.0, ready=True),
+    )
+    assert found == [1000.0] * 4
+    assert files.waits == STATE_SECONDS
+
+
+async def test_files_do_not_wait_when_the_daemon_stops(tmp_path: Path) -> None:
+    files = StatusFiles(Settings(run_dir=tmp_path))
+    for status in (Status(updated_at=1000.0), Status(updated_at=1000.5, phase="stopping")):
         await files.write(status)
-        moments.append(Status.from_json((tmp_path / "state.json").read_text()).updated_at)
-    assert moments == [1000.0, 1001.0, 1001.0, 1001.0 + UNCHANGED_SECONDS, 900.0]
+    assert (state_of(tmp_path), metrics_of(tmp_path), files.waits) == (1000.5, 1000.5, None)
+
+
+async def test_files_do_not_stay_with_a_state_between_two_changes(
+    tmp_path: Path, no_threads: None, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last state of a change comes while the first one waits, and nothing follows that would have it written."""
+    monkeypatch.setattr(time, "time", lambda: 1000.0 + trio.current_time())
+    async with running(tmp_path) as bench:
+        await trio.sleep(1)
+        assert not bench.on_disk().ready
+        bench.desired.set(desired(4))
+        await trio.sleep(STATE_SECONDS / 2)
+        bench.converge()
+        await trio.sleep(STATE_SECONDS / 2 + actor.PAUSE_SECONDS)
+        assert bench.on_disk().ready
+        path = bench.settings.run_dir / "metrics" / "openperouter.prom"
+        assert has_line(path, "openperouter_ready 0.0")
+        await trio.sleep(METRICS_SECONDS - STATE_SECONDS)
+        assert has_line(path, "openperouter_ready 1.0")
 
 
 async def test_a_state_file_that_the_disk_refused_is_written_with_the_next_status(tmp_path: Path) -> None:
