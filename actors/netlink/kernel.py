@@ -61,8 +61,9 @@ class Kernel(Protocol):
     def observe(self, desired: DesiredState | None = None, known: Observed | None = None) -> Observed:
         """Read both namespaces and our state files, with what planning for ``desired`` needs besides.
 
-        What grows with the number of networks (links, addresses, sysctls and unreachable defaults) is taken from
-        ``known`` if there is one. NamespaceMissing when the router's namespace does not exist.
+        What grows with the number of networks (links, addresses, sysctls and unreachable defaults) and our table of
+        the packet filter, for which a program is run, are taken from ``known`` if there is one. NamespaceMissing when
+        the router's namespace does not exist.
         """
 
     def apply(self, step: steps.Step) -> None:
@@ -170,7 +171,10 @@ class LinuxKernel:
         existing = _vrfs(router)
         candidates = set(() if desired is None else candidate_tables(desired, tables, existing))
         probed = candidates - {link.table for link in router.links.values()}
-        table, problem = self._packet_filter(desired, router)
+        if known is None or known.filter is None:
+            table, problem = self._packet_filter(desired, router)
+        else:
+            table, problem = known.filter, ""
         checks = self._check_plugins(underlay, router)
         if known is None:
             sysctls = read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), **_bridges(router, desired))

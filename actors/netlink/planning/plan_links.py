@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .observed import (
     CONDEMNED_GROUP,
@@ -161,9 +162,7 @@ def link_steps(wanted: WantedLink, remaining: Survivors) -> Iterator[Step]:
         yield SetSysctl(wanted.namespace, key, value)
     # Of the bridges with a MAC of ours, only an L3VNI's has no address generation.
     keeps_mac = wanted.addr_gen_none and (wanted.namespace, wanted.name) in remaining.masters
-    change = _difference(wanted, found, keeps_mac=keeps_mac)
-    if not change.empty:
-        yield change
+    yield from _change_steps(wanted, found, keeps_mac=keeps_mac)
     yield from _address_steps(wanted, remaining.observed, created=created)
 
 
@@ -180,26 +179,31 @@ def _newborn(wanted: WantedLink) -> Link:
     )
 
 
-def _difference(wanted: WantedLink, found: Link, *, keeps_mac: bool) -> ChangeLink:
-    """Return the one message that corrects a device; empty when nothing is wrong.
+def _change_steps(wanted: WantedLink, found: Link, *, keeps_mac: bool) -> Iterator[Step]:
+    """Yield the one message that corrects a device, or nothing when nothing is wrong.
 
     The bridge of an L3VNI keeps its MAC while it has its VXLAN device: other nodes may not follow another router MAC.
     """
-    alias = _alias(wanted)
-    mac = wanted.mac if not keeps_mac and found.mac != wanted.mac else None
-    return ChangeLink(
-        wanted.namespace,
-        wanted.name,
-        master=_other_master(wanted, found),
-        mtu=wanted.mtu if wanted.mtu is not None and found.mtu != wanted.mtu else None,
-        mac=mac,
-        # A condemned device that is wanted again must leave the group, which is deleted as a whole.
-        group=OWNED_GROUP if found.group != OWNED_GROUP else None,
-        neigh_suppress=True if wanted.neigh_suppress and not found.neigh_suppress else None,
-        # An alias that another program or user gave to a device of ours stays.
-        alias=alias if found.alias != alias and (not found.alias or found.alias.startswith(ALIAS)) else None,
-        up=True if not found.up else None,
-    )
+    alias, changes = _alias(wanted), dict[str, Any]()
+    master = _other_master(wanted, found)
+    if master is not None:
+        changes["master"] = master
+    if wanted.mtu is not None and found.mtu != wanted.mtu:
+        changes["mtu"] = wanted.mtu
+    if wanted.mac is not None and not keeps_mac and found.mac != wanted.mac:
+        changes["mac"] = wanted.mac
+    # A condemned device that is wanted again must leave the group, which is deleted as a whole.
+    if found.group != OWNED_GROUP:
+        changes["group"] = OWNED_GROUP
+    if wanted.neigh_suppress and not found.neigh_suppress:
+        changes["neigh_suppress"] = True
+    # An alias that another program or user gave to a device of ours stays.
+    if found.alias != alias and (not found.alias or found.alias.startswith(ALIAS)):
+        changes["alias"] = alias
+    if not found.up:
+        changes["up"] = True
+    if changes:
+        yield ChangeLink(wanted.namespace, wanted.name, **changes)
 
 
 def _other_master(wanted: WantedLink, found: Link) -> str | None:

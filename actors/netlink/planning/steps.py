@@ -50,9 +50,8 @@ class Step:
 
 def attributed(steps: Iterable[Step], resource: ResourceId | None, unit: str = "") -> Iterator[Step]:
     """Yield steps as steps of a resource; without ``unit``, the resource is their unit."""
-    unit = unit or str(resource)
     for step in steps:
-        yield replace(step, resource=resource, unit=unit)
+        yield replace(step, resource=resource, unit=unit or str(resource))
 
 
 @dataclass(frozen=True, slots=True)

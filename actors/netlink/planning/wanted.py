@@ -9,7 +9,7 @@ exists. It deviates from upstream in two points: the passthrough has the underla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -274,11 +274,19 @@ def _veth(
     host_sysctls: DeviceSysctls = (),
 ) -> Iterator[WantedLink]:
     """Yield both ends of a veth, with their addresses."""
-    veth = WantedLink(Namespace.ROUTER, router, LinkKind.VETH, resource, mtu=mtu)
     outside, inside = tuple(pair.host for pair in pairs), tuple(pair.router for pair in pairs)
-    at_host = replace(veth, namespace=Namespace.HOST, name=host, peer=router, master=host_master, addresses=outside)
-    yield replace(at_host, sysctls=host_sysctls)
-    yield replace(veth, master=router_master, addresses=inside)
+    yield WantedLink(
+        Namespace.HOST,
+        host,
+        LinkKind.VETH,
+        resource,
+        master=host_master,
+        peer=router,
+        mtu=mtu,
+        addresses=outside,
+        sysctls=host_sysctls,
+    )
+    yield WantedLink(Namespace.ROUTER, router, LinkKind.VETH, resource, master=router_master, mtu=mtu, addresses=inside)
 
 
 def _host_vrf(
