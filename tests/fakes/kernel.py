@@ -148,6 +148,8 @@ class FakeKernel:
         )
         if known is None:
             return found
+        if known.filter is not None:
+            found = replace(found, filter=known.filter, filter_problem="")
         return replace(
             found,
             host=known.host,

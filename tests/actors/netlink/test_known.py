@@ -102,6 +102,22 @@ def test_a_refusal_that_comes_from_what_has_changed_is_none() -> None:
     assert converge(BLUE, kernel).clean
 
 
+@pytest.mark.parametrize("filters", [True, False])
+def test_a_packet_filter_that_is_gone_is_repaired_by_the_same_pass(*, filters: bool) -> None:
+    """Nothing notifies of it, and the first plan is made from the table that was verified."""
+    kernel, known = kernel_with(demo())
+    assert known.filter
+    kernel.filter = ()
+    kernel.filter_problem = "" if filters else "nft is not installed"
+    result = converge(demo(2), kernel, known=known)
+    assert result.complete
+    if filters:
+        assert result.clean
+        assert kernel.filter == known.filter
+    else:
+        assert "nft is not installed" in result.failures[0].message
+
+
 def test_a_step_that_the_kernel_refuses_again_fails_its_resource() -> None:
     kernel, known = kernel_with(RED)
     [creation] = [step for step in plan(BLUE, known).steps if "create bridge br-pe-200" in str(step)]
