@@ -263,12 +263,12 @@ def vni_health(
     configured: tuple[DesiredL3VNI | DesiredL2VNI, ...] = (*desired.l3vnis, *desired.l2vnis)
     for vni in configured:
         failure, kind = failures.get(vni.resource, ""), "L3" if isinstance(vni, DesiredL3VNI) else "L2"
-        fresh = VniHealth(vni.resource, vni.vni, kind, vni.vrf or "", ok=False, detail=NOT_CHECKED, origin=vni.origin)
-        seen = reported.get(vni.resource, fresh)
-        yield replace(
-            fresh,
-            ok=seen.ok and seen.vni == vni.vni and not failure,
-            detail=failure or seen.detail,
-            remote_vteps=seen.remote_vteps,
-            routes=seen.routes,
-        )
+        place, seen = (kind, vni.vrf or "", vni.origin), reported.get(vni.resource)
+        if seen is None or seen.vni != vni.vni:
+            seen = VniHealth(vni.resource, vni.vni, kind, vni.vrf or "", False, NOT_CHECKED, vni.origin)
+        if failure or (seen.type, seen.vrf, seen.origin) != place:
+            # What was reported remains: the numbers of a VNI whose place in its file has moved, or that has failed.
+            kind, vrf, origin = place
+            ok, detail = seen.ok and not failure, failure or seen.detail
+            seen = replace(seen, type=kind, vrf=vrf, origin=origin, ok=ok, detail=detail)
+        yield seen

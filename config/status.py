@@ -238,7 +238,7 @@ def _all_but(model: type[Any], *names: str) -> Callable[[Any], tuple[Any, ...]]:
 _STATUS: Final = _all_but(Status, "updated_at", "actors", "sessions", "vnis", "probes", "api")
 _ACTOR: Final = _all_but(ActorStatus, "mode", "activity", "progress_age_seconds", "facts")
 _SESSION: Final = _all_but(SessionHealth, "uptime_seconds", "prefixes_received", "flaps")
-_VNI: Final = _all_but(VniHealth, "remote_vteps", "routes")
+_VNI: Final = _all_but(VniHealth, "remote_vteps", "routes", "evpn_received", "evpn_advertised")
 _PROBE: Final = _all_but(ProbeHealth, "rtt_seconds", "sent", "lost")
 _API: Final = _all_but(ApiStatus, "snapshot_age_seconds")
 

@@ -212,7 +212,10 @@ def test_ages_and_counters_are_no_change() -> None:
     later = replace(
         FULL,
         updated_at=99.0,
-        vnis=tuple(replace(one, routes=9, remote_vteps=9) for one in FULL.vnis),
+        vnis=tuple(
+            replace(one, routes=9, remote_vteps=9, evpn_received={"5": 9}, evpn_advertised={"5": 1})
+            for one in FULL.vnis
+        ),
         api=replace(FULL.api, snapshot_age_seconds=9.0),
         sessions=(replace(session, uptime_seconds=50, prefixes_received={"ipv4Unicast": 4}),),
         actors=(replace(actor, progress_age_seconds=4.0, mode="idle", facts={"n": 2}),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,39 @@ def test_vnis_have_state_and_provenance() -> None:
     assert (blue.type, blue.remote_vteps) == ("L2", 2)
 
 
+def test_a_vnis_numbers_reach_the_status_wherever_it_is_and_if_it_has_failed() -> None:
+    numbers: dict[str, Any] = {
+        "remote_vteps": 2,
+        "routes": 3,
+        "evpn_received": {"2": 14},
+        "evpn_advertised": {"2": 4, "3": 1},
+    }
+    report = health()
+    report = replace(report, vnis=tuple(replace(vni, **numbers) for vni in report.vnis))
+    red = desired().l3vnis[0]
+    moved = replace(desired(), l3vnis=(replace(red, origin=Origin("openpe_other.yaml", 1)),))
+    failed = KernelOutcome(desired(), applied=True, failures=(FAILURE,))
+    working = replace(inputs(), health=report)
+    for case, ok in (
+        (working, True),
+        (replace(working, desired=moved), True),
+        (replace(working, kernel=failed), False),
+    ):
+        state = case.desired
+        assert state is not None
+        first, second = of(case).vnis
+        assert [{name: getattr(vni, name) for name in numbers} for vni in (first, second)] == [numbers, numbers]
+        assert (first.origin, second.origin) == (state.l3vnis[0].origin, state.l2vnis[0].origin)
+        assert (first.ok, second.ok) == (ok, True)
+
+
+def test_the_health_of_an_old_number_does_not_count_for_a_changed_vni() -> None:
+    state = desired(5)
+    changed = replace(state, l3vnis=(replace(state.l3vnis[0], vni=101),))
+    red = of(replace(inputs(4), desired=changed)).vnis[0]
+    assert (red.vni, red.ok, red.detail, red.routes) == (101, False, "not checked yet", 0)
+
+
 def test_a_vni_that_a_stage_refused_is_listed_with_the_reason() -> None:
     state = desired()
     refused = KernelOutcome(state, applied=True, failures=(FAILURE,))
@@ -84,12 +118,6 @@ def test_a_vni_works_whose_host_answers_no_ping_but_the_node_is_degraded() -> No
     assert next(vni for vni in status.vnis if vni.resource == RED).ok
     assert (status.ready, status.phase, status.probes) == (True, "degraded", (down,))
     assert "L3VNI red: probe: target 10.0.0.1" in status.summary
-
-
-def test_the_health_of_an_old_number_does_not_count_for_a_changed_vni() -> None:
-    state = desired(5)
-    changed = replace(state, l3vnis=(replace(state.l3vnis[0], vni=101),))
-    assert not of(replace(inputs(4), desired=changed)).vnis[0].ok
 
 
 @pytest.mark.parametrize(
