@@ -32,6 +32,7 @@ from .entries import EntryReader
 from .frr_json import Decoder, Observation
 from .query import SESSIONS, FrrReader, PolledFrr, observe, too_many
 from .repair import Repairs
+from .route_targets import derived_targets
 from .vnis import VniCheck
 
 log = get_logger("health")
@@ -176,7 +177,8 @@ class HealthActor:
         with self._ctx.working("polling FRR", (SESSIONS + 1) * SESSION_SECONDS + 5):
             seen = await observe(self._reader, self._decoder)
             seen = await self._entries.added(seen, trio.current_time())
-            counts = await self._counter.counted(self._reader, seen, trio.current_time())
+            derived = derived_targets(self._inputs.state)
+            counts = await self._counter.counted(self._reader, seen, derived, trio.current_time())
         if self._desired.pending and trio.current_time() - self._reported_at < CHANGE_SECONDS:
             # FRR may have begun to carry that state out while it was read.
             return

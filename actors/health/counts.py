@@ -18,6 +18,7 @@ from supervisor.runtime.faults import DependencyFault
 
 from .frr_json import EVPN, Observation, RouteCounts, parse_vni_tables
 from .query import FrrReader
+from .route_targets import imports, keys
 
 #: bgpd's tables of L2VNIs: MACs, addresses of MACs, tunnel endpoints. The tunnel endpoint limits what is printed and
 #: ``numPaths``, but not ``numPrefix``. The table of MACs has all our paths of type 2, that of addresses some of them.
@@ -39,18 +40,23 @@ class RouteCounter:
         self._numbers: object = None
         self._pause_ends = self._recount_at = 0.0
 
-    async def counted(self, frr: FrrReader, seen: Observation, now: float) -> dict[int, RouteCounts]:
-        """Return the numbers by VNI, those that are known. ``now`` is trio's time."""
+    async def counted(
+        self, frr: FrrReader, seen: Observation, derived: frozenset[int], now: float
+    ) -> dict[int, RouteCounts]:
+        """Return the numbers by VNI, those that are known.
+
+        ``derived`` are the VNIs whose import targets FRR derives, ``now`` is trio's time.
+        """
         if seen.error or not seen.bgp_vnis:
             self._counts, self._numbers, self.error = {}, None, ""
             return {}
-        numbers = _numbers(seen)
+        numbers = derived, _numbers(seen)
         changed = numbers != self._numbers
         if now >= self._pause_ends and (changed or now >= self._recount_at):
             # bgpd counts a session's route before it has imported it into a VNI: after a change it is queried twice.
             self._recount_at = now if changed else now + RECOUNT_SECONDS
             self._pause_ends, self._numbers = now + PAUSE_SECONDS, numbers
-            self._counts = _prefixes(seen) | await self._tables(frr, seen)
+            self._counts = _prefixes(seen, derived) | await self._tables(frr, seen)
         return self._counts
 
     async def _tables(self, frr: FrrReader, seen: Observation) -> dict[int, RouteCounts]:
@@ -94,7 +100,7 @@ def _endpoint(seen: Observation) -> str:
     return "" if address.version != 4 or address.is_unspecified else str(address)
 
 
-def _prefixes(seen: Observation) -> dict[int, RouteCounts]:
+def _prefixes(seen: Observation, derived: frozenset[int]) -> dict[int, RouteCounts]:
     """Return the numbers of L3VNIs, from the routes that the poll has read; without them they are unknown."""
     if seen.evpn is None or seen.bgp_vnis is None:
         return {}
@@ -102,12 +108,12 @@ def _prefixes(seen: Observation) -> dict[int, RouteCounts]:
     owners = {bgp.rd: vni for vni, bgp in routed.items()}
     importers: defaultdict[str, set[int]] = defaultdict(set)
     for vni, bgp in routed.items():
-        for target in bgp.import_rts:
-            importers[target].add(vni)
+        for key in imports(bgp.import_rts, derived=vni in derived):
+            importers[key].add(vni)
     received, advertised = Counter[int](), Counter[int]()
     for route in seen.evpn.type5:
         if not route.own:
-            received.update(set().union(*(importers.get(target, ()) for target in route.targets)))
+            received.update(set().union(*(importers.get(key, ()) for key in keys(route.targets))))
         elif route.rd in owners:
             advertised[owners[route.rd]] += 1
     return {vni: RouteCounts({"5": received[vni]}, {"5": advertised[vni]}) for vni in routed}

@@ -20,6 +20,7 @@ from ipaddress import ip_network
 from config.desired import DesiredL2VNI, DesiredL3VNI, DesiredState
 
 from .frr_json import DEFAULT_VRF, BgpVni, EvpnRoute, NextHop, Observation, Routes, Vni, plain_address
+from .route_targets import derived_targets, imports, keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class RouteCheck:
 
     def __init__(self, state: DesiredState, seen: Observation) -> None:
         self._vnis = seen.bgp_vnis or {}
+        self._derived = derived_targets(state)
         self._routes = None if state.raw_frr else seen.evpn
         self._own: dict[str, list[EvpnRoute]] = defaultdict(list)
         self._remote: dict[str, list[EvpnRoute]] = defaultdict(list)
@@ -51,8 +53,8 @@ class RouteCheck:
         for route in (*routes.type3, *routes.type5):
             if route.own:
                 self._own[route.rd].append(route)
-            for target in () if route.own else route.targets:
-                self._remote[target].append(route)
+            for key in () if route.own else keys(route.targets):
+                self._remote[key].append(route)
         for prefix, hops in routes.zebra.get(DEFAULT_VRF, {}).items():
             self._leaks |= {hop.vrf: prefix for hop in hops if hop.vrf}
 
@@ -62,7 +64,7 @@ class RouteCheck:
             return None
         if not any(not route.prefix for route in self._own[bgp.rd]):
             return VniFault("bgpd announces no type-3 route for it", passing=True)
-        endpoints = {route.next_hop for route in self._imported(bgp) if not route.prefix}
+        endpoints = {route.next_hop for route in self._imported(vni, bgp) if not route.prefix}
         missing = sorted(endpoints - known.flooded - {str(vni.vtep)})
         return (
             VniFault(f"zebra does not flood to {_some(missing)}, which has this VNI", passing=True) if missing else None
@@ -92,7 +94,7 @@ class RouteCheck:
     def _installed(self, vni: DesiredL3VNI, known: Vni, bgp: BgpVni, routes: Routes) -> str:
         table = routes.zebra.get(vni.vrf, {})
         ours = {route.prefix for route in self._own[bgp.rd]}
-        remote = {route.prefix for route in self._imported(bgp) if route.prefix and route.router_mac}
+        remote = {route.prefix for route in self._imported(vni, bgp) if route.prefix and route.router_mac}
         missing = sorted(remote - ours - table.keys())
         if missing:
             return f"zebra lacks the route to {_some(missing)}, which the fabric announces"
@@ -105,8 +107,9 @@ class RouteCheck:
         )
         return f"zebra has no router MAC for the next hop {_some(unreached)}" if unreached else ""
 
-    def _imported(self, bgp: BgpVni) -> list[EvpnRoute]:
-        return [route for target in bgp.import_rts for route in self._remote.get(target, ())]
+    def _imported(self, vni: DesiredL3VNI | DesiredL2VNI, bgp: BgpVni) -> list[EvpnRoute]:
+        wanted = imports(bgp.import_rts, derived=vni.vni in self._derived)
+        return [route for key in wanted for route in self._remote.get(key, ())]
 
 
 def announced_networks(vni: DesiredL3VNI) -> set[str]:

@@ -290,6 +290,22 @@ async def test_the_evpn_routes_of_each_vni_are_counted_up_and_down_again(converg
         await health.until_well()
 
 
+async def test_routes_from_another_as_belong_to_a_vni_whose_route_targets_frr_derives(converged: Fabric) -> None:
+    """The router derives 64514:100, the leaf announces 64512:100."""
+    red = replace(STATE.l3vnis[0], import_rts=(), export_rts=())
+    derived = replace(STATE, l3vnis=(red,))
+    assert (await converged.bench.applied(derived)).applied
+    async with checked(converged) as health:
+        health.apply(derived)
+        await health.until("the leaf's are counted", lambda report: report.vnis[0].evpn_received == {"5": 202})
+        health.reports.clear()
+        for _ in range(10):
+            await health.until_well()
+        assert not any(report.failures or report.bounce for report in health.reports)
+        assert has_routes(converged)
+    assert (await converged.bench.applied(STATE)).applied
+
+
 @pytest.mark.parametrize("device", ["br-pe-100", "vni100"])
 async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(converged: Fabric, device: str) -> None:
     async with checked(converged) as health:

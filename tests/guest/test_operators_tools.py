@@ -14,7 +14,7 @@ import pytest
 from demo.checks import CHECKS, LEAF
 from guestvm.machine import Machine
 
-from .commands import CONFIGS, eventually, findings, property_of, reload, write
+from .commands import CONFIGS, eventually, findings, property_of, reload, status, write
 
 NIC = "toswitch1"
 #: For commands that look at everything, on an emulated machine.
@@ -157,6 +157,22 @@ def test_vtysh_shows_and_nothing_else(node: Machine) -> None:
     )
     refused = node.remote.run("openperouter vtysh -c 'configure terminal'", check=False)
     assert refused.returncode == 64
+
+
+def test_the_status_and_the_metrics_count_the_evpn_routes_of_a_vni(node: Machine) -> None:
+    """Of a VRF whose route targets FRR derives, in another AS than the leaf's."""
+    numbers = "^openperouter_vni_evpn_routes_(received|advertised).vni=.100.,.*route_type=.5.. [1-9]"
+
+    def counted() -> bool:
+        red = next((vni for vni in status(node)["vnis"] if vni["vni"] == 100), None)
+        return red is not None and bool(red["evpn_received"].get("5") and red["evpn_advertised"].get("5"))
+
+    def measured() -> bool:
+        found = node.remote.run(f"grep -cE '{numbers}' /run/openperouter/metrics/openperouter.prom", check=False)
+        return found.stdout.strip() == "2"
+
+    eventually(counted, "the status has the numbers of both directions")
+    eventually(measured, "the metrics have them")
 
 
 def test_the_journal_of_one_resource_and_the_events_of_a_change(node: Machine) -> None:

@@ -151,6 +151,18 @@ def test_a_prefix_of_the_fabric_that_zebra_lacks_is_bounced() -> None:
     assert faults(seen) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
+def test_a_prefix_of_another_as_is_imported_by_a_target_that_frr_derives() -> None:
+    state, seen = fabric(), with_type5(observed("fabric_up"), remote("10.51.0.0/24"))
+    assert seen.bgp_vnis is not None
+    seen = replace(
+        seen, bgp_vnis=seen.bgp_vnis | {100: replace(seen.bgp_vnis[100], import_rts=frozenset({"64514:100"}))}
+    )
+    assert faults(seen) == {}
+    derived = replace(state, l3vnis=(replace(state.l3vnis[0], import_rts=(), export_rts=()),))
+    text = "zebra lacks the route to 10.51.0.0/24, which the fabric announces"
+    assert faults(seen, derived) == {RED: VniFault(text, in_frr=True, passing=True)}
+
+
 @pytest.mark.parametrize(
     "route",
     [
