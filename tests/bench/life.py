@@ -19,11 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
 import trio
 
+from actors.frr.diff import difference
+from actors.frr.diff.difference import _parse_block
 from config.sources import static_files
 from config.sources.router_file import parse_router_file
 from supervisor.wiring import Daemon
@@ -120,7 +123,10 @@ class Node:
             self.write(number)
             await trio.sleep(SETTLED)
             # What the fakes record without bounds.
-            for record in (self.world.trace.lines, self.world.kernel.applied, self.world.frr.calls, self.notifier.sent):
+            frr = self.world.frr
+            for record in (self.world.trace.lines, self.world.kernel.applied, self.notifier.sent):
+                record.clear()
+            for record in (frr.calls, frr.sent, frr.checked):
                 record.clear()
             status = daemon.channels.status.peek()
             assert status is not None
@@ -149,9 +155,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory) / "disk")
         node = Node(world, options.networks, options.changes)
-        # Episodes share what was parsed; here each file is another one.
-        parsing = mock.patch.object(static_files, "parse_router_file", parse_router_file)
-        with simulated(world, 1), parsing:
+        with simulated(world, 1), ExitStack() as patches:
+            # Episodes share what was parsed; here each file and each block is another one.
+            for owner, function in ((static_files, parse_router_file), (difference, _parse_block)):
+                patches.enter_context(mock.patch.object(owner, function.__name__, function))
             trio.run(node.run, clock=world.clock)
     return 0 if node.kept else 1
 

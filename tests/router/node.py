@@ -25,6 +25,8 @@ from typing import Any, Final
 
 import yaml
 
+from config.status import ReloadStatus
+from supervisor.operations.inspection.current_status import read_status
 from tests.frr.harness import DAEMONS, FrrInstance, eventually, running_frr, sh
 
 PROGRAM: Final = (sys.executable, "-c", "import sys; from supervisor.cli import main; sys.exit(main())")
@@ -326,20 +328,19 @@ class Node:
         ``openperouter reload`` says why it is not, but its start takes as long as many a change.
         """
         self.write(network)
-        before = self._reloads()["requested"]
+        before = self._reloads().requested
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGHUP)
 
         def verified() -> bool:
             now = self._reloads()
-            return bool(now["verified"] == now["requested"] > before)
+            return now.verified == now.requested > before
 
         eventually("the change is verified", verified, RELOAD_SECONDS)
 
-    def _reloads(self) -> dict[str, Any]:
-        """Return how far requests to reload have come (``config.status.ReloadStatus``)."""
-        found: dict[str, Any] = json.loads((self.directory / "run" / "state.json").read_text())["reload"]
-        return found
+    def _reloads(self) -> ReloadStatus:
+        """Return how far requests to reload have come."""
+        return read_status(self.directory / "run").status.reload
 
     def follow(self, network: Network) -> None:
         """Change the fabric and the host."""
