@@ -39,18 +39,15 @@ from .wanted import KernelModel
 def has_new_address(desired: DesiredState, host: NamespaceView, router: NamespaceView) -> bool:
     """Return whether an address of a session or a gateway is not there yet, so that the host's networks matter."""
     gateways = ((router_bridge(vni.vni), gateway) for vni in desired.l2vnis for gateway in vni.gateways)
-    return _has_new_session(desired, host) or any(one not in router.interfaces(name) for name, one in gateways)
+    return _has_new_session(desired, host) or not all(router.has(name, one) for name, one in gateways)
 
 
 def _has_new_session(desired: DesiredState, host: NamespaceView) -> bool:
     sessions = [(host_veth(vni.vni), vni.session) for vni in desired.l3vnis]
     if desired.passthrough is not None:
         sessions.append((PASSTHROUGH_HOST, desired.passthrough.session))
-    return any(
-        pair.host not in host.interfaces(name)
-        for name, session in sessions
-        if session is not None
-        for pair in session.addresses
+    return not all(
+        host.has(name, pair.host) for name, session in sessions if session is not None for pair in session.addresses
     )
 
 

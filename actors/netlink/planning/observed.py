@@ -190,6 +190,10 @@ class NamespaceView:
         """Return a link's addresses with their prefix lengths."""
         return frozenset(address.interface for address in self.addresses.get(link, ()))
 
+    def has(self, link: str, interface: IPInterface) -> bool:
+        """Return whether a link has an address, without hashing all of them as a set would."""
+        return any(address.interface == interface for address in self.addresses.get(link, ()))
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:

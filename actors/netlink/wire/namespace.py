@@ -11,7 +11,6 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from .socket import KernelRefusal, RouteSocket
 
 T = TypeVar("T")
 SYSCTLS = Path("/proc/sys")
+_SYSCTLS = f"{SYSCTLS}/"
 #: One read returns all of a sysctl up to this size, bytes; ours are numbers and short lists.
 _LONGEST_SYSCTL = 4096
 
@@ -205,15 +205,18 @@ class NamespaceHandle:
 
 
 def _read(key: str) -> str | None:
-    # Hundreds of these files are read in a row, and pathlib takes twice as long as this.
-    with suppress(FileNotFoundError):
-        descriptor = os.open(f"{SYSCTLS}/{key.replace('.', '/')}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            # A device that is gone by now gives the same error.
-            return os.read(descriptor, _LONGEST_SYSCTL).decode().strip()
-        finally:
-            os.close(descriptor)
-    return None
+    # Hundreds of these files are read in a row: pathlib takes twice as long, and suppress() a tenth.
+    try:
+        descriptor = os.open(_SYSCTLS + key.replace(".", "/"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.read(descriptor, _LONGEST_SYSCTL).decode().strip()
+    except FileNotFoundError:
+        # The device is gone by now.
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _write(sysctl: SysctlWrite) -> KernelRefusal | None:

@@ -14,6 +14,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -37,8 +38,10 @@ NLM_F_DUMP_INTR = 0x10
 NLM_F_CAPPED = 0x100
 NLM_F_ACK_TLVS = 0x200
 NLMSGERR_ATTR_MSG = 1
-#: A dump that the kernel marks as inconsistent is repeated: under constant change there is no perfect one.
-DUMP_ATTEMPTS = 8
+#: A dump that the kernel marks as inconsistent is repeated after a pause, in seconds, which doubles each time, to 2.6 s
+#: together: hundreds of new IPv6 addresses end their detection of duplicates one by one within two seconds.
+DUMP_ATTEMPTS = 10
+DUMP_PAUSE = 0.005
 #: Why a dump ended without having been read to its end, and why no other one can begin on the socket then.
 _STUCK: Final = frozenset({errno.ENOBUFS, errno.EBUSY})
 #: The most that goes out in one datagram, bytes: a small part of a send buffer, whose default is 208 KiB.
@@ -150,7 +153,9 @@ class RouteSocket:
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Return all objects of a kind, each as its message without the header; ``body`` is what to ask for."""
-        for _ in range(DUMP_ATTEMPTS):
+        for attempt in range(DUMP_ATTEMPTS):
+            if attempt:
+                time.sleep(DUMP_PAUSE * 2 ** (attempt - 1))
             try:
                 found = self._dump(kind, body)
             except KernelRefusal as refusal:

@@ -142,17 +142,25 @@ def test_an_interrupted_dump_is_read_to_its_end_and_repeated() -> None:
     assert len(attempts) == 2
 
 
-def test_a_dump_that_is_always_interrupted_or_refused_is_a_refusal() -> None:
+def test_a_dump_that_is_always_interrupted_or_refused_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("actors.netlink.wire.socket.time.sleep", pauses.append)
+
     def changing(sent: Sent) -> list[bytes | OSError]:
         return [message(NLMSG_DONE, sent[1], struct.pack("=i", 0), NLM_F_DUMP_INTR)]
 
     with pytest.raises(KernelRefusal, match=f"{DUMP_ATTEMPTS} dumps"):
         over(Wire(changing)).dump(18, b"")
+    # Longer than the detection of duplicates takes, which ends with a change for each IPv6 address (RFC 4862).
+    assert len(pauses) == DUMP_ATTEMPTS - 1
+    assert 2.0 < sum(pauses) < 3.0
+    assert pauses == sorted(pauses)
     with pytest.raises(KernelRefusal, match="not permitted"):
         over(Wire(lambda sent: [acknowledgement(sent[1], errno.EPERM)])).dump(18, b"")
     lost = struct.pack("=i", -errno.ENOENT)
     with pytest.raises(KernelRefusal, match="No such file"):
         over(Wire(lambda sent: [message(NLMSG_DONE, sent[1], lost)])).dump(18, b"")
+    assert len(pauses) == DUMP_ATTEMPTS - 1
 
 
 def test_after_a_dump_that_was_lost_another_socket_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
