@@ -27,8 +27,12 @@ STAY_SHORT = {
 }
 #: One verb of the command line per file, however short.
 VERBS = "supervisor/cli/verbs/"
-#: Sleeping is waiting for nothing in particular; only harnesses that look at another machine may poll.
-MAY_SLEEP = ("tests/harness/", "tests/guest/", "tests/frr/", "tests/kernel/", "tests/bench/")
+#: Sleeping is waiting for nothing in particular; only harnesses that look at another machine may poll. Dumps that were
+#: interrupted are repeated with pauses, in a thread of their own.
+MAY_SLEEP = (
+    "actors/netlink/wire/socket.py",
+    "tests/harness/", "tests/guest/", "tests/frr/", "tests/kernel/", "tests/bench/",
+)  # fmt: skip
 #: Names that say nothing about what is inside.
 MEANINGLESS = frozenset({"utils", "util", "helpers", "helper", "misc", "common"})
 
