@@ -105,7 +105,7 @@ async def run(
     async def parse_ahead() -> None:
         if settings.auto_apply:
             with ctx.working("parsing the configuration files", READ_SECONDS):
-                await trio.to_thread.run_sync(fill, parsed, settings, memory)
+                await trio.to_thread.run_sync(parse_files, parsed, settings, memory)
 
     with PathEvents(lambda: dict(take())) as events:
         seconds = max(settings.settle_seconds, SHORTEST_SETTLE_SECONDS)
@@ -270,7 +270,7 @@ def read(
     return Reading(snapshot, who.waiting_for, trial, ranges=in_force)
 
 
-def fill(parsed: ParsedFiles, settings: Settings, memory: StateStore) -> None:
+def parse_files(parsed: ParsedFiles, settings: Settings, memory: StateStore) -> None:
     """Parse the files into ``parsed``, without any other effect."""
     name = memory.node.name if memory.node else socket.gethostname()
     read_directory(settings.configs_dir, name, LastGood(), namespace=settings.namespace, parsed=parsed)

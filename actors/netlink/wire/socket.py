@@ -155,6 +155,7 @@ class RouteSocket:
         """Return all objects of a kind, each as its message without the header; ``body`` is what to ask for."""
         for attempt in range(DUMP_ATTEMPTS):
             if attempt:
+                # In a namespace's own thread (:mod:`.namespace`), for which the event loop does not wait.
                 time.sleep(DUMP_PAUSE * 2 ** (attempt - 1))
             try:
                 found = self._dump(kind, body)
