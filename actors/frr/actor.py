@@ -40,6 +40,7 @@ from supervisor.process.change_events import PathEvents
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
 from supervisor.runtime.faults import DependencyFault, Fault
+from supervisor.runtime.wakeups import aligned
 
 from .abilities import supported, vnis_over_ipv6
 from .apply import Applier, SupersededError
@@ -302,7 +303,7 @@ class FrrActor:
 
     async def _wait(self, state: DesiredState, outcome: FrrOutcome) -> None:
         """Wait for a new state, a request, FRR's restart, the audit, or a retry."""
-        with self._ctx.idle(), trio.move_on_after(self._pause(outcome)):
+        with self._ctx.idle(), trio.move_on_at(aligned(trio.current_time() + self._pause(outcome))):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_sockets, nursery.cancel_scope)
                 nursery.start_soon(self._watch_requests, state, outcome, nursery.cancel_scope)

@@ -24,6 +24,7 @@ from config.settings import Settings
 from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader, wait_any
+from supervisor.runtime.wakeups import aligned
 
 from .assess import HealthInputs, assess
 from .changes import changes
@@ -126,7 +127,7 @@ class HealthActor:
     async def _wait(self) -> None:
         """Wait for an input that calls for a poll, or until the next poll is due."""
         changing = False
-        with trio.move_on_after(self._pause()) as waiting:
+        with trio.move_on_at(aligned(trio.current_time() + self._pause())) as waiting:
             while not self._take():
                 if self._inputs.is_changing:
                     waiting.deadline = max(waiting.deadline, self._reported_at + CHANGE_SECONDS)

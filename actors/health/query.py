@@ -81,7 +81,10 @@ class _Unanswered(DependencyFault):
 
 
 class FrrReader(Protocol):
-    """What this module needs of FRR; both methods raise :class:`DependencyFault`."""
+    """What this module needs of FRR; all but :meth:`send` raise :class:`DependencyFault`."""
+
+    async def send(self, asked: Mapping[str, tuple[str, ...]]) -> None:
+        """Send several daemons their commands, so that they work side by side; :meth:`json` follows for each."""
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one daemon's decoded answer to each command."""
@@ -102,12 +105,37 @@ class PolledFrr(DaemonSockets):
         self._processes = processes or NativeProcesses(run_dir, run_dir.name)
         self._last: dict[tuple[str, str], tuple[str, object]] = {}
         self._sessions: dict[str, DaemonSession] = {}
+        self._sent: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def of(cls, settings: Settings, seconds: float = SECONDS) -> Self:
         """Return access to the router's FRR, wherever it runs."""
         run_dir = settings.frr_run_dir / settings.frr_pathspace
         return cls(run_dir, seconds=seconds, processes=processes_of(settings))
+
+    async def send(self, asked: Mapping[str, tuple[str, ...]]) -> None:
+        """Send commands to the daemons with which there is a session; the others get theirs when they are asked."""
+        for daemon, commands in asked.items():
+            session = self._unused(daemon)
+            if session is None:
+                continue
+            try:
+                with self._faults(daemon, self.seconds):
+                    await session.send(commands)
+                self._sessions[daemon], self._sent[daemon] = session, commands
+            except DependencyFault:
+                session.close()
+            except BaseException:
+                session.close()
+                raise
+
+    def _unused(self, daemon: str) -> DaemonSession | None:
+        """Take the session of the last time, unless answers of it are still to come."""
+        session = self._sessions.pop(daemon, None)
+        if session is not None and self._sent.pop(daemon, None) is not None:
+            session.close()
+            return None
+        return session
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one decoded JSON document for each command, as :meth:`DaemonSockets.json`."""
@@ -116,16 +144,19 @@ class PolledFrr(DaemonSockets):
 
     async def texts(self, *commands: str, daemon: str) -> list[str]:
         """Return what each command prints, in the session of the last time if it still is one."""
-        kept = self._sessions.pop(daemon, None)
+        sent = self._sent.get(daemon) == commands
+        if sent:
+            del self._sent[daemon]
+        kept = self._unused(daemon)
         if kept is not None:
             with suppress(FrrUnavailable), self._faults(daemon, self.seconds):
-                return await self._answers(kept, commands)
+                return await self._answers(kept, commands, sent=sent)
         with self._faults(daemon, self.seconds):
             return await self._answers(await self._open(daemon), commands)
 
-    async def _answers(self, session: DaemonSession, commands: Sequence[str]) -> list[str]:
+    async def _answers(self, session: DaemonSession, commands: Sequence[str], *, sent: bool = False) -> list[str]:
         try:
-            answers = await session.texts(commands)
+            answers = await session.texts(commands, sent=sent)
         except BaseException:
             # What has not been read yet would be the answer to another command.
             session.close()
@@ -135,6 +166,7 @@ class PolledFrr(DaemonSockets):
 
     def close(self) -> None:
         """End all sessions."""
+        self._sent.clear()
         while self._sessions:
             self._sessions.popitem()[1].close()
 
@@ -164,6 +196,7 @@ async def observe(frr: FrrReader, decoder: Decoder | None = None) -> Observation
     decoder, daemons = decoder or Decoder(), frozenset[str]()
     try:
         daemons = await frr.daemons()
+        await frr.send({daemon: commands for daemon, commands in _COMMANDS.items() if daemon in daemons})
         seen = parse(daemons, await _answers(frr, _COMMANDS, daemons), decoder)
         if not seen.bgp_vnis or seen.evpn_size is None or too_many(seen):
             return seen

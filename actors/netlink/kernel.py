@@ -177,8 +177,10 @@ class LinuxKernel:
             table, problem = known.filter, ""
         checks = self._check_plugins(underlay, router)
         if known is None:
-            sysctls = read_sysctls(router_handle, (key for key, _, _ in ROUTER_SYSCTLS), **_bridges(router, desired))
-            host_sysctls = read_sysctls(self._host, devices=[name for name, link in host.links.items() if link.ours])
+            keys = (key for key, _, _ in ROUTER_SYSCTLS)
+            sysctls = read_sysctls(router_handle, router, keys, **_bridges(router, desired))
+            ours = [name for name, link in host.links.items() if link.ours]
+            host_sysctls = read_sysctls(self._host, host, devices=ours)
             unreachable = router_handle.call(routes.unreachable_tables)
         else:
             sysctls, host_sysctls, unreachable = known.sysctls, known.host_sysctls, known.unreachable
@@ -432,16 +434,25 @@ def _bridges(router: NamespaceView, desired: DesiredState | None) -> dict[str, l
 
 
 def read_sysctls(
-    handle: NamespaceHandle, keys: Iterable[str] = (), devices: Iterable[str] = (), bridges: Iterable[str] = ()
+    handle: NamespaceHandle,
+    view: NamespaceView,
+    keys: Iterable[str] = (),
+    devices: Iterable[str] = (),
+    bridges: Iterable[str] = (),
 ) -> Sysctls:
     """Return these sysctls, and of ``devices`` and of ``bridges`` with gateways what planning needs.
 
-    A device without the mark of layer 2 has nothing to compare: one file a device is all that most of them cost.
+    A device without the mark of layer 2 has nothing to compare, and the mark itself came with its link: most devices
+    cost no file.
     """
     name, mark = LAYER_2_MARK
-    known, every = tuple(bridges), (*devices, *bridges)
-    found = dict(handle.read_sysctls((*keys, *(sysctl_key(device, name) for device in every))))
-    marked = [device for device in every if found[sysctl_key(device, name)] == mark]
+    gateways = tuple(bridges)
+    ignored = {device: view.links[device].arp_ignore for device in (*devices, *gateways)}
+    marks = {device: None if value is None else str(value) for device, value in ignored.items()}
+    marked = [device for device, value in marks.items() if value == mark]
     more = [sysctl_key(device, key) for device in ("default", *marked) for key, _ in LAYER_2_ONLY]
-    more += [sysctl_key(device, key) for device in ("default", *known) for key, _ in GATEWAY]
-    return {**found, **handle.read_sysctls(more)}
+    more += [sysctl_key(device, key) for device in ("default", *gateways) for key, _ in GATEWAY]
+    return {
+        **{sysctl_key(device, name): value for device, value in marks.items()},
+        **handle.read_sysctls((*keys, *more)),
+    }

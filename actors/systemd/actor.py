@@ -70,7 +70,7 @@ async def run(
     handshake.began = min(handshake.began, trio.current_time())
     current: Status | None = None
     while True:
-        with ctx.idle(), trio.move_on_after(EXTEND_EVERY_SECONDS):
+        with ctx.idle(), trio.move_on_after(math.inf if handshake.ready_sent else EXTEND_EVERY_SECONDS):
             await wait_any(status, reload)
         _announce_reload(handshake, notifier, reload.take())
         current = status.take() or current

@@ -19,6 +19,8 @@ from typing import Final, Self
 
 import trio
 
+from ..runtime.wakeups import aligned
+
 #: The longest time between two looks, in seconds.
 LONGEST_SECONDS: Final = 30.0
 #: sys/inotify.h: IN_MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF, and
@@ -67,13 +69,15 @@ class PathEvents:
         self._descriptor, self.complete = -1, False
         self._opened.close()
 
-    async def wait(self, shortest: float, longest: float = LONGEST_SECONDS) -> None:
+    async def wait(self, shortest: float, longest: float | None = None) -> None:
         """Return when it is time for a look: upon an event, ``shortest`` seconds after the last wait at the earliest.
 
-        Without an event it returns after ``longest`` seconds, or after ``shortest`` if there may be changes without.
+        Without an event it returns after ``longest`` seconds, by default about :data:`LONGEST_SECONDS`, or after
+        ``shortest`` if there may be changes without.
         """
-        happened = False
-        with trio.move_on_after(longest if self.complete else min(shortest, longest)):
+        happened, now = False, trio.current_time()
+        end = aligned(now + LONGEST_SECONDS) if longest is None else now + longest
+        with trio.move_on_at(end if self.complete else min(now + shortest, end)):
             if self.complete:
                 await trio.lowlevel.wait_readable(self._descriptor)
                 happened = True

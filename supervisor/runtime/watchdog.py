@@ -17,6 +17,7 @@ from ..logs import message_ids
 from ..logs.logger import get_logger
 from .actor import ActorContext
 from .child import ChildState, ChildStatus
+from .wakeups import aligned
 
 log = get_logger("watchdog")
 
@@ -61,7 +62,7 @@ async def run(
     snapshot: Callable[[], Iterable[ChildStatus]],
     period: float | None,
 ) -> None:
-    """Call ``notify`` every quarter of ``period`` seconds, indefinitely; never when the period is None.
+    """Call ``notify`` about every quarter of ``period`` seconds, indefinitely; never when the period is None.
 
     ``snapshot`` is the tree's. The event loop may be late by another quarter before a notification is withheld.
     """
@@ -78,10 +79,10 @@ async def run(
             notify()
         _log_change(withheld, reason)
         withheld = reason
-        asleep = trio.current_time()
+        due = aligned(trio.current_time() + nap)
         with ctx.idle():
-            await trio.sleep(nap)
-        late = trio.current_time() - asleep - nap
+            await trio.sleep_until(due)
+        late = trio.current_time() - due
 
 
 def _log_change(before: str | None, now: str | None) -> None:

@@ -7,6 +7,7 @@ import trio
 
 from actors.lib.network_namespace import NAMESPACES
 from actors.lib.tunnel_entries import TunnelEntries
+from actors.netlink.wire import neighbors
 from actors.netlink.wire.namespace import NamespaceMissing
 from actors.netlink.wire.neighbors import tunnel_entries
 from tests.actors.netlink.builders import demo
@@ -25,8 +26,10 @@ def unicast(found: TunnelEntries) -> set[tuple[str, str, str]]:
     return {neighbor for neighbor in found.neighbors if not int(neighbor[2][:2], 16) & 1}
 
 
-async def test_router_macs_are_read_as_zebra_writes_them(node: Node) -> None:
+@pytest.mark.parametrize("few", [0, neighbors.FEW_LINKS])
+async def test_router_macs_are_read_as_zebra_writes_them(node: Node, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """Not those of other devices, nor bridge entries without a tunnel endpoint; a device that is missing has none."""
+    monkeypatch.setattr(neighbors, "FEW_LINKS", few)
     node.converge(demo())
     assert unicast(await read()) == set()
     assert (await read()).endpoints == set()

@@ -30,6 +30,9 @@ class SimulatedReader:
         self._world = world
         self._answers: Mapping[str, object] = {}
 
+    async def send(self, asked: Mapping[str, tuple[str, ...]]) -> None:
+        """Do nothing: each daemon answers when it is asked."""
+
     async def json(self, *commands: str, daemon: str) -> list[object]:
         """Return one daemon's answers."""
         await vtysh(self._world, daemon)

@@ -15,6 +15,7 @@ daemon: the daemon then carries out at most one more command.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -79,13 +80,24 @@ class DaemonSession:
 
     async def run(self, commands: Sequence[str]) -> list[Answer]:
         """Send commands together and return their answers, in order; the daemon carries them out one by one."""
+        await self.send(commands)
+        return await self.answers(commands)
+
+    async def send(self, commands: Sequence[str]) -> None:
+        """Send commands; :meth:`answers` has to follow before others are sent."""
         self._missing += len(commands)
-        await self._stream.send_all(b"".join(command.encode() + b"\0" for command in commands))
+        await self._write(b"".join(command.encode() + b"\0" for command in commands))
+
+    async def answers(self, commands: Sequence[str]) -> list[Answer]:
+        """Return the answers to the commands that were sent, in order."""
         return [await self._answer(command) for command in commands]
 
-    async def texts(self, commands: Sequence[str]) -> list[str]:
-        """Return what each command prints; :class:`.VtyshRefused` if the daemon refuses one."""
-        answers = await self.run(commands)
+    async def texts(self, commands: Sequence[str], *, sent: bool = False) -> list[str]:
+        """Return what each command prints; :class:`.VtyshRefused` if the daemon refuses one.
+
+        ``sent``: they have been sent already.
+        """
+        answers = await (self.answers(commands) if sent else self.run(commands))
         return [self._accepted(command, answer) for command, answer in zip(commands, answers, strict=True)]
 
     def _accepted(self, command: str, answer: Answer) -> str:
@@ -101,7 +113,7 @@ class DaemonSession:
         # The status follows the end, and may come later.
         while (end := data.find(_END, searched)) < 0 or len(data) < end + len(_END) + 1:
             searched = max(0, len(data) - len(_END)) if end < 0 else end
-            chunk = await self._stream.receive_some(_READ)
+            chunk = await self._read()
             if not chunk:
                 raise FrrUnavailable(f"FRR does not answer: {self.daemon} ended the session")
             data += chunk
@@ -111,6 +123,24 @@ class DaemonSession:
         del data[: end + len(_END) + 1]
         self._missing -= 1
         return found
+
+    # trio's own methods take a turn of the event loop each time, also when nothing has to be waited for. These turns
+    # were a large part of what a node at rest does.
+
+    async def _read(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._stream.socket.fileno(), _READ)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._stream.socket)
+
+    async def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._stream.socket.fileno(), left) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._stream.socket)
 
 
 async def _linger(connection: trio.socket.SocketType) -> None:

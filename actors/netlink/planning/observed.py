@@ -71,7 +71,8 @@ class Link:
     """One device as the kernel has it. ``kind`` is empty for hardware, ``master`` for a device without one.
 
     ``peer_index`` is IFLA_LINK: of a veth, the other end's index. ``addr_gen_none`` None means that the kernel did not
-    report it. ``alias`` is free text: of our devices, the resource that they belong to.
+    report it. ``alias`` is free text: of our devices, the resource that they belong to. ``arp_ignore`` is that sysctl's
+    value, None for a device without IPv4.
     """
 
     index: int
@@ -89,6 +90,7 @@ class Link:
     peer_index: int = 0
     altnames: tuple[str, ...] = ()
     alias: str = ""
+    arp_ignore: int | None = None
 
     @property
     def ours(self) -> bool:

@@ -32,6 +32,7 @@ from supervisor.logs.logger import get_logger
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import LatestReader
 from supervisor.runtime.faults import DependencyFault
+from supervisor.runtime.wakeups import aligned
 
 from ..wire.namespace import NamespaceMissing, namespace_events
 from ..wire.socket import KernelRefusal
@@ -122,7 +123,7 @@ class _Refresher:
             now = trio.current_time()
             if now >= self._next:
                 # Spreading load needs no unpredictability.
-                self._next = now + self._between * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+                self._next = aligned(now + self._between * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311
             elif not changed:
                 continue
             await self._ask(await self._look(now))

@@ -70,6 +70,11 @@ IFLA_VXLAN_LEARNING = 7
 IFLA_VXLAN_PORT = 15
 IFLA_VXLAN_LOCAL6 = 17
 
+AF_INET = 2
+IFLA_INET_CONF = 1
+#: Where IFLA_INET_CONF has ``arp_ignore`` (linux/ip.h IPV4_DEVCONF_ARP_IGNORE, which counts from 1, in numbers of 32
+#: bits), in bytes.
+ARP_IGNORE: Final = slice(18 * 4, 19 * 4)
 AF_INET6 = 10
 IFLA_INET6_ADDR_GEN_MODE = 8
 #: linux/if_link.h IN6_ADDR_GEN_MODE_NONE
@@ -213,7 +218,9 @@ def _decode(message: bytes) -> _Known:
     kind, data = as_text(info.get(IFLA_INFO_KIND)), info.get(IFLA_INFO_DATA)
     lower, vxlan = _vxlan(data) if kind == LinkKind.VXLAN and data is not None else (0, None)
     port = attributes(info.get(IFLA_INFO_SLAVE_DATA)) if as_text(info.get(IFLA_INFO_SLAVE_KIND)) == "bridge" else {}
-    address_generation = attributes(attributes(found.get(IFLA_AF_SPEC)).get(AF_INET6)).get(IFLA_INET6_ADDR_GEN_MODE)
+    families = attributes(found.get(IFLA_AF_SPEC))
+    address_generation = attributes(families.get(AF_INET6)).get(IFLA_INET6_ADDR_GEN_MODE)
+    arp_ignore = attributes(families.get(AF_INET)).get(IFLA_INET_CONF, b"")[ARP_IGNORE]
     names = pairs(found.get(IFLA_PROP_LIST, b""))
     link = Link(
         index=index,
@@ -230,6 +237,7 @@ def _decode(message: bytes) -> _Known:
         peer_index=as_int(found.get(IFLA_LINK)),
         altnames=tuple(as_text(value) for key, value in names if key == IFLA_ALT_IFNAME),
         alias=as_text(found.get(IFLA_IFALIAS)),
+        arp_ignore=as_int(arp_ignore) if arp_ignore else None,
     )
     return _Known(link, as_int(found.get(IFLA_MASTER)), lower, message)
 

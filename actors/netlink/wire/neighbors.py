@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket as sockets
 import struct
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -20,7 +20,7 @@ import trio
 from actors.lib.tunnel_entries import TunnelEntries
 from config.desired import IPAddress
 
-from .message import REQUEST, Attributes, NetlinkRequest, attribute, attributes
+from .message import REQUEST, Attributes, NetlinkRequest, attribute, attributes, u32
 from .namespace import NamespaceHandle
 from .socket import RouteSocket
 
@@ -33,6 +33,7 @@ AF_BRIDGE = 7
 NDA_DST = 1
 NDA_LLADDR = 2
 NDA_CACHEINFO = 3
+NDA_IFINDEX = 8
 NTF_SELF = 0x02
 NTF_MASTER = 0x04
 NTF_PROXY = 0x08
@@ -41,6 +42,10 @@ NTF_STICKY = 0x40
 NUD_STALE = 0x04
 NUD_NOARP = 0x40
 NUD_PERMANENT = 0x80
+
+#: The entries of so many links are read link by link, those of more with all others: each bridge and each VXLAN device
+#: has some of its own.
+FEW_LINKS: Final = 8
 
 #: ndmsg: family, interface index, state, flags, type.
 _INFO: Final = struct.Struct("=BxxxiHBB")
@@ -69,7 +74,7 @@ class NeighborEntry:
     stale: bool
 
 
-def dump_stations(socket: RouteSocket, ports: Container[int]) -> list[Station]:
+def dump_stations(socket: RouteSocket, ports: Collection[int]) -> list[Station]:
     """Return what bridges have learned at these ports, without what was configured or came from the fabric."""
     return [
         Station(index, found[NDA_LLADDR], _since(found, 2))
@@ -78,7 +83,7 @@ def dump_stations(socket: RouteSocket, ports: Container[int]) -> list[Station]:
     ]
 
 
-def dump_neighbors(socket: RouteSocket, links: Container[int]) -> list[NeighborEntry]:
+def dump_neighbors(socket: RouteSocket, links: Collection[int]) -> list[NeighborEntry]:
     """Return the local neighbours on these links."""
     return [
         NeighborEntry(index, found[NDA_LLADDR], ip_address(found[NDA_DST]), bool(state & NUD_STALE))
@@ -134,22 +139,30 @@ def link_index(name: str) -> int:
         return 0
 
 
-def _ageing(socket: RouteSocket, family: int, links: Container[int]) -> Iterator[tuple[int, int, int, Attributes]]:
+def _ageing(socket: RouteSocket, family: int, links: Collection[int]) -> Iterator[tuple[int, int, int, Attributes]]:
     """Yield the entries that may age: neither configured ones nor those of the fabric."""
     return _entries(socket, family, links, without=(NTF_EXT_LEARNED, NUD_PERMANENT | NUD_NOARP))
 
 
 def _entries(
-    socket: RouteSocket, family: int, links: Container[int], *, without: tuple[int, int] = (0, 0)
+    socket: RouteSocket, family: int, links: Collection[int], *, without: tuple[int, int] = (0, 0)
 ) -> Iterator[tuple[int, int, int, Attributes]]:
     """Yield index, flags, state and attributes of entries with a MAC, but for those with certain flags or states."""
-    for message in socket.dump(RTM_GETNEIGH, _INFO.pack(family, 0, 0, 0, 0)):
+    for message in _dump(socket, family, links):
         _, index, state, flags, _ = _INFO.unpack_from(message)
         if index not in links or flags & without[0] or state & without[1]:
             continue
         found = attributes(message, _INFO.size)
         if len(found.get(NDA_LLADDR, b"")) == 6:
             yield index, flags, state, found
+
+
+def _dump(socket: RouteSocket, family: int, links: Collection[int]) -> Iterator[bytes]:
+    """Yield entries, at least those of these links."""
+    every = _INFO.pack(family, 0, 0, 0, 0)
+    bodies = [every] if len(links) > FEW_LINKS else [every + u32(NDA_IFINDEX, index) for index in links]
+    for body in bodies:
+        yield from socket.dump(RTM_GETNEIGH, body)
 
 
 def _since(found: Attributes, which: int) -> float:

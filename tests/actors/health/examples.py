@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
@@ -125,6 +125,9 @@ class SampledFrr:
         if self.situation == "unresponsive":
             raise DependencyFault("FRR does not answer: failed to connect to any daemons")
         return sample(self.situation)[0]
+
+    async def send(self, asked: Mapping[str, tuple[str, ...]]) -> None:
+        assert set(asked) <= sample(self.situation)[0]
 
     async def json(self, *commands: str, daemon: str) -> list[object]:
         if daemon == self.silent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,9 @@ async def test_nothing_is_kept_of_many_routes(monkeypatch: pytest.MonkeyPatch) -
     class Same:
         async def daemons(self) -> frozenset[str]:
             return daemons
+
+        async def send(self, asked: Mapping[str, tuple[str, ...]]) -> None:
+            assert set(asked) <= daemons
 
         async def json(self, *commands: str, daemon: str) -> list[object]:
             return [answers.get(command) for command in commands]
