@@ -19,7 +19,7 @@ import trio
 
 from actors.lib.kube.credentials import digest
 from config.syntax.files import Mark, mark
-from supervisor.process.change_events import LONGEST_SECONDS, PathEvents
+from supervisor.process.change_events import PathEvents
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class CredentialFiles:
             if trio.current_time() >= end:
                 return Wake.TIMER
             # The wall clock may be set at any moment, and is read again by then.
-            await self.events.wait(POLL_SECONDS, min(LONGEST_SECONDS, left, end - trio.current_time()))
+            await self.events.wait(POLL_SECONDS, min(left, end - trio.current_time()))
         await self._settled()
         return Wake.CHANGED
 

@@ -10,8 +10,8 @@ nor waits for it (:mod:`actors.lib.frr.frr_lock`). Which daemons run is read fro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -117,17 +117,10 @@ class PolledFrr(DaemonSockets):
         """Send commands to the daemons with which there is a session; the others get theirs when they are asked."""
         for daemon, commands in asked.items():
             session = self._unused(daemon)
-            if session is None:
-                continue
-            try:
-                with self._faults(daemon, self.seconds):
+            if session is not None:
+                with suppress(DependencyFault), self._faults(daemon, self.seconds), self._kept(session):
                     await session.send(commands)
-                self._sessions[daemon], self._sent[daemon] = session, commands
-            except DependencyFault:
-                session.close()
-            except BaseException:
-                session.close()
-                raise
+                    self._sent[daemon] = commands
 
     def _unused(self, daemon: str) -> DaemonSession | None:
         """Take the session of the last time, unless answers of it are still to come."""
@@ -147,22 +140,25 @@ class PolledFrr(DaemonSockets):
         sent = self._sent.get(daemon) == commands
         if sent:
             del self._sent[daemon]
-        kept = self._unused(daemon)
-        if kept is not None:
-            with suppress(FrrUnavailable), self._faults(daemon, self.seconds):
-                return await self._answers(kept, commands, sent=sent)
+        session = self._unused(daemon)
+        if session is not None:
+            with suppress(FrrUnavailable), self._faults(daemon, self.seconds), self._kept(session):
+                return await session.texts(commands, sent=sent)
         with self._faults(daemon, self.seconds):
-            return await self._answers(await self._open(daemon), commands)
+            session = await self._open(daemon)
+            with self._kept(session):
+                return await session.texts(commands)
 
-    async def _answers(self, session: DaemonSession, commands: Sequence[str], *, sent: bool = False) -> list[str]:
+    @contextmanager
+    def _kept(self, session: DaemonSession) -> Iterator[None]:
+        """Keep a session for the next time, unless this one fails."""
         try:
-            answers = await session.texts(commands, sent=sent)
+            yield
         except BaseException:
             # What has not been read yet would be the answer to another command.
             session.close()
             raise
         self._sessions[session.daemon] = session
-        return answers
 
     def close(self) -> None:
         """End all sessions."""

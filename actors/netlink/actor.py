@@ -422,8 +422,8 @@ class _ControlLoop:
         else:
             seconds = min(seconds, self.retry_seconds)
             self.retry_seconds = min(self.retry_seconds * 2, LAST_RETRY_SECONDS)
-        # Spreading load needs no unpredictability. Beside other periodic work, the thread of a pass would contend with
-        # the event loop for Python's lock.
+        # Not aligned: beside other periodic work, the thread of a pass would contend with the event loop for Python's
+        # lock. Spreading load needs no unpredictability.
         self.due = trio.current_time() + seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
 
     async def _in_thread(self, function: Callable[[], T]) -> T:

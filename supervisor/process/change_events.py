@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -69,14 +70,14 @@ class PathEvents:
         self._descriptor, self.complete = -1, False
         self._opened.close()
 
-    async def wait(self, shortest: float, longest: float | None = None) -> None:
+    async def wait(self, shortest: float, longest: float = math.inf) -> None:
         """Return when it is time for a look: upon an event, ``shortest`` seconds after the last wait at the earliest.
 
-        Without an event it returns after ``longest`` seconds, by default about :data:`LONGEST_SECONDS`, or after
-        ``shortest`` if there may be changes without.
+        Without an event it returns after ``longest`` seconds, after ``shortest`` if there may be changes without, and
+        always after about :data:`LONGEST_SECONDS`.
         """
         happened, now = False, trio.current_time()
-        end = aligned(now + LONGEST_SECONDS) if longest is None else now + longest
+        end = min(now + longest, aligned(now + LONGEST_SECONDS))
         with trio.move_on_at(end if self.complete else min(now + shortest, end)):
             if self.complete:
                 await trio.lowlevel.wait_readable(self._descriptor)

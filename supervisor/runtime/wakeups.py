@@ -1,11 +1,10 @@
 """When periodic work wakes the process: all of it together, as far as it need not be exact.
 
-A wakeup costs more than what is done in it: caches are cold, and the event loop takes a turn (``docs/performance.md``).
+A wakeup costs, whatever is done in it: caches are cold, and the event loop takes a turn (``docs/performance.md``).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import trio
@@ -20,6 +19,6 @@ def aligned(deadline: float) -> float:
 
     A deadline that is less than two steps away stays exact.
     """
-    if math.isinf(deadline) or deadline < trio.current_time() + 2 * GRID_SECONDS:
+    if deadline < trio.current_time() + 2 * GRID_SECONDS:
         return deadline
     return round(deadline / GRID_SECONDS) * GRID_SECONDS
