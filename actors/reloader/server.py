@@ -132,7 +132,7 @@ class ReloaderServer:
             case b"POST", protocol.END:
                 answer = await self._end(body)
             case b"GET", protocol.ABANDONED:
-                answer = self._abandoned(query)
+                answer = await self._abandoned(query)
             case b"GET", protocol.HEALTH:
                 answer = await self._health()
             case _, protocol.VTYSH | protocol.END | protocol.ABANDONED | protocol.HEALTH:
@@ -187,11 +187,12 @@ class ReloaderServer:
         )
         return Response(200, json.dumps(ended).encode(), JSON)
 
-    def _abandoned(self, daemon: str) -> Response:
+    async def _abandoned(self, daemon: str) -> Response:
         if daemon not in protocol.DAEMONS:
             raise RefusedRequestError("must name one of FRR's daemons")
         try:
-            return Response(200, write_numbers(abandoned(self._run_dir / f"{daemon}.vty")), JSON)
+            found = await trio.to_thread.run_sync(abandoned, self._run_dir / f"{daemon}.vty")
+            return Response(200, write_numbers(found), JSON)
         except OSError as error:
             return _refusal(500, f"the kernel does not list connections: {error.strerror or error}")
 

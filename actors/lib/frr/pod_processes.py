@@ -16,16 +16,21 @@ daemon, and listing the connections of its network namespace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import trio
 
 from actors.lib.network_namespace import NAMESPACES
 from config.settings import Settings
 from supervisor.runtime.faults import DependencyFault
 
-from .processes import PROC, FrrProcesses, NativeProcesses, abandoned, is_loading
+from .processes import PROC, FrrProcesses, NativeProcesses, abandoned, is_loading, pids, start_of
 from .reloader_protocol import SOCKET
 
 if TYPE_CHECKING:
@@ -65,6 +70,14 @@ def read_process(pid: int, proc: Path) -> PodProcess | None:
     if not numbers or len(fields) <= _STARTED or fields[0] in ("Z", "X"):
         return None
     return PodProcess(pid, name, int(fields[_STARTED]), tuple(map(int, numbers[1].split())), cgroup)
+
+
+def _by_name(proc: Path) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for pid in pids(proc):
+        with suppress(OSError):
+            found[start_of(f"{proc}/{pid}/comm").strip().decode(errors="replace")].append(pid)
+    return found
 
 
 class PodProcesses:
@@ -113,40 +126,41 @@ class PodProcesses:
 
     def running(self) -> frozenset[str]:
         """Return the running daemons; raise :class:`PodFault` if the container does not run."""
-        first = self.first()
+        first, listed = self.first(), self._once_listed()
         files = self.run_dir.glob("*.pid")
-        return frozenset(file.stem for file in files if self._process(file.stem, first) is not None)
+        return frozenset(file.stem for file in files if self._process(file.stem, first, listed) is not None)
 
     def pid_of(self, daemon: str) -> int | None:
         """Return the host's number of a daemon's process."""
         try:
-            found = self._process(daemon, self.first())
+            found = self._process(daemon, self.first(), self._once_listed())
         except PodFault:
             return None
         return None if found is None else found.pid
 
-    def _process(self, daemon: str, first: PodProcess) -> PodProcess | None:
+    def _once_listed(self) -> Callable[[], Mapping[str, list[int]]]:
+        """Return what lists all processes by name when it is first called: a Kubernetes node has thousands."""
+        return cache(partial(_by_name, self._proc))
+
+    def _process(
+        self, daemon: str, first: PodProcess, listed: Callable[[], Mapping[str, list[int]]]
+    ) -> PodProcess | None:
         try:
             inner = int((self.run_dir / f"{daemon}.pid").read_text())
         except (OSError, ValueError):
             return None
         known = self._known.get(daemon)
         if known is None or known.numbers[-1] != inner or read_process(known.pid, self._proc) != known:
-            known = next(self._candidates(daemon, inner, first), None)
+            known = next(self._candidates(listed().get(daemon, ()), inner, first), None)
         if known is None:
             self._known.pop(daemon, None)
         else:
             self._known[daemon] = known
         return known
 
-    def _candidates(self, daemon: str, inner: int, first: PodProcess) -> Iterator[PodProcess]:
-        for directory in self._proc.glob("[0-9]*"):
-            try:
-                if (directory / "comm").read_text().strip() != daemon:
-                    continue
-            except OSError:
-                continue
-            found = read_process(int(directory.name), self._proc)
+    def _candidates(self, pids: Iterable[int], inner: int, first: PodProcess) -> Iterator[PodProcess]:
+        for pid in pids:
+            found = read_process(pid, self._proc)
             if found is None or found.numbers[-1] != inner:
                 continue
             if len(found.numbers) == len(first.numbers) and found.cgroup == first.cgroup:
@@ -172,7 +186,8 @@ class PodProcesses:
 
     async def abandoned(self, daemon: str) -> frozenset[int]:
         """Return the connections of our network namespace, and of the pod's: those of each list their own."""
-        return abandoned(self.run_dir / f"{daemon}.vty") | await self._reloader().abandoned(daemon)
+        ours = await trio.to_thread.run_sync(abandoned, self.run_dir / f"{daemon}.vty")
+        return ours | await self._reloader().abandoned(daemon)
 
     def _reloader(self) -> ReloaderClient:
         # Most nodes do not use HTTP, and the parser of it is a twentieth of what the daemon imports.

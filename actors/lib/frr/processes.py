@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
+
+import trio
 
 from actors.lib.network_namespace import enter
 from supervisor.process.subprocesses import run_command
@@ -84,7 +87,9 @@ class NativeProcesses:
 
     async def abandoned(self, daemon: str) -> frozenset[int]:
         """Return the connections of our own network namespace, and of FRR's: each lists its own."""
-        path = self.run_dir / f"{daemon}.vty"
+        return await trio.to_thread.run_sync(self._abandoned, self.run_dir / f"{daemon}.vty")
+
+    def _abandoned(self, path: Path) -> frozenset[int]:
         found = abandoned(path)
         if self._netns is not None and self._netns.exists():
             # Its thread ends in the namespace.
@@ -96,14 +101,14 @@ class NativeProcesses:
 def pid_of(run_dir: Path, daemon: str) -> int | None:
     """Return the process that a daemon's PID file names, if it really is that daemon."""
     try:
-        pid = int(_start_of(f"{run_dir}/{daemon}.pid"))
-        name = _start_of(f"{PROC}/{pid}/comm").strip().decode()
+        pid = int(start_of(f"{run_dir}/{daemon}.pid"))
+        name = start_of(f"{PROC}/{pid}/comm").strip().decode()
     except (OSError, ValueError):
         return None
     return pid if name == daemon else None
 
 
-def _start_of(path: str) -> bytes:
+def start_of(path: str) -> bytes:
     """Return a short file's content. Several are read at each poll, and pathlib takes twice as long."""
     # FRR's user can put a FIFO in the place of a PID file.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -111,6 +116,11 @@ def _start_of(path: str) -> bytes:
         return os.read(descriptor, _SHORT)
     finally:
         os.close(descriptor)
+
+
+def pids(proc: Path) -> Iterator[int]:
+    """Yield all process IDs."""
+    return (int(name) for name in os.listdir(proc) if name.isdecimal())  # noqa: PTH208 - as above
 
 
 async def end_daemon(run_dir: Path, daemon: str, pid: int, *, by_systemd: bool = True) -> bool:
@@ -172,12 +182,12 @@ def is_loading(pathspace: str, proc: Path = PROC) -> bool:
     datastores locked, and zebra without lines that the running configuration shows. Only the command
     lines of these two programs are read: that of a process which hangs in the kernel may block the reader.
     """
-    return any(_loads(f"{proc}/{name}", pathspace) for name in os.listdir(proc) if name.isdecimal())  # noqa: PTH208
+    return any(_loads(f"{proc}/{pid}", pathspace) for pid in pids(proc))
 
 
 def _loads(process: str, pathspace: str) -> bool:
     try:
-        name = _start_of(f"{process}/comm").strip().decode(errors="replace")
+        name = start_of(f"{process}/comm").strip().decode(errors="replace")
         if name not in (_START_SCRIPT, "vtysh"):
             return False
         words = Path(f"{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -196,7 +206,7 @@ def abandoned(path: Path) -> frozenset[int]:
     """Return the inodes of a server's ends of connections to the UNIX socket ``path`` whose clients are gone.
 
     Only connections of the thread's network namespace are listed, which is the client's and not the server's. Raises
-    OSError if the kernel does not list them.
+    OSError if the kernel does not list them. Blocks, most of all for the first import.
     """
     # Twelve megabytes, for what most daemons never need.
     from pyroute2 import DiagSocket

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from actors.frr.driver import VtyshDriver
 from actors.lib.frr import reloader_client, reloader_protocol
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.pod_processes import PodProcesses
+from actors.lib.frr.processes import NativeProcesses
 from actors.lib.frr.reloader_client import ReloaderAbsent, ReloaderClient, ReloaderFault
 from actors.lib.frr.reloader_protocol import VtyshRequest
 from actors.lib.frr.vtysh import Vtysh, lock_file
@@ -378,6 +380,27 @@ async def test_only_the_daemon_itself_is_ended(pod: FakePod, caplog: pytest.LogC
             assert await pod.client.end("mgmtd", mgmtd.pid)
         assert mgmtd.wait(30) == -signal.SIGKILL
         assert other.poll() is None
+
+
+async def test_the_kernels_list_of_connections_is_read_beside_the_event_loop(
+    pod: FakePod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded(_path: Path) -> frozenset[int]:
+        threads.append(threading.current_thread())
+        return frozenset({7})
+
+    threads: list[threading.Thread] = []
+    for module in ("actors.lib.frr.processes", "actors.lib.frr.pod_processes", "actors.reloader.server"):
+        monkeypatch.setattr(f"{module}.abandoned", recorded)
+    run_dir = pod.settings.frr_run_dir / "p"
+    async with serving(pod):
+        for processes in (
+            PodProcesses(run_dir, pod.settings.pod_run_dir, "p", "none"),
+            NativeProcesses(run_dir, "p"),
+        ):
+            assert await processes.abandoned("mgmtd") == {7}
+    assert len(threads) == 3
+    assert threading.main_thread() not in threads
 
 
 async def test_connections_without_a_client_are_counted_in_the_pod(pod: FakePod) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from actors.lib.frr import pod_processes
 from actors.lib.frr.pod_processes import PodFault, PodProcesses, processes_of
-from actors.lib.frr.processes import NativeProcesses
+from actors.lib.frr.processes import NativeProcesses, pids
 from config.settings import Settings
 
 #: The control groups of FRR's container and of another pod's.
@@ -61,6 +62,26 @@ def test_a_number_of_the_pod_becomes_the_hosts(proc: Proc) -> None:
     proc.file("mgmtd", 19)
     assert proc.processes.running() == {"bgpd", "zebra"}
     assert (proc.processes.pid_of("bgpd"), proc.processes.pid_of("mgmtd")) == (5017, None)
+
+
+def test_all_daemons_are_found_with_one_list_of_the_nodes_processes(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(place: Path) -> Iterator[int]:
+        lists.append(place)
+        return pids(place)
+
+    lists: list[Path] = []
+    monkeypatch.setattr(pod_processes, "pids", listed)
+    for number, daemon in enumerate(("bgpd", "mgmtd", "zebra"), 17):
+        proc.add(5000 + number, number, daemon)
+        proc.file(daemon, number)
+    proc.file("bfdd", 30)
+    assert proc.processes.running() == {"bgpd", "mgmtd", "zebra"}
+    assert len(lists) == 1
+    (proc.directory / "frr/bfdd.pid").unlink()
+    assert proc.processes.running() == {"bgpd", "mgmtd", "zebra"}
+    assert len(lists) == 1
 
 
 def test_a_daemon_that_was_started_again_is_found_again(proc: Proc) -> None:
