@@ -192,7 +192,7 @@ async def test_a_server_that_stands_still_is_noticed_and_found_again(
 
 
 @pytest.mark.parametrize("moment", ["beginning", "watching", "paused", "frozen", "connecting"])
-async def test_it_ends_within_a_second_whatever_it_waits_for(watcher: Watcher, moment: str) -> None:
+async def test_it_ends_without_waiting_for_any_deadline(watcher: Watcher, moment: str) -> None:
     if moment == "connecting":
         watcher.cable.freeze()
     watcher.begin()
@@ -203,7 +203,8 @@ async def test_it_ends_within_a_second_whatever_it_waits_for(watcher: Watcher, m
     if moment == "frozen":
         watcher.cable.freeze()
     await trio.sleep(0.2)
-    assert await watcher.stop() < 1
+    # The shortest of all deadlines: a busy machine may take a second for nothing.
+    assert await watcher.stop() < kube_client.CONNECT_SECONDS
     watcher.server.resume()
     watcher.cable.restore()
 
