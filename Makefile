@@ -60,7 +60,7 @@ help:
 	@echo 'make bench-guest     the same on a booted node: changes, restart, CPU at rest, memory, with floors  (NETWORKS=100)'
 	@echo 'make bench-nodes     many nodes against one API server (NODES=200); make bench-networks: networks from the API against a file'
 	@echo 'make bench-changes   pings lost by changes, against the procedure that upstream documents  (ARGS=port: those named so)'
-	@echo 'make bench-memory    the daemon'"'"'s memory after a thousand changes, with a real FRR and kernel'
+	@echo 'make bench-memory    the daemon'"'"'s memory on a booted node after a thousand changes'
 	@echo 'make format          let ruff fix what it can'
 	@echo 'make site            build the documentation as a site, without the network, into build/site'
 	@echo 'make release         build all files of a release into build/release; tags and pushes nothing (DRAFT=1: whatever the changelogs say)'
@@ -242,9 +242,8 @@ bench-changes: host-uml
 	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --timeout 3600 -- \
 	    python3 -m tests.bench.changes $(ARGS)
 
-bench-memory: host-uml
-	tree=$$($(GUEST) -m guestvm tree) && $(PYTHON) tests/harness/uml/run.py --tree $$tree --timeout 10800 -- \
-	    python3 -m tests.bench.memory $(ARGS)
+bench-memory: .venv/.ready host-guest
+	$(BENCH) tests.bench.memory $(ARGS)
 
 install:
 	packaging/install.sh "$(DESTDIR)"

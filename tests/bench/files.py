@@ -43,9 +43,10 @@ def configuration(count: int) -> str:
     return _UNDERLAY + l3vnis(count)
 
 
-def l3vnis(count: int) -> str:
-    """Return that many L3VNIs with a host session each: ``t0`` with VNI 1000, and so on."""
-    return "l3vnis:\n" + "".join(l3vni(f"t{number}", 1000 + number, f"{net(number)}.0/24") for number in range(count))
+def l3vnis(count: int, first: int = 0) -> str:
+    """Return that many L3VNIs with a host session each: ``t0`` with VNI 1000, and so on, or from another one on."""
+    numbers = range(first, first + count)
+    return "l3vnis:\n" + "".join(l3vni(f"t{number}", 1000 + number, f"{net(number)}.0/24") for number in numbers)
 
 
 def net(number: int) -> str:

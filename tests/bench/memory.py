@@ -1,10 +1,10 @@
-"""Memory after a thousand changes, of the daemon with a real FRR and kernel.
+"""Memory after a thousand changes, of the daemon and FRR on a booted node.
 
-    make bench-memory [ARGS="--networks 20 --changes 1000"]
+    make bench-memory [ARGS="--networks 100 --changes 1000"]
 
-Runs in the machine of ``tests/harness/uml/run.py``. Each change replaces one network by another with a name, a VNI and
-addresses of its own, and is verified before the next one. After 300 changes all that is bounded is full, such as the
-list of events; the limit is what is more from then on. No daemon of FRR may have died.
+Runs in the machine of :mod:`.guest`. Each change replaces one L3VNI by another with a name, a VNI and addresses of its
+own, and is verified in FRR and the kernel before the next one. After 300 changes all that is bounded is full, such as
+the list of events; the limit is what the daemon has more from then on. No daemon of FRR may have been restarted.
 """
 
 from __future__ import annotations
@@ -12,58 +12,63 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tempfile
-from pathlib import Path
 
-from tests.router.node import Network, Node, Tenant, running_node
+from demo import topology
+from guestvm.image import ensure_image
+from guestvm.machine import Machine
 
+from .files import l3vnis
+from .guest import NAMESPACE, Node
 from .stopwatch import compare
 
 SETTLED = 301
 LIMIT = 1.05
-#: Addresses of tenants have one byte for their numbers.
-NUMBERS = 250
+#: The daemons of FRR that know every network.
+LARGE = ("zebra", "bgpd")
 
 
-def network(change: int, count: int) -> Network:
-    """Return the networks after a number of changes: the first ones are gone, and as many are new."""
-    numbers = range(change, change + count)
-    return Network(tuple(Tenant(number % NUMBERS + 1, f"c{number}", 1000 + number) for number in numbers))
+def daemons(node: Node) -> dict[str, str]:
+    """Return the process ID of each daemon of FRR."""
+    found = node.run(f"cd /run/frr/{NAMESPACE} && grep -H . *.pid")
+    return dict(re.findall(r"^(\w+)\.pid:(\d+)$", found, re.MULTILINE))
 
 
-def resident(node: Node) -> float:
-    """Return the daemon's resident memory, in MB."""
-    [found] = re.findall(r"^VmRSS:\s+(\d+)", Path(f"/proc/{node.pid}/status").read_text(), re.MULTILINE)
+def resident(node: Node, pid: str) -> float:
+    """Return a process's resident memory, in MB."""
+    [found] = re.findall(r"^VmRSS:\s+(\d+)", node.run(f"cat /proc/{pid}/status"), re.MULTILINE)
     return int(found) / 1024
 
 
 def run(node: Node, count: int, changes: int) -> bool:
     """Change that often; return whether the limit was kept."""
-    node.write(network(0, count))
-    node.start()
-    node.signal_reload(network(0, count))
-    daemons = node.pids()
+    node.configure(l3vnis(count))
+    node.until_in_force(count)
+    before = daemons(node)
     seen: dict[int, float] = {}
     for change in range(1, changes + 1):
-        node.signal_reload(network(change, count))
+        node.configure(l3vnis(count, change))
         if change in (1, SETTLED, changes) or change % 100 == 0:
-            seen[change] = resident(node)
-            print(f"{f'after {change} changes':<40} {seen[change]:.1f} MB", flush=True)
-    if node.pids() != daemons:
-        raise AssertionError("a daemon of FRR died")
+            seen[change] = node.memory()["VmRSS"]
+            frr = ", ".join(f"{name} {resident(node, before[name]):.1f}" for name in LARGE)
+            print(f"{f'after {change} changes':<40} {seen[change]:.1f} MB; {frr}", flush=True)
+    node.until_in_force(count)
+    if daemons(node) != before:
+        raise AssertionError(f"FRR's daemons were {before} and are {daemons(node)}")
     return compare("after the last change, to the 301st", seen[changes] / seen[SETTLED], limit=LIMIT)
 
 
 def main() -> int:
-    """Measure on a node of its own."""
+    """Boot, start the router, measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", type=int, default=20)
+    parser.add_argument("--networks", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1000)
     options = parser.parse_args()
     if options.changes <= SETTLED:
         parser.error(f"--changes: more than {SETTLED}")
-    with tempfile.TemporaryDirectory() as directory, running_node(Path(directory)) as node:
-        return 0 if run(node, options.networks, options.changes) else 1
+    with Machine.boot(ensure_image(), memory="3G") as machine:
+        topology.install(machine)
+        topology.start(machine)
+        return 0 if run(Node(machine), options.networks, options.changes) else 1
 
 
 if __name__ == "__main__":
