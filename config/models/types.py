@@ -33,6 +33,8 @@ ALL_NAMESPACES: Final = "*"
 #: A Kubernetes namespace (RFC 1123 label), or :data:`ALL_NAMESPACES`.
 NamespacePattern = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$", max_length=63)]
 
+#: Parsed addresses and networks that are kept, of each kind: those of 500 VNIs with both IP versions. A kilobyte each.
+KEPT_ADDRESSES: Final = 1024
 #: Longest text of an IPv6 address: eight groups of four digits. A network has a slash and three digits more.
 _ADDRESS_CHARACTERS: Final = 39
 _CIDR_CHARACTERS: Final = 43
@@ -40,7 +42,7 @@ _CIDR_CHARACTERS: Final = 43
 _CIDR: Final = re.compile(r"[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})", re.ASCII)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(KEPT_ADDRESSES)
 def parse_address(text: str) -> IPAddress:
     """Parse an address without scope. Raises ValueError with what was expected."""
     if len(text) > _ADDRESS_CHARACTERS or "%" in text:
@@ -56,7 +58,7 @@ def parse_address(text: str) -> IPAddress:
     return address
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(KEPT_ADDRESSES)
 def parse_cidr(text: str) -> IPInterface:
     """Parse ``address/length``, host bits allowed. Raises ValueError with what was expected."""
     wanted = "must be an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64"

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_interface, ip_ne
 from typing import Final
 
 from config.desired import IPAddress, IPInterface, RouterIdScheme, SessionAddresses
+from config.models.types import KEPT_ADDRESSES
 from config.outcomes import NodeIdentity
 
 #: The greatest number of a type 1 route distinguisher, after its IPv4 address.
@@ -30,7 +31,7 @@ class PoolExhaustedError(ValueError):
         return f"{self}; the index is from {node.index_origin}" if self.by_index and node.index_origin else str(self)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(KEPT_ADDRESSES)
 def parsed_network(text: str) -> IPv4Network | IPv6Network:
     """Parse a network, host bits allowed: each is looked at many times in one resolution."""
     return ip_network(text, strict=False)
@@ -75,14 +76,14 @@ def route_distinguisher(router_id: IPv4Address, vni: int) -> str:
     return f"{octets >> 8 & 0xFFFF}:{(octets & 0xFF) << 24 | vni}"
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(KEPT_ADDRESSES)
 def vtep(pool: str, index: int) -> IPInterface:
     """Return the node's tunnel endpoint as a host route: host number ``index``, so node 0 has the network address."""
     address = host_number(pool, index)
     return ip_interface(f"{address}/{address.max_prefixlen}")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(KEPT_ADDRESSES)
 def session_addresses(pool: str, index: int) -> SessionAddresses:
     """Return both ends of a host session's veth, with the pool's own prefix length.
 

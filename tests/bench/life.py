@@ -4,9 +4,9 @@
 
 The whole daemon with its wiring, in one process on a virtual clock. Kernel, FRR and API server are the fakes of the
 simulation, and threads run where they are called: CPU is the daemon's own with that of the fakes, after imports and
-schemas. Each change replaces one network by another with a name and a VNI of its own, and is verified before the next.
-What the process has at the end is compared with what it had after the first 300, when all that is bounded is full: the
-last 2,000 events, and the texts that the fakes remember.
+schemas. Each change replaces one network by another with a name, a VNI and addresses of its own, and is verified before
+the next. What the process has at the end is compared with what it had after the first 300, when all that is bounded is
+full: the last 2,000 events, and the texts that the fakes remember.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.simulation.daemon import SimulatedDaemon, simulated
 from tests.simulation.episode import NICS
 from tests.simulation.world import Life, RecordingNotifier, World
 
-from .files import configuration, l3vni
+from .files import configuration, l3vni, net
 from .stopwatch import compare
 
 #: How much larger resident memory may be at the end, as a part: what the allocator keeps between pieces of any size,
@@ -67,7 +67,7 @@ class Node:
     def write(self, replaced: int | None = None) -> None:
         """Write the file, with another network in the place of the last one."""
         text = configuration(self.networks if replaced is None else self.networks - 1).replace("eth1", NICS[0])
-        more = "" if replaced is None else l3vni(f"x{replaced}", 5000 + replaced, f"10.200.{replaced % 250}.0/24")
+        more = "" if replaced is None else l3vni(f"x{replaced}", 5000 + replaced, f"{net(1000 + replaced)}.0/24")
         self.world.write_file(self.world.settings.configs_dir / "openpe_bench.yaml", text + more)
 
     async def run(self) -> None:
