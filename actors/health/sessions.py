@@ -39,9 +39,8 @@ def sessions_of(state: DesiredState, refused: frozenset[ResourceId], seen: Obser
     """Return the configured sessions, then the others that bgpd has: dynamic ones and those of raw snippets."""
     expected = {(one.vrf, one.peer): _session(one, seen) for one in expected_of(state, refused)}
     others = (
-        _session_health(vrf, peer, "fabric" if vrf == DEFAULT_VRF else "host", facts, seen)
-        for (vrf, peer), facts in sorted(seen.peers.items())
-        if (vrf, peer) not in expected
+        _session_health(vrf, peer, "fabric" if vrf == DEFAULT_VRF else "host", seen.peers[vrf, peer], seen)
+        for vrf, peer in sorted(seen.peers.keys() - expected.keys())
     )
     return (*expected.values(), *others)
 

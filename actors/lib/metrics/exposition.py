@@ -81,20 +81,22 @@ class Samples:
 def _family(description: Description, values: dict[tuple[str, ...], Value]) -> Iterator[str]:
     name, meaning = description.full_name, _escaped(description.meaning)
     yield f"# HELP {name} {meaning}\n# TYPE {name} {description.kind}\n"
+    form = ",".join(f'{label}="{{}}"' for label in description.labels)
     for key, value in values.items():
-        labels = [f'{label}="{_quoted(text)}"' for label, text in zip(description.labels, key, strict=True)]
+        labels = form.format(*map(_quoted, key))
         if isinstance(value, Distribution):
             counts = list(accumulate(value.counts))
             for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
-                yield _sample(f"{name}_bucket", [*labels, f'le="{bound}"'], count)
+                of_bucket = f'le="{bound}"'
+                yield _sample(f"{name}_bucket", f"{labels},{of_bucket}" if labels else of_bucket, count)
             yield _sample(f"{name}_count", labels, counts[-1])
             yield _sample(f"{name}_sum", labels, value.total)
         else:
             yield _sample(name, labels, value)
 
 
-def _sample(name: str, labels: list[str], value: float) -> str:
-    return f"{name}{{{','.join(labels)}}} {float(value)}\n" if labels else f"{name} {float(value)}\n"
+def _sample(name: str, labels: str, value: float) -> str:
+    return f"{name}{{{labels}}} {float(value)}\n" if labels else f"{name} {float(value)}\n"
 
 
 def _escaped(text: str) -> str:
@@ -107,6 +109,8 @@ def _quoted(label: str) -> str:
 
 def _printable(label: str) -> str:
     """Return a label that can be encoded: a name from a file need not be UTF-8."""
+    if label.isascii() and len(label) <= _LABEL_LENGTH:
+        return label
     return label[:_LABEL_LENGTH].encode("utf-8", "replace").decode("utf-8")
 
 
