@@ -126,7 +126,7 @@ def _busy(settings: Settings) -> str:
 
 def _described(pid: int) -> str:
     try:
-        return f"process {pid} ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+        return f"process {pid} ({Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()})"
     except FileNotFoundError:
         return f"a vtysh that process {pid} left behind"
     except OSError:

@@ -146,7 +146,7 @@ class PodProcesses:
         self, daemon: str, first: PodProcess, listed: Callable[[], Mapping[str, list[int]]]
     ) -> PodProcess | None:
         try:
-            inner = int((self.run_dir / f"{daemon}.pid").read_text())
+            inner = int(start_of(f"{self.run_dir}/{daemon}.pid"))
         except (OSError, ValueError):
             return None
         known = self._known.get(daemon)
@@ -158,8 +158,8 @@ class PodProcesses:
             self._known[daemon] = known
         return known
 
-    def _candidates(self, pids: Iterable[int], inner: int, first: PodProcess) -> Iterator[PodProcess]:
-        for pid in pids:
+    def _candidates(self, named: Iterable[int], inner: int, first: PodProcess) -> Iterator[PodProcess]:
+        for pid in named:
             found = read_process(pid, self._proc)
             if found is None or found.numbers[-1] != inner:
                 continue

@@ -189,7 +189,7 @@ def _runs_vtysh(file: Path) -> bool:
 def _exporters() -> Iterator[str]:
     for process in PROCESSES.glob("[0-9]*"):
         try:
-            if (process / "comm").read_text().startswith(EXPORTERS):
+            if (process / "comm").read_text(errors="replace").startswith(EXPORTERS):
                 words = (process / "cmdline").read_text(errors="replace").split("\0")
                 option = next((word for word in words if word.startswith("--frr.vtysh")), "")
                 if option:

@@ -60,6 +60,8 @@ def test_a_number_of_the_pod_becomes_the_hosts(proc: Proc) -> None:
     proc.file("bgpd", 17)
     proc.file("zebra", 18)
     proc.file("mgmtd", 19)
+    # The pod can write anything there.
+    os.mkfifo(proc.directory / "frr/staticd.pid")
     assert proc.processes.running() == {"bgpd", "zebra"}
     assert (proc.processes.pid_of("bgpd"), proc.processes.pid_of("mgmtd")) == (5017, None)
 
@@ -82,6 +84,14 @@ def test_all_daemons_are_found_with_one_list_of_the_nodes_processes(
     (proc.directory / "frr/bfdd.pid").unlink()
     assert proc.processes.running() == {"bgpd", "mgmtd", "zebra"}
     assert len(lists) == 1
+
+
+def test_any_process_may_have_a_name_that_is_no_text(proc: Proc) -> None:
+    proc.add(400, 0, "x")
+    (proc.directory / "proc/400/comm").write_bytes(b"\xff\xfe\n")
+    proc.add(5017, 17, "bgpd")
+    proc.file("bgpd", 17)
+    assert proc.processes.running() == {"bgpd"}
 
 
 def test_a_daemon_that_was_started_again_is_found_again(proc: Proc) -> None:

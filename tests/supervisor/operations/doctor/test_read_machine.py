@@ -146,9 +146,11 @@ async def test_what_runs_vtysh_time_and_again_is_found(
         (7, "frr_exporter", "/opt/frr_exporter\0--frr.vtysh\0"),
         (8, "frr_exporter", "/opt/frr_exporter\0--no-frr.vtysh\0"),
         (9, "bash", "bash\0frr_exporter --frr.vtysh\0"),
+        # Any user may give a process a name that is no UTF-8.
+        (6, "\udcff", ""),
     ):
         (processes / str(number)).mkdir(parents=True)
-        (processes / str(number) / "comm").write_text(f"{name}\n")
+        (processes / str(number) / "comm").write_text(f"{name}\n", errors="surrogateescape")
         (processes / str(number) / "cmdline").write_text(command)
     users = (await frr.read_frr(nowhere)).vtysh_users
     assert users == (f"{cron}/routes", "frr_exporter --frr.vtysh (process 7)")
