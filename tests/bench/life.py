@@ -5,8 +5,8 @@
 The whole daemon with its wiring, in one process on a virtual clock. Kernel, FRR and API server are the fakes of the
 simulation, and threads run where they are called: CPU is the daemon's own with that of the fakes, after imports and
 schemas. Each change replaces one network by another with a name, a VNI and addresses of its own, and is verified before
-the next. What the process has at the end is compared with what it had after the first 300, when all that is bounded is
-full: the last 2,000 events, and the texts that the fakes remember.
+the next. What the process has at the end is compared with what it had after the first 300, when most of what is bounded
+is full: the last 2,000 events, and the texts that the fakes remember, but not the 1,024 addresses of each kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .stopwatch import compare
 #: How much larger resident memory may be at the end, as a part: what the allocator keeps between pieces of any size,
 #: most of them the fakes' texts.
 GROWTH = 0.05
-#: So many changes fill what is bounded.
+#: So many changes fill most of what is bounded.
 WARM = 300
 #: Virtual seconds that are more than a change, its verification and the poll of health after it take.
 SETTLED = 20.0

@@ -3,8 +3,8 @@
     make bench-memory [ARGS="--networks 100 --changes 1000"]
 
 Runs in the machine of :mod:`.guest`. Each change replaces one L3VNI by another with a name, a VNI and addresses of its
-own, and is verified in FRR and the kernel before the next one. After 300 changes all that is bounded is full, such as
-the list of events; the limit is what the daemon has more from then on. No daemon of FRR may have been restarted.
+own, and is verified in FRR and the kernel before the next one. After 300 changes most of what is bounded is full, such
+as the list of events; the limit is what the daemon has more from then on. No daemon of FRR may have been restarted.
 """
 
 from __future__ import annotations
