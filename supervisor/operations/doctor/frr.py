@@ -13,7 +13,7 @@ import trio
 from actors.lib.frr.daemon_socket import DaemonSockets
 from actors.lib.frr.frr_lock import session_lock
 from actors.lib.frr.pod_processes import processes_of
-from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS
+from actors.lib.frr.processes import CORE_DAEMONS, DAEMONS, start_of
 from actors.lib.frr.vtysh import FrrUnavailable, lock_file
 from actors.lib.network_namespace import NAMESPACES
 from config.settings import Settings
@@ -165,8 +165,8 @@ def _outdated(run_dir: Path) -> tuple[str, ...]:
     found = []
     for file in sorted(run_dir.glob("*.pid")):
         try:
-            program = str((PROCESSES / file.read_text().strip() / "exe").readlink())
-        except OSError:
+            program = str((PROCESSES / str(int(start_of(str(file)))) / "exe").readlink())
+        except (OSError, ValueError):
             continue
         if program.endswith(_REPLACED):
             found.append(file.stem)

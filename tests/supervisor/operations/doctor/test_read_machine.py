@@ -130,6 +130,9 @@ async def test_daemons_whose_program_was_replaced_are_found(
         (tmp_path / "proc" / str(pid)).mkdir(parents=True)
         (tmp_path / "proc" / str(pid) / "exe").symlink_to(program)
     (run / "gone.pid").write_text("9\n")
+    # FRR's user can write anything there.
+    (run / "other.pid").write_bytes(b"\xff/../7")
+    os.mkfifo(run / "staticd.pid")
     assert (await frr.read_frr(nowhere)).outdated == ("bgpd",)
 
 
