@@ -33,8 +33,8 @@ ALL_NAMESPACES: Final = "*"
 #: A Kubernetes namespace (RFC 1123 label), or :data:`ALL_NAMESPACES`.
 NamespacePattern = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$", max_length=63)]
 
-#: Parsed addresses and networks that are kept, of each kind: those of 500 VNIs with both IP versions. A kilobyte each.
-KEPT_ADDRESSES: Final = 1024
+#: Parsed addresses and networks that are kept at most, of each kind. A kilobyte each.
+KEPT_ADDRESSES: Final = 4096
 #: Longest text of an IPv6 address: eight groups of four digits. A network has a slash and three digits more.
 _ADDRESS_CHARACTERS: Final = 39
 _CIDR_CHARACTERS: Final = 43

@@ -25,6 +25,7 @@ from config.syntax.frr_snippets import SnippetError, canonical
 from .findings import Findings, RefusedError
 from .grants import Grants
 from .host_networks import ANYWHERE, Surroundings
+from .ipam import forget_unused
 from .overlays import accept_overlays
 from .underlay import UnderlayUnusableError, resolve_underlay
 
@@ -76,6 +77,7 @@ def resolve(
         state = replace(state, l3vnis=l3vnis, l2vnis=l2vnis, passthrough=overlays.passthrough)
         now = {underlay.resource: precedence.hold(underlay.resource), **overlays.standing}
     problems = findings.sorted()
+    forget_unused(len(ordered))
     return Resolution(replace(state, problems=problems), problems, MappingProxyType(now))
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from config.desired import DesiredRawFRR, HostMasterKind, Secret
 from config.outcomes import NodeIdentity
 from config.problems import Kind, errors
+from config.resolve.ipam import session_addresses
 from config.resolve.resolution import Resolution, resolve
 from config.resources import Resource
 from config.sources.static_files import read_directory
@@ -276,3 +277,22 @@ def test_names_in_problems_are_those_of_resources() -> None:
     resolution = solve(underlay(), l3vni("a", 1), l3vni("b", 1), node=NodeIdentity("node", 2))
     assert messages_about(resolution, "b").startswith("VNI 1 is also used by")
     assert errors(resolution.problems)[0].kind is Kind.L3VNI
+
+
+def test_addresses_of_networks_that_are_gone_are_not_kept_for_long() -> None:
+    def resolved(first: int) -> int:
+        networks = [
+            l3vni(f"x{number}", number, hostSession=session(ipv4=f"10.{number >> 8}.{number & 255}.0/24"))
+            for number in range(first, first + 10)
+        ]
+        state = solve(underlay(), *networks).desired
+        assert state is not None
+        return len(state.l3vnis)
+
+    session_addresses.cache_clear()
+    for change in range(1, 700):
+        assert resolved(change) == 10
+        assert session_addresses.cache_info().currsize <= 100 + 3 * 11
+    misses = session_addresses.cache_info().misses
+    assert resolved(699) == 10
+    assert session_addresses.cache_info().misses == misses
