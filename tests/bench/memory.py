@@ -4,9 +4,8 @@
 
 Runs in the machine of :mod:`.guest`. Each change replaces one L3VNI by another with a name, a VNI and addresses of its
 own, and is verified in FRR and the kernel before the next one. One program in the machine makes them, and files are
-read at once, so that a change takes two seconds instead of three. After 300 changes most of what is bounded is full,
-such as the list of events; the limit is what the daemon has more from then on. No daemon of FRR may have been
-restarted.
+read at once, which takes less than a shell for each. After 300 changes most of what is bounded is full, such as the
+list of events; the limit is what the daemon has more from then on. No daemon of FRR may have been restarted.
 """
 
 from __future__ import annotations
