@@ -9,15 +9,19 @@ from __future__ import annotations
 import threading
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from .rules import marked
 
 #: Held while validators are made: of the threads that want the first one, each would make them.
 _MAKING: Final = threading.RLock()
+#: Deepest accepted nesting of an object's spec. The schemas need less than ten levels, CNI configurations a few more;
+#: hundreds would exhaust the stack of whatever walks through them.
+MAX_DEPTH: Final = 32
+_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
 def camel(name: str) -> str:
@@ -66,7 +70,14 @@ class Model(BaseModel):
 
         Raises pydantic's ValidationError.
         """
-        return cls.model_validate(_with_tuples(data), strict=True)
+        try:
+            tuples = _with_tuples(data)
+        except _TooDeepError:
+            fields = data.items() if isinstance(data, dict) else ()
+            place = tuple(key for key, value in fields if cut(value, MAX_DEPTH - 1) != value)[:1]
+            refusal = InitErrorDetails(type=PydanticCustomError("too_deep", _TOO_DEEP), loc=place, input=None)
+            raise ValidationError.from_exception_data(cls.__name__, [refusal], hide_input=True) from None
+        return cls.model_validate(tuples, strict=True)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
@@ -87,8 +98,25 @@ class Model(BaseModel):
         return schema
 
 
-def _with_tuples(data: Any) -> Any:
-    """Return JSON data with tuples for lists, as strict validation wants them."""
+def cut(data: Any, levels: int = MAX_DEPTH + 1) -> Any:
+    """Return JSON data with null for what is nested deeper. By default enough is left for it to be refused."""
+    if not levels:
+        return None if isinstance(data, dict | list) else data
     if isinstance(data, dict):
-        return {key: _with_tuples(value) for key, value in data.items()}
-    return tuple(map(_with_tuples, data)) if isinstance(data, list) else data
+        return {key: cut(value, levels - 1) for key, value in data.items()}
+    return [cut(value, levels - 1) for value in data] if isinstance(data, list) else data
+
+
+def _with_tuples(data: Any, levels: int = MAX_DEPTH) -> Any:
+    """Return JSON data with tuples for lists, as strict validation wants them."""
+    if not isinstance(data, dict | list):
+        return data
+    if not levels:
+        raise _TooDeepError
+    if isinstance(data, dict):
+        return {key: _with_tuples(value, levels - 1) for key, value in data.items()}
+    return tuple([_with_tuples(value, levels - 1) for value in data])
+
+
+class _TooDeepError(Exception):
+    """JSON data is nested deeper than any spec."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -293,6 +294,36 @@ async def test_what_is_in_force_wins_and_both_are_reported_also_after_a_restart(
         second.begin(nursery, FABRIC, file_l3vni("aaa", 200))
         await until("it is followed", second.live)
         await both_are_reported(second, namespace)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("levels", [500, 4000])
+async def test_an_object_of_another_tenant_that_is_nested_too_deeply_is_refused_alone(
+    server: ClusterServer, crds: list[str], namespace: str, settings: Settings, levels: int
+) -> None:
+    assert crds
+    async with kube(server.admin) as client:
+        await make_node(client, NODE)
+        nested = '{"a":' * levels + "[]" + "}" * levels
+        interface = f'{{"type": "CNIDevice", "cniDevice": {{"type": "macvlan", "rawConfig": {nested}}}}}'
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "Underlay",
+            "metadata": {"name": "deep"},
+            "spec": only_here(**UNDERLAY),
+        }
+        text = json.dumps(body | {"spec": body["spec"] | {"interfaces": ["HERE"]}}).replace('"HERE"', interface)
+        path = f"/apis/{API_VERSION}/namespaces/{namespace}/underlays"
+        created = await client._client().post(path, content=text, headers={"Content-Type": "application/json"})
+        assert created.status_code == 201, created.text
+    life = Life(server, settings)
+    async with trio.open_nursery() as nursery:
+        life.begin(nursery, FABRIC)
+        await until("it is refused", lambda: life.reported(Severity.ERROR) != [])
+        await create(server, Kind.L3VNI, namespace, "blue", only_here(vrf="blue", vni=200))
+        await until("another object is in force", lambda: life.vrfs == ["blue"])
+        assert life.live()
+        assert life.reported(Severity.ERROR) == [f"{namespace}/deep: nested deeper than 32 levels"]
         nursery.cancel_scope.cancel()
 
 

@@ -65,6 +65,10 @@ PAGE_SIZE: Final = 500
 _SMALLER: Final = 4
 #: RFC 6750 section 2.1, and no more than a header may hold.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,65536}")
+#: More levels than a list of objects with the deepest spec that is accepted (:data:`config.models.base.MAX_DEPTH`).
+_MAX_DEPTH: Final = 64
+#: What decides how deeply JSON is nested: strings, since they may contain brackets, and brackets.
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 
 
 class KubeClient:
@@ -344,12 +348,32 @@ async def _events(response: httpx.Response) -> AsyncGenerator[Json, None]:
 
 def _decoded(data: bytes | bytearray, path: str) -> Json:
     try:
-        decoded = json.loads(data)
+        try:
+            decoded = json.loads(data)
+        except RecursionError:
+            # One object must not hide all others. The caller refuses what is nested like that.
+            decoded = json.loads(_without_depths(data))
     except (ValueError, RecursionError):
         raise UnreachableError(f"{path}: the answer is not JSON: not an API server") from None
     if not isinstance(decoded, dict):
         raise UnreachableError(f"{path}: the answer is not a JSON object: not an API server")
     return decoded
+
+
+def _without_depths(text: bytes | bytearray) -> bytes:
+    """Return JSON text with null for what is nested deeper than :data:`_MAX_DEPTH` levels."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for token in _STRUCTURE.finditer(text):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _MAX_DEPTH:
+                kept += (text[begin : token.start()], b"null")
+        elif token[0] in (b"]", b"}"):
+            if depth == _MAX_DEPTH:
+                begin = token.end()
+            depth -= 1
+    return b"".join([*kept, text[begin:]])
 
 
 def _raise_for(code: int, headers: Mapping[str, str], answer: bytes, what: str) -> None:

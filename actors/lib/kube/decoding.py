@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from config.api import ApiNode, ApiObject, OtherRouter
 from config.crd.node_status import RouterState
 from config.desired import RouterAddresses, Secret
+from config.models.base import cut
 from config.models.sessions import DEFAULT_KEY
 from config.models.types import check_password
 from config.problems import Kind
@@ -34,7 +35,10 @@ _MOST_OWNERS: Final = 16
 
 
 def api_object(kind: Kind, raw: Any) -> ApiObject:
-    """Return a custom resource; its ``spec`` is kept as it is, of its labels and annotations only ours."""
+    """Return a custom resource; of its labels and annotations only ours are kept.
+
+    Its ``spec`` is kept as it is, except for what is nested so deeply that it is refused.
+    """
     meta = metadata(raw)
     return ApiObject(
         kind=kind,
@@ -47,7 +51,7 @@ def api_object(kind: Kind, raw: Any) -> ApiObject:
         labels=_ours(meta.get("labels")),
         annotations=_ours(meta.get("annotations")),
         owners=_mappings(meta.get("ownerReferences"))[:_MOST_OWNERS],
-        spec=raw.get("spec", {}),
+        spec=cut(raw.get("spec", {})),
     )
 
 

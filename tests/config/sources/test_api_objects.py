@@ -194,3 +194,15 @@ def test_raw_snippets_of_the_api_can_be_switched_off() -> None:
     assert isinstance(other.spec, L3Vni)
     assert (problem.severity, problem.resource) == (Severity.ERROR, snippet.id)
     assert "rawSnippetsFromAPI" in problem.message
+
+
+@pytest.mark.parametrize("levels", [40, 500, 900])
+def test_one_that_is_nested_too_deeply_for_any_walk_is_refused_alone(levels: int) -> None:
+    nested: Any = []
+    for _ in range(levels):
+        nested = {"a": nested}
+    fields = underlay_spec(interfaces=[{"type": "CNIDevice", "cniDevice": {"type": "CNI", "rawConfig": nested}}])
+    (broken, good), (problem,) = read(api_object(Kind.UNDERLAY, "deep", fields), red())
+    assert broken.spec == Unusable()
+    assert isinstance(good.spec, L3Vni)
+    assert str(problem) == f"{OWN}/deep@77: error: Underlay {OWN}/deep: interfaces: nested deeper than 32 levels"

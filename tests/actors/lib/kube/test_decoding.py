@@ -6,10 +6,13 @@ import base64
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from actors.lib.kube.decoding import api_node, api_object, is_behind, items, password, version_of
 from actors.lib.kube.errors import UnreachableError
 from config.desired import Secret
+from config.models import Underlay
+from config.models.base import MAX_DEPTH
 from config.problems import Kind
 
 RAW: dict[str, Any] = {
@@ -42,6 +45,16 @@ def test_an_object_is_kept_without_unused_fields() -> None:
     assert found.owners == ({"kind": "Node", "name": "n"},)
     assert found.spec == RAW["spec"]
     assert "hunter2" not in repr(found)
+
+
+def test_a_spec_is_kept_to_the_depth_that_is_refused() -> None:
+    spec: Any = "end"
+    for _ in range(900):
+        spec = {"a": [spec]}
+    kept = api_object(Kind.UNDERLAY, RAW | {"spec": spec}).spec
+    assert str(kept).count("{") + str(kept).count("[") == MAX_DEPTH + 1
+    with pytest.raises(ValidationError, match="nested deeper than 32 levels"):
+        Underlay.from_api(kept)
 
 
 def test_an_object_of_the_barest_kind_is_one() -> None:

@@ -207,6 +207,21 @@ async def test_a_broken_answer_is_no_answer(part: bytes) -> None:
             await client.get("/x")
 
 
+@pytest.mark.parametrize("levels", [20, 1000, 100_000])
+async def test_one_object_that_is_nested_too_deeply_to_be_read_hides_no_other(levels: int) -> None:
+    text = '"}] \\"{[": "{[", "spec": '
+    nested = '{"a": [' * levels + "]}" * levels
+    answer = f'{{"items": [{{{text}{nested}}}, {{{text}[]}}]}}'.encode()
+    async with talking(saying(whole(answer))) as (client, _):
+        first, second = (await client.get("/api/v1/pods"))["items"]
+    assert second == {'}] "{[': "{[", "spec": []}
+    spec, depth = first["spec"], 0
+    while spec:
+        spec, depth = spec[0] if isinstance(spec, list) else spec["a"], depth + 1
+    # One level more is the empty list.
+    assert depth == (2 * levels - 1 if levels < 100 else 64 - 1 - 3)
+
+
 async def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 1000)
     async with talking(saying(whole(b" " * 1001))) as (client, _):
