@@ -149,8 +149,8 @@ class Settings(BaseModel):
     )
     underlay_namespaces: tuple[NamespacePattern, ...] = Field(
         default=(),
-        description="Further namespaces whose Underlays count, besides the program's own; *: all. An Underlay decides "
-        "which NICs the router takes and with whom it exchanges routes.",
+        description="Further namespaces whose Underlays and L3Passthroughs count, besides the program's own; *: all. "
+        "They decide which NICs the router takes and with whom it exchanges the underlay's routes.",
     )
     external_bridges: tuple[BridgePattern, ...] = Field(
         default=(),

@@ -32,6 +32,8 @@ from .objects import ObjectEntry, Objects, entry_of
 MOST_WARNINGS: Final = 12
 MOST_CHARACTERS: Final = 300
 _DENIALS: Final = 8
+#: Kinds of which the setting underlayNamespaces says from where they count.
+_FOR_THE_FABRIC: Final = (Kind.UNDERLAY, Kind.L3PASSTHROUGH)
 #: Most resources that are resolved for one answer, over all groups of nodes: some two seconds, of five that the API
 #: server waits. Only objects that are made for it, each in conflict and for nodes of its own, need more.
 MOST_RESOLVED: Final = 40_000
@@ -169,7 +171,7 @@ def _granting(resource: Resource, grants: Grants) -> Grants:
     """Return the nodes' settings, as if they granted what only they can refuse."""
     if grants.is_own(resource):
         return grants
-    if resource.kind is Kind.UNDERLAY:
+    if resource.kind in _FOR_THE_FABRIC:
         return replace(grants, underlay_namespaces=grants.underlay_namespaces | {resource.namespace})
     return replace(grants, external_bridges=(*grants.external_bridges, *_bridge_of(resource)))
 
@@ -180,7 +182,7 @@ def _left_to_nodes(resource: Resource, grants: Grants) -> Iterator[str]:
         yield f"{resource.id}: whether FRR accepts the lines shows only when a node applies them"
     if grants.is_own(resource):
         return
-    if resource.kind is Kind.UNDERLAY:
+    if resource.kind in _FOR_THE_FABRIC:
         yield f"{resource.id} counts only on nodes whose setting underlayNamespaces has {resource.namespace}"
     for bridge in _bridge_of(resource):
         yield f"{resource.id} counts only on nodes whose setting externalBridges has {bridge}"

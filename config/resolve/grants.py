@@ -25,6 +25,7 @@ from .findings import Findings, RefusedError
 
 #: How many of the surplus objects of a kind have a problem of their own; one more problem counts the others.
 NAMED: Final = 20
+_STAYS: Final = "; it stays in force until it is changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +60,44 @@ class Grants:
         """Whether a resource is an administrator's: from a file, or from the program's own namespace."""
         return resource.is_from_file or resource.namespace == self.namespace
 
+    def may_decide(self, resource: Resource) -> bool:
+        """Whether a resource may decide about the fabric's sessions, as an Underlay and an L3Passthrough do."""
+        namespaces = (resource.namespace, ALL_NAMESPACES)
+        return self.is_own(resource) or not self.underlay_namespaces.isdisjoint(namespaces)
+
+    def passthrough_counts(self, passthrough: Resource, precedence: Precedence) -> bool:
+        """Whether an L3Passthrough may be this node's: it joins the host to the underlay, and each session with it.
+
+        One that was in force when the rule was introduced, or the setting narrowed, stays until it is edited.
+        """
+        stays = passthrough.id in precedence.standing and precedence.rank(passthrough) is Rank.UNCHANGED
+        return stays or self.may_decide(passthrough)
+
+    def check_passthrough(self, passthrough: Resource, precedence: Precedence, findings: Findings) -> None:
+        """Raise :class:`RefusedError` unless an L3Passthrough may be this node's."""
+        if self.may_decide(passthrough):
+            return
+        message = _does_not_count("L3Passthroughs", passthrough, self.namespace)
+        if not self.passthrough_counts(passthrough, precedence):
+            raise RefusedError(message)
+        findings.warn(passthrough, f"{message}{_STAYS}")
+
     def underlay_counts(self, underlay: Resource, precedence: Precedence, findings: Findings) -> bool:
         """Whether an Underlay may be this node's. Raises :class:`RefusedError` if nothing may change because of it.
 
         One that was in force when the setting was introduced, or narrowed, stays until it is edited: without it the
         node would be cut off.
         """
-        if self.is_own(underlay) or not self.underlay_namespaces.isdisjoint((underlay.namespace, ALL_NAMESPACES)):
+        if self.may_decide(underlay):
             return True
-        message = (
-            f"Underlays of namespace {underlay.namespace} do not count on this node: create it in {self.namespace}, "
-            f"or add the namespace to underlayNamespaces in the node's settings"
-        )
+        message = _does_not_count("Underlays", underlay, self.namespace)
         if underlay.id not in precedence.standing:
             if underlay.is_usable:
                 findings.refuse(underlay, RefusedError(message, reason=Reason.UNDERLAY_FAILED))
             return False
         if precedence.rank(underlay) is not Rank.UNCHANGED:
             raise RefusedError(message, reason=Reason.UNDERLAY_FAILED)
-        findings.warn(underlay, f"{message}; it stays in force until it is changed")
+        findings.warn(underlay, f"{message}{_STAYS}")
         return True
 
     def check_bridge(self, segment: Resource, bridge: str, field_name: str) -> None:
@@ -89,6 +109,13 @@ class Grants:
             f"the node's settings"
         )
         raise RefusedError(message, field_name)
+
+
+def _does_not_count(plural: str, resource: Resource, own: str) -> str:
+    return (
+        f"{plural} of namespace {resource.namespace} do not count on this node: create it in {own}, "
+        f"or add the namespace to underlayNamespaces in the node's settings"
+    )
 
 
 def within_limits(

@@ -301,6 +301,8 @@ def accept_overlays(
     for resource in ordered:
         domain = domains.get(resource.id)
         try:
+            if resource.kind is Kind.L3PASSTHROUGH:
+                grants.check_passthrough(resource, precedence, findings)
             overlays.accept(resource, domain)
         except RefusedError as refusal:
             findings.refuse(resource, refusal)

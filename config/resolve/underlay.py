@@ -69,10 +69,14 @@ def resolve_underlay(
     _warn_of_open_ranges(chosen, findings)
     try:
         _judge(chosen, surroundings, findings)
-        return _resolved(chosen, node, Configured.by(resources))
+        return _resolved(chosen, node, Configured.by([one for one in resources if _has_say(one, grants, precedence)]))
     except RefusedError as refusal:
         findings.refuse(chosen, refusal)
         raise UnderlayUnusableError from None
+
+
+def _has_say(resource: Resource, grants: Grants, precedence: Precedence) -> bool:
+    return resource.kind is not Kind.L3PASSTHROUGH or grants.passthrough_counts(resource, precedence)
 
 
 def _counts(underlay: Resource, grants: Grants, precedence: Precedence, findings: Findings) -> bool:

@@ -169,6 +169,9 @@ def test_what_a_nodes_own_settings_may_grant_is_a_warning() -> None:
     answer = judge([], NODES, underlay("mine", "tenant"))
     assert answer.allowed
     assert answer.warnings == ("Underlay tenant/mine counts only on nodes whose setting underlayNamespaces has tenant",)
+    answer = judge([FABRIC], NODES, obj(Kind.L3PASSTHROUGH, "p", {"hostSession": session("10.0.0.0/16")}, "tenant"))
+    assert answer.allowed
+    assert "L3Passthrough tenant/p counts only on nodes whose setting underlayNamespaces has tenant" in answer.warnings
     host = {"type": "LinuxBridge", "linuxBridge": {"lifecycle": "External", "name": "br0"}}
     answer = judge([FABRIC], NODES, l2vni("segment", 300, hostMaster=host))
     assert answer.allowed
@@ -289,7 +292,7 @@ def drawn_objects(draw: st.DrawFn) -> ApiObject:
                 fields |= {"hostMaster": {"type": "LinuxBridge", "linuxBridge": bridge}}
             made = l2vni(name, draw(VNIS), domain, OWN if bridge else namespace, **fields)
         case _:
-            made = obj(Kind.L3PASSTHROUGH, name, {"hostSession": session(draw(POOLS)), **fields}, namespace)
+            made = obj(Kind.L3PASSTHROUGH, name, {"hostSession": session(draw(POOLS)), **fields}, OWN)
     return mirror(made, draw(st.sampled_from("abc"))) if draw(st.integers(0, 5)) == 0 else made
 
 

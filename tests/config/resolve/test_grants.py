@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from config.api import ApiObject
+from config.desired import BGPFamily, Family
 from config.precedence import NOTHING_IN_FORCE
-from config.problems import Kind, Problem, Reason, ResourceId, Severity
+from config.problems import Kind, Problem, Reason, ResourceId, Severity, errors
 from config.resolve.grants import NAMED, Grants, within_limits
 from config.resolve.resolution import Resolution
-from config.resources import Resource
+from config.resources import Resource, Unusable
 from config.settings import Settings
 
-from ..samples import from_api, ids_in_force, in_force, l2vni, messages_about, named, solve, underlay
+from ..samples import from_api, ids_in_force, in_force, l2vni, messages_about, named, passthrough, solve, underlay
 
 STRICT = Grants("ns")
 FABRIC = underlay("fabric", asn=1)
@@ -68,6 +69,53 @@ def test_one_that_is_in_force_stays_until_it_is_changed() -> None:
     changed = strict(from_api(underlay("fabric", asn=2)), standing=kept.standing)
     assert changed.desired is None
     assert [one.severity for one in changed.problems] == [Severity.ERROR]
+
+
+# Passthroughs: they join the host to the underlay, and decide the address families of the fabric's sessions
+
+FROM_FILE = passthrough("mine", ipv4="10.9.0.0/24")
+TENANTS = from_api(passthrough("theirs", ipv4="10.8.0.0/24", ipv6="fd00:8::/64"))
+
+BROKEN = replace(TENANTS, spec=Unusable(frozenset({Family.IPV6})))
+
+
+def families(resolution: Resolution) -> tuple[BGPFamily, ...]:
+    assert resolution.desired is not None
+    assert resolution.desired.underlay is not None
+    return resolution.desired.underlay.neighbors[0].families
+
+
+@pytest.mark.parametrize("own", [(), (FROM_FILE,)], ids=["alone", "beside one of a file"])
+@pytest.mark.parametrize("theirs", [TENANTS, BROKEN])
+def test_a_passthrough_of_another_namespace_changes_no_session_of_the_fabric(
+    own: tuple[Resource, ...], theirs: Resource
+) -> None:
+    before = strict(FABRIC, *own)
+    resolution = strict(FABRIC, *own, theirs, standing=before.standing)
+    assert families(resolution) == families(before) == (BGPFamily.IPV4_UNICAST,)
+    assert in_force(resolution) == {one.name for one in own}
+    if theirs is TENANTS:
+        [problem] = errors(resolution.problems)
+        assert named(problem) == "theirs"
+        assert "L3Passthroughs of namespace tenant do not count on this node: create it in ns" in problem.message
+
+
+def test_the_setting_lets_a_passthrough_count() -> None:
+    grants = Grants.of(Settings.model_validate({"underlayNamespaces": ["tenant"], "namespace": "ns"}))
+    resolution = strict(FABRIC, TENANTS, grants=grants)
+    assert in_force(resolution) == {"theirs"}
+    assert families(resolution) == (BGPFamily.IPV4_UNICAST, BGPFamily.IPV6_UNICAST)
+
+
+def test_a_passthrough_that_is_in_force_stays_until_it_is_changed() -> None:
+    before = solve(FABRIC, TENANTS)
+    kept = strict(FABRIC, TENANTS, standing=before.standing)
+    assert in_force(kept) == {"theirs"}
+    assert families(kept) == families(before)
+    assert errors(kept.problems) == []
+    assert "it stays in force until it is changed" in messages_about(kept, "theirs")
+    edited = from_api(passthrough("theirs", ipv4="10.7.0.0/24"))
+    assert in_force(strict(FABRIC, edited, standing=kept.standing)) == set()
 
 
 # Bridges of the host
