@@ -28,7 +28,7 @@ from .host_networks import conflicts
 from .observed import Link, LinkKind, Namespace, Observed, owned_address
 from .packet_filter import filter_steps, unfiltered
 from .plan_cni import attaching, detaching, made_links
-from .plan_links import Key, Survivors, fits, link_steps, survivors
+from .plan_links import Survivors, fits, link_steps, survivors
 from .plan_nics import handover, kept_nics, restoration
 from .steps import (
     DEVICES,
@@ -96,16 +96,18 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
     waiting = {vni.resource for vni in desired.l3vnis if vni.vni in held}
     waiting |= {resource for resource, parent in model.parents.items() if parent in waiting}
     wanted = tuple(link for link in model.links if link.resource not in failures and link.resource not in waiting)
-    remaining = survivors(model, wanted, observed, _masters(waiting, model, observed))
-    steps: list[Step] = [*_sysctls(model, observed), *remaining.deletions]
+    remaining = survivors(model, wanted, observed)
+    steps: list[Step] = []
+    if dict(model.tables) != dict(observed.tables):
+        # First: which tables are free depends on what exists, and an interrupted plan must not change it.
+        steps.append(SaveTables(model.tables, dict(observed.tables)))
+    steps += [*_sysctls(model, observed), *remaining.deletions]
     steps += filter_steps(model, observed)
     steps += [*_stale_tables(remaining), *remaining.vrf_deletions]
     steps += detaching(model, observed)
     nic_steps, nic_failures = handover(model, observed)
     steps += [*restoration(model, observed), *nic_steps]
     steps += attributed(_loopback(model, observed), model.underlay, "loopback")
-    if dict(model.tables) != dict(observed.tables):
-        steps.append(SaveTables(model.tables, dict(observed.tables)))
     vrfs = [link for link in wanted if link.kind is LinkKind.VRF]
     for link in vrfs:
         steps += attributed(link_steps(link, remaining), link.resource)
@@ -129,6 +131,7 @@ def plan(desired: DesiredState, observed: Observed, withdrawn: Collection[int] |
         warnings,
         moves,
         held,
+        tuple(f"{namespace}: delete {name}" for namespace, name in sorted(remaining.in_use)),
     )
 
 
@@ -167,13 +170,6 @@ def _moves(desired: DesiredState, model: KernelModel, observed: Observed) -> fro
         and found.ours
         and (found.master not in ("", wanted.master) or not fits(wanted, found))
     )
-
-
-def _masters(waiting: Collection[ResourceId], model: KernelModel, observed: Observed) -> set[Key]:
-    """Return the devices that the devices of these resources are in: they cannot go before them."""
-    found = ((link.namespace, observed.view(link.namespace).links.get(link.name)) for link in model.links
-             if link.resource in waiting)  # fmt: skip
-    return {(namespace, link.master) for namespace, link in found if link is not None and link.master}
 
 
 def _impossible(desired: DesiredState, model: KernelModel, observed: Observed) -> Failures:

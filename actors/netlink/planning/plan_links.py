@@ -43,26 +43,29 @@ class Survivors:
     observed: Observed
     deletions: tuple[DeleteLinks, ...]
     vrf_deletions: tuple[DeleteLinks, ...]
+    #: Those that go once their ports have left them.
+    in_use: frozenset[Key]
 
 
-def survivors(
-    model: KernelModel, wanted: Iterable[WantedLink], observed: Observed, keep: Collection[Key] = ()
-) -> Survivors:
+def survivors(model: KernelModel, wanted: Iterable[WantedLink], observed: Observed) -> Survivors:
     """Decide the deletions. ``model`` has everything that is wanted, ``wanted`` the part that can be carried out now.
 
     A device of ours is deleted when its name is not wanted, or when it cannot become what is wanted: another kind,
     other VXLAN attributes, another table, the bridge of another kind of network, a veth whose two ends do not belong
-    together. What a failed resource wants stays as it is, and so do the devices of ``keep``.
+    together. What a failed resource wants stays as it is. So does, for now, a VRF or bridge with ports that stay: the
+    kernel would move them to the main table, with the underlay. The next plan, after they have moved, deletes it.
     """
     existing: dict[Key, Link] = {
         (namespace, name): link for namespace in Namespace for name, link in observed.view(namespace).links.items()
     }
-    named = {(link.namespace, link.name) for link in model.links}.union(keep)
+    named = {(link.namespace, link.name) for link in model.links}
     doomed = {key for key, link in existing.items() if link.ours and key not in named}
     for link in wanted:
         doomed |= {key for key in _unusable(link, existing) if existing[key].ours}
     peers = _peers(existing)
     gone = doomed | {peers[key] for key in doomed & peers.keys()}
+    in_use = frozenset(doomed & _masters(model, existing, gone) - named)
+    doomed, gone = doomed - in_use, gone - in_use
     remaining = {key: _released(key, link, gone) for key, link in existing.items() if key not in gone}
     # One deletion per namespace, the host's first: deleting a veth's host end deletes its router end.
     with_host_end = {peers[key] for key in doomed & peers.keys() if key[0] is Namespace.HOST}
@@ -72,7 +75,18 @@ def survivors(
     needs = tuple(step.unit for step in deletions)
     vrf_deletions = tuple(replace(step, needs=needs) for step in _deletions("VRFs", vrfs, existing, doomed))
     masters = frozenset((namespace, link.master) for (namespace, _), link in remaining.items())
-    return Survivors(remaining, masters, observed, deletions, vrf_deletions)
+    return Survivors(remaining, masters, observed, deletions, vrf_deletions, in_use)
+
+
+def _masters(model: KernelModel, existing: Mapping[Key, Link], gone: Collection[Key]) -> set[Key]:
+    """Return the masters of what is wanted and stays, where the attachment is ours."""
+    found: set[Key] = set()
+    for wanted in model.links:
+        key = wanted.namespace, wanted.name
+        link = existing.get(key)
+        if link is not None and link.ours and key not in gone and (wanted.master is not None or _is_attached(link)):
+            found.add((wanted.namespace, link.master))
+    return found
 
 
 def _deletions(what: str, keys: set[Key], existing: Mapping[Key, Link], doomed: set[Key]) -> tuple[DeleteLinks, ...]:
@@ -213,8 +227,12 @@ def _other_master(wanted: WantedLink, found: Link) -> str | None:
     master and records which attachment is ours, across restarts as well.
     """
     if wanted.master is None:
-        return "" if found.master and found.alias.endswith(_attached(found.master)) else None
+        return "" if _is_attached(found) else None
     return wanted.master if found.master != wanted.master else None
+
+
+def _is_attached(found: Link) -> bool:
+    return bool(found.master) and found.alias.endswith(_attached(found.master))
 
 
 def _alias(wanted: WantedLink) -> str:

@@ -334,7 +334,8 @@ class Plan:
     """What to do, in order; what cannot be done, and why; and the model that both come from.
 
     ``warnings`` are about what is in force, but not as it should be. ``moves`` are the L3VNIs whose devices have to be
-    moved or made again; of them, those of ``held`` are left as they are, because FRR has them.
+    moved or made again; of them, those of ``held`` are left as they are, because FRR has them. ``later`` is what the
+    next plan does, when the ports of a VRF or bridge have left it.
     """
 
     steps: tuple[Step, ...] = ()
@@ -343,6 +344,7 @@ class Plan:
     warnings: tuple[ResourceFailure, ...] = ()
     moves: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
+    later: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -351,4 +353,5 @@ class Plan:
         lines += [f"cannot: {failure.resource}: {failure.message}" for failure in self.failures]
         lines += [f"warning: {warning.resource}: {warning.message}" for warning in self.warnings]
         lines += [f"wait: FRR has to remove VNI {vni} before its devices change" for vni in sorted(self.held)]
+        lines += [f"then {step}, when nothing of ours is in it any more" for step in self.later]
         return "\n".join(lines) if lines else "nothing to do"

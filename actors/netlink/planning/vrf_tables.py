@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 
 from config.desired import DesiredState
 
-from .observed import LinkKind, Observed
+from .observed import LinkKind, Observed, router_bridge, router_veth
 from .wanted import host_vrfs, vrf_owners
 
 TABLE_BASE = 10_000_000
@@ -52,8 +52,10 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
     }
     tables = {vrf: table for vrf, table in existing.items() if vrf in vnis and observed.router.links[vrf].ours}
     # A VRF of ours that is no longer wanted is deleted before any is created, so its table is free; otherwise the
-    # result would depend on where an earlier run was interrupted.
-    staying = {table for name, table in existing.items() if name in vnis or not observed.router.links[name].ours}
+    # result would depend on where an earlier run was interrupted. One whose ports move goes after them.
+    leaving = {name for name in existing if name not in vnis and observed.router.links[name].ours}
+    leaving -= _moving(desired, observed) if leaving else set()
+    staying = {table for name, table in existing.items() if name not in leaving}
     taken = set(RESERVED_TABLES) | set(observed.busy_tables) | staying
     for vrf in vnis:
         table = observed.tables.get(vrf, 0)
@@ -65,6 +67,14 @@ def assign_tables(desired: DesiredState, observed: Observed) -> dict[str, int]:
             tables[vrf] = next(table for table in _tables(vni) if table not in taken)
             taken.add(tables[vrf])
     return tables
+
+
+def _moving(desired: DesiredState, observed: Observed) -> set[str]:
+    """Return the masters of the devices that are wanted."""
+    numbers = [vni.vni for vnis in (desired.l3vnis, desired.l2vnis) for vni in vnis]
+    names = [name for number in numbers for name in (router_bridge(number), router_veth(number))]
+    found = (observed.router.links.get(name) for name in names)
+    return {link.master for link in found if link is not None and link.ours}
 
 
 def candidate_host_tables(desired: DesiredState, existing: Collection[str]) -> tuple[int, ...]:

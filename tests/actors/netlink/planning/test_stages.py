@@ -15,7 +15,7 @@ import trio.testing
 
 from actors.netlink.actor import LONGEST_PASS_SECONDS, _ControlLoop, outcome_of
 from actors.netlink.converge import PassResult, converge
-from actors.netlink.planning.observed import LinkKind, Namespace
+from actors.netlink.planning.observed import Link, LinkKind, Namespace
 from actors.netlink.planning.plan import plan
 from actors.netlink.planning.steps import (
     AddAddress,
@@ -27,7 +27,7 @@ from actors.netlink.planning.steps import (
     RemoveUnreachable,
     Step,
 )
-from config.desired import DesiredL3VNI, DesiredState, Family
+from config.desired import DesiredL3VNI, DesiredState, Family, HostMasterKind
 from tests.actors.netlink.builders import demo, l2vni, l3vni, node, state, underlay
 from tests.fakes.kernel import FakeKernel
 
@@ -236,13 +236,87 @@ def test_a_vrf_goes_after_all_that_is_in_it_and_after_its_unreachable_defaults()
 
 
 def test_a_vrf_that_gets_the_table_of_one_that_goes_gets_its_own_unreachable_defaults() -> None:
-    kernel = settled(demo())
+    kernel = settled(state(1, l3vnis=(l3vni(),)))
     renamed = state(2, l3vnis=(l3vni(vrf="crimson"),))
     table = kernel.links[ROUTER, "red"].table
+    # Nothing of ours is in it.
+    for name in ("br-pe-100", "pe-e-100"):
+        kernel.links.pop((ROUTER, name))
+    kernel.links.pop((Namespace.HOST, "host-e-100"))
     assert converge(renamed, kernel).clean
     assert kernel.links[ROUTER, "crimson"].table == table
     assert kernel.known_to_zebra == {"red", "crimson"}
     assert {found for _, found in kernel.unreachable} == {table}
+
+
+INSIDE = ("br-pe-100", "pe-e-100", "br-pe-110")
+CRIMSON = state(2, l3vnis=(l3vni(vrf="crimson"),), l2vnis=(l2vni(vrf="crimson"),))
+
+
+def masters(kernel: FakeKernel) -> dict[str, str]:
+    return {name: kernel.links[ROUTER, name].master for name in INSIDE}
+
+
+def test_devices_go_from_one_vrf_to_another_without_being_in_the_underlays() -> None:
+    kernel = settled(demo())
+    seen: list[dict[str, str]] = []
+
+    def watched(steps: Sequence[Step], apply_all: Any = kernel.apply_all) -> Any:
+        done = apply_all(steps)
+        seen.append(masters(kernel))
+        return done
+
+    kernel.apply_all = watched  # type: ignore[method-assign]
+    assert converge(replace(CRIMSON, passthrough=demo().passthrough), kernel).clean
+    assert {master for now in seen for master in now.values()} == {"red", "crimson"}
+    assert seen[-1] == dict.fromkeys(INSIDE, "crimson")
+    assert (ROUTER, "red") not in kernel.links
+    assert {table for _, table in kernel.unreachable} == {kernel.links[ROUTER, "crimson"].table}
+
+
+def test_what_cannot_move_stays_in_its_vrf() -> None:
+    kernel = settled(demo())
+    kernel.add(ROUTER, Link(0, "crimson", kind="dummy"))
+    result = converge(CRIMSON, kernel)
+    assert {failure.resource.name for failure in result.failures} == {"red", "blue"}
+    assert masters(kernel) == dict.fromkeys(INSIDE, "red")
+    assert {table for _, table in kernel.unreachable} == {kernel.links[ROUTER, "red"].table}
+    assert "then router: delete red, when nothing of ours is in it any more" in result.plan.text
+    del kernel.links[ROUTER, "crimson"]
+    assert converge(CRIMSON, kernel).clean
+    assert masters(kernel) == dict.fromkeys(INSIDE, "crimson")
+    assert (ROUTER, "red") not in kernel.links
+
+
+def test_a_segment_that_fails_keeps_the_vrf_that_its_network_leaves() -> None:
+    kernel = settled(demo())
+    external = l2vni(vrf="crimson", master=HostMasterKind.EXTERNAL_BRIDGE, bridge="br0")
+    renamed = replace(CRIMSON, l2vnis=(external,))
+    result = converge(renamed, kernel)
+    assert {failure.resource.name for failure in result.failures} == {"blue"}
+    assert masters(kernel) == {"br-pe-100": "crimson", "pe-e-100": "crimson", "br-pe-110": "red"}
+    tables = {kernel.links[ROUTER, vrf].table for vrf in ("red", "crimson")}
+    assert len(tables) == 2
+    assert {table for _, table in kernel.unreachable} == tables
+    # The workloads of a segment that works keep their bridge as well.
+    assert kernel.links[Namespace.HOST, "host-e-110"].master == "br-hs-110"
+    kernel.add(Namespace.HOST, Link(0, "br0", kind=LinkKind.BRIDGE, up=True))
+    assert converge(renamed, kernel).clean
+    assert masters(kernel) == dict.fromkeys(INSIDE, "crimson")
+    assert {(ROUTER, "red"), (Namespace.HOST, "br-hs-110")}.isdisjoint(kernel.links)
+
+
+@pytest.mark.parametrize("refused", ["router: create vrf crimson", "router: set br-pe-110 master crimson"])
+def test_a_refusal_in_the_middle_leaves_devices_in_their_vrf(refused: str) -> None:
+    kernel = settled(demo())
+    kernel.fail = {str(step) for step in steps_of(CRIMSON, kernel) if str(step).startswith(refused)}
+    assert kernel.fail
+    converge(CRIMSON, kernel)
+    assert set(masters(kernel).values()) <= {"red", "crimson"}
+    assert masters(kernel)["br-pe-110"] == "red"
+    kernel.fail = set()
+    assert converge(CRIMSON, kernel).clean
+    assert masters(kernel) == dict.fromkeys(INSIDE, "crimson")
 
 
 @pytest.mark.parametrize("name", MOVES)
