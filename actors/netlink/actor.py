@@ -285,7 +285,9 @@ class _ControlLoop:
                 )  # fmt: skip
                 result = await self._in_thread(work)
         except (NamespaceMissing, KernelRefusal) as fault:
-            self._leave_router()
+            # Leases, for which DHCP's daemon runs, outlive a fault of a namespace that stays.
+            if isinstance(fault, NamespaceMissing) or not self.kernel.router_is_current():
+                self._leave_router()
             self._report_fault(desired, str(fault))
             return
         ended = trio.current_time()

@@ -181,13 +181,14 @@ class _Progress:
         return parent in self.failures or not stopped.isdisjoint({step.unit, *step.needs} - {""})
 
     def fail(self, step: Step, message: str) -> None:
+        follows = step.vital and step.unit in self.broken
         (self.broken if step.vital else self.partial).add(step.unit)
         if step.resource is None:
             self.errors.append(message)
             return
         reason = Reason.UNDERLAY_FAILED if step.resource.kind is Kind.UNDERLAY else Reason.OVERLAY_ATTACHMENT_FAILED
         known = self.failures.get(step.resource)
-        if known is not None and not step.vital:
+        if known is not None and not follows:
             # Neither follows from the other: both have to be fixed.
             self.failures[step.resource] = replace(known, message=f"{known.message}; {message}")
         self.failures.add(step.resource, reason, message)

@@ -10,7 +10,7 @@ NIC is not inside, no other one leaves: a misspelt name does not cost the node i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -169,7 +169,7 @@ def _merged(current: NicRecord, old: NicRecord | None) -> NicRecord:
     The older record counts when the NIC may have lost what it had: its return was interrupted, or the router's
     namespace was destroyed and the kernel put the NIC back bare. A record of a move that never happened is replaced.
     """
-    if old is None or (old.phase is NicPhase.MOVING and current.addresses):
+    if old is None or _never_moved(old, current.addresses):
         return current
     known = {address.interface for address in current.addresses}
     routes = {(route.family, route.table, route.destination, route.priority) for route in current.routes}
@@ -185,6 +185,14 @@ def _merged(current: NicRecord, old: NicRecord | None) -> NicRecord:
             (*current.routes, *(r for r in old.routes if (r.family, r.table, r.destination, r.priority) not in routes))
         ),
     )
+
+
+def _never_moved(record: NicRecord, addresses: Iterable[Address]) -> bool:
+    """Whether a record is of a move that did not happen: the NIC has an address, which a move takes.
+
+    A link-local one says nothing, since the host gets it by setting the NIC up.
+    """
+    return record.phase is NicPhase.MOVING and any(not one.interface.ip.is_link_local for one in addresses)
 
 
 def record_of(link: Link, addresses: tuple[Address, ...], routes: tuple[SavedRoute, ...], phase: NicPhase) -> NicRecord:
@@ -217,8 +225,14 @@ def restoration(model: KernelModel, observed: Observed) -> list[Step]:
         if name in observed.router.links:
             nic = _return(name, observed)
         elif name in observed.host.links:
-            record = observed.journal[name]
-            nic = _restore(record, observed.host.links[name], observed.host.interfaces(name))
+            record, link = observed.journal[name], observed.host.links[name]
+            if _never_moved(record, observed.host.addresses.get(name, ())) or (
+                record.phase is NicPhase.MOVING and link.master
+            ):
+                # The host has used it since: what it was then is not what it should be now.
+                nic = iter([ForgetNic(name)])
+            else:
+                nic = _restore(record, link, observed.host.interfaces(name))
         else:
             nic = iter([ForgetNic(name)])
         steps += attributed(nic, model.underlay, f"nic {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,8 @@ import trio
 import trio.testing
 
 from actors.netlink import actor
+from actors.netlink.wire.namespace import NamespaceMissing
+from actors.netlink.wire.socket import KernelRefusal
 from config.outcomes import FrrOutcome, KernelOutcome
 from supervisor.runtime.actor import ActorContext
 from supervisor.runtime.channel import Latest, LatestReader
@@ -29,6 +32,34 @@ class LateReader(LatestReader[FrrOutcome]):
         await self.wait_pending()
         await self.gate.wait()
         return await super().receive()
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_current", "leaves"),
+    [
+        (KernelRefusal(0, "10 dumps in a row were interrupted"), True, False),
+        (KernelRefusal(0, "10 dumps in a row were interrupted"), False, True),
+        (NamespaceMissing("netns perouter missing"), True, True),
+    ],
+)
+async def test_leases_outlive_a_fault_of_a_namespace_that_stays(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, *, is_current: bool, leaves: bool
+) -> None:
+    async def follow(loop: actor._ControlLoop) -> None:
+        await trio.lowlevel.checkpoint()
+        raise fault
+
+    released: list[bool] = []
+    monkeypatch.setattr(actor._ControlLoop, "_follow_router", follow)
+    kernel = cast("Any", SimpleNamespace(router_is_current=lambda: is_current))
+    dhcp = cast("Any", SimpleNamespace(release=lambda: released.append(True)))
+    nothing, out = cast("Any", None), Latest[KernelOutcome]("kernel")
+    loop = actor._ControlLoop(ActorContext("netlink"), kernel, nothing, nothing, trio.Lock(), out, 60.0, nothing, dhcp)
+    await loop._pass(FrrOutcome(FIRST, applied=True))
+    outcome = out.peek()
+    assert outcome is not None
+    assert outcome.error == str(fault)
+    assert released == [True] * leaves
 
 
 async def test_a_change_that_comes_while_frr_fails_is_repaired_without_an_audit(

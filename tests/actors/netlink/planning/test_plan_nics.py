@@ -329,3 +329,36 @@ def test_a_leased_address_is_kept_and_a_privacy_address_is_not() -> None:
     static = Address(ip_interface("2001:db8::1/64"), flags=IFA_F_PERMANENT)
     record = record_of(Link(1, "toswitch1"), (leased, secondary, privacy, static), (), NicPhase.MOVING)
     assert record.addresses == (leased, secondary, static)
+
+
+@pytest.mark.parametrize("since", ["moved on", "enslaved"])
+def test_a_record_of_a_move_that_never_happened_is_not_restored(since: str) -> None:
+    kernel = host(eth0=("192.168.11.3/24",), toswitch1=("192.168.12.3/24",))
+    refused = {str(step) for step in plan(wanting(nics=("eth0",)), kernel.observe(wanting())).steps}
+    kernel.fail = {step for step in refused if step.startswith("host: move eth0")}
+    assert kernel.fail
+    assert converge(wanting(nics=("eth0",)), kernel).errors == ()
+    assert kernel.journal["eth0"].phase is NicPhase.MOVING
+    kernel.fail = set()
+    # The administrator gives its address to a bridge, as the message advises to name another interface.
+    kernel.addresses[Namespace.HOST, "eth0"] = []
+    if since == "moved on":
+        kernel.add(Namespace.HOST, kernel.links[Namespace.HOST, "eth0"], Address(ip_interface("10.1.1.1/24")))
+    else:
+        kernel.add(Namespace.HOST, Link(0, "br0", kind="bridge", up=True))
+        kernel.links[Namespace.HOST, "eth0"] = replace(kernel.links[Namespace.HOST, "eth0"], master="br0")
+    before = list(kernel.addresses[Namespace.HOST, "eth0"])
+    assert converge(wanting(nics=("toswitch1",)), kernel).clean
+    assert kernel.addresses[Namespace.HOST, "eth0"] == before
+    assert "eth0" not in kernel.journal
+
+
+def test_each_nic_that_the_kernel_refuses_to_move_is_named() -> None:
+    kernel = host(a0=("192.168.11.3/24",), a1=("192.168.12.3/24",))
+    desired = wanting(nics=("a0", "a1"))
+    steps = {str(step) for step in plan(desired, kernel.observe(desired)).steps}
+    kernel.fail = {step for step in steps if " move a" in step}
+    assert len(kernel.fail) == 2
+    [failure] = converge(desired, kernel).failures
+    assert "move a0 to router" in failure.message
+    assert "move a1 to router" in failure.message
