@@ -26,6 +26,7 @@ from actors.netlink.planning.observed import (  # noqa: E402
     in_order,
     usual_broadcast,
 )
+from actors.netlink.planning.plan_nics import host_addresses  # noqa: E402
 from actors.netlink.state_files import BOOT_ID, StateFiles  # noqa: E402
 from actors.netlink.wire.nic_sysctls import path_of  # noqa: E402
 from config.desired import Family  # noqa: E402
@@ -92,7 +93,7 @@ def commands(netns: str, record: NicRecord) -> Iterator[str]:
 def restoring(record: NicRecord) -> Iterator[str]:
     """Yield the arguments of ``ip`` that restore a NIC in the host."""
     name = quote(record.name)
-    for address in record.addresses:
+    for address in host_addresses(record):
         if not (generates_addresses(record) and generated_by_kernel(address, record.mac)):
             yield address_command(record.name, address)
     group = 0 if record.group in {NIC_GROUP, *OUR_GROUPS} else record.group

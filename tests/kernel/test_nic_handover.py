@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,19 @@ def test_a_returned_nic_is_as_it_was(furnished: Node) -> None:
     assert outside() == before
     assert furnished.converge(OUTSIDE).writes == 0
     assert furnished.plan(OUTSIDE)[0].journal == {}
+
+
+def test_a_route_with_a_source_that_the_kernel_would_first_check_for_duplicates_is_returned(furnished: Node) -> None:
+    ip("addr", "add", "2001:db8:12::3/64", "dev", Node.NIC)
+    deadline = time.monotonic() + 30
+    while "tentative" in ip("addr", "show", "dev", Node.NIC):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    ip("-6", "route", "add", "2001:db8:77::/48", "via", "2001:db8:12::1", "src", "2001:db8:12::3")
+    before = outside()
+    assert furnished.converge(INSIDE).clean
+    assert furnished.converge(OUTSIDE).clean
+    assert outside() == before
 
 
 def test_a_mac_that_was_changed_in_the_router_is_restored(furnished: Node) -> None:

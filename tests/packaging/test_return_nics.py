@@ -38,3 +38,17 @@ def test_a_link_local_address_that_the_kernel_does_not_generate_is_restored(sysc
     assert not [line for line in return_nics.restoring(record) if "address add" in line]
     record = replace(record, sysctls=(sysctl,))
     assert [line for line in return_nics.restoring(record) if "address add" in line]
+
+
+def test_only_an_ipv6_address_that_a_route_has_as_its_source_is_not_checked_for_duplicates() -> None:
+    addresses = tuple(Address(ip_interface(one)) for one in ("192.0.2.5/24", "2001:db8::5/64", "2001:db8::6/64"))
+    routes = tuple(
+        SavedRoute(family, destination, 254, source=source)
+        for family, destination, source in (
+            (Family.IPV4, "198.51.100.0/24", "192.0.2.5"),
+            (Family.IPV6, "2001:db8:9::/48", "2001:db8::5"),
+        )
+    )
+    record = NicRecord("eth1", NicPhase.INSIDE, 1500, "", up=True, addresses=addresses, routes=routes)
+    lines = [line for line in return_nics.restoring(record) if "address add" in line]
+    assert [line.endswith(" nodad") for line in lines] == [False, True, False]

@@ -47,9 +47,10 @@ from .wanted import KernelModel
 
 #: An IPv6 privacy address (RFC 8981; linux/if_addr.h). On IPv4 the same bit means a secondary address.
 IFA_F_TEMPORARY = 0x01
+IFA_F_NODAD = 0x02
 #: The flags of an address that were configured and still mean something when it is added again (linux/if_addr.h):
 #: nodad, home address, manage temporary addresses, no prefix route, multicast auto-join.
-KEPT_FLAGS = 0x02 | 0x10 | 0x100 | IFA_F_NOPREFIXROUTE | 0x400
+KEPT_FLAGS = IFA_F_NODAD | 0x10 | 0x100 | IFA_F_NOPREFIXROUTE | 0x400
 
 #: Virtual NICs whose MAC the kernel generated. systemd's default MACAddressPolicy= gives such a NIC another MAC when it
 #: appears in the host, unless its MAC was set explicitly (systemd.link(5)): hence it is set before the NIC moves.
@@ -209,10 +210,22 @@ def record_of(link: Link, addresses: tuple[Address, ...], routes: tuple[SavedRou
     )
 
 
+def host_addresses(record: NicRecord) -> Iterator[Address]:
+    """Yield a NIC's addresses as they are restored in the host.
+
+    Those that routes name as their source are not checked for duplicates: the kernel refuses such a route while it does
+    that. The NIC had them all the time.
+    """
+    sources = {route.source for route in record.routes}
+    for address in record.addresses:
+        is_source = address.interface.version == 6 and str(address.interface.ip) in sources
+        yield replace(address, flags=address.flags | IFA_F_NODAD) if is_source else address
+
+
 def _restore_addresses(namespace: Namespace, record: NicRecord, present: frozenset[IPInterface]) -> Iterator[Step]:
     """Yield the journalled addresses that are missing; inside the router each gets its prefix route (KRN-U-2)."""
     cleared = IFA_F_NOPREFIXROUTE if namespace is Namespace.ROUTER else 0
-    for address in record.addresses:
+    for address in record.addresses if namespace is Namespace.ROUTER else host_addresses(record):
         if address.interface not in present:
             restored = replace(address, flags=address.flags & KEPT_FLAGS & ~cleared, ours=False)
             yield AddAddress(namespace, record.name, restored, vital=namespace is Namespace.ROUTER)

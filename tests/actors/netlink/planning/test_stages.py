@@ -266,7 +266,7 @@ def test_devices_go_from_one_vrf_to_another_without_being_in_the_underlays() -> 
         seen.append(masters(kernel))
         return done
 
-    kernel.apply_all = watched  # type: ignore[method-assign]
+    kernel.apply_all = watched  # type: ignore[method-assign,assignment]
     assert converge(replace(CRIMSON, passthrough=demo().passthrough), kernel).clean
     assert {master for now in seen for master in now.values()} == {"red", "crimson"}
     assert seen[-1] == dict.fromkeys(INSIDE, "crimson")
