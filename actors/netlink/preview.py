@@ -95,7 +95,7 @@ async def would_remove(desired: DesiredState, settings: Settings) -> bool:
         plan = await preview(desired, settings)
     except NamespaceMissing:
         return False
-    return any(
+    return bool(plan.later) or any(
         isinstance(step, DeleteLinks)
         or (isinstance(step, MoveLink) and step.target is Namespace.HOST)
         or (isinstance(step, DetachCni) and not step.reason)
