@@ -14,7 +14,8 @@ The command line starts, confirms and reverts; the daemon reads :func:`current_t
 
 ``rename`` and ``unlink`` of the first file decide between a confirmation and the deadline: exactly one of them finds
 it. The daemon uses the texts on trial until the second file is gone, so it never sees half of the new files, however
-often a confirmation is interrupted; every step may be repeated, and until the last one all can be taken back. The files
+often a confirmation is interrupted; every step may be repeated, and until the last one all can be taken back. How it
+ended is on disk by then: with ``autoApply: false`` that decides whether the files count (:mod:`.waiting`). The files
 hold passwords, so no one but root can read them.
 """
 
@@ -215,7 +216,7 @@ class Journal:
         saved = self.saved_directory(accepted)
         _save_old_files(accepted, saved)
         _write_new_files(accepted)
-        self._end(self.accepted_file, TrialEnding(accepted.id, True, "it was confirmed", time.time()))
+        self._end_accepted(TrialEnding(accepted.id, True, "it was confirmed", time.time()))
         return saved
 
     def revert(self, trial: Trial, reason: str) -> bool:
@@ -226,10 +227,12 @@ class Journal:
         stored = self.load()
         if stored is None or (stored.id, stored.accepted) != (trial.id, trial.accepted):
             return False
-        if stored.accepted:
-            _restore_old_files(stored, self.saved_directory(stored))
-        path = self.accepted_file if stored.accepted else self.open_file
-        return self._end(path, TrialEnding(trial.id, False, reason, time.time()))
+        ending = TrialEnding(trial.id, False, reason, time.time())
+        if not stored.accepted:
+            return self._end_open(ending)
+        _restore_old_files(stored, self.saved_directory(stored))
+        self._end_accepted(ending)
+        return True
 
     def discard_damaged(self) -> None:
         """Remove a trial that cannot be read."""
@@ -255,14 +258,24 @@ class Journal:
             return "the trial is over"
         return f"the trial was {'kept' if ending.confirmed else 'reverted'}: {ending.reason}"
 
-    def _end(self, path: Path, ending: TrialEnding) -> bool:
+    def _end_open(self, ending: TrialEnding) -> bool:
+        """Remove the trial, which decides whether it ends, and then write how it ended."""
         try:
-            path.unlink()
+            self.open_file.unlink()
         except FileNotFoundError:
             return False
         sync_directory(self._directory)
-        write_atomic(self.ended_file, _ending().dump_json(ending), mode=0o600)
+        self._write_ending(ending)
         return True
+
+    def _end_accepted(self, ending: TrialEnding) -> None:
+        """Write how the trial ended, and then remove it: the daemon must not see the files without knowing that."""
+        self._write_ending(ending)
+        self.accepted_file.unlink(missing_ok=True)
+        sync_directory(self._directory)
+
+    def _write_ending(self, ending: TrialEnding) -> None:
+        write_atomic(self.ended_file, _ending().dump_json(ending), mode=0o600)
 
 
 def current_trial(journal: Journal) -> Trial | None:

@@ -306,13 +306,9 @@ async def test_an_object_of_another_tenant_that_is_nested_too_deeply_is_refused_
         await make_node(client, NODE)
         nested = '{"a":' * levels + "[]" + "}" * levels
         interface = f'{{"type": "CNIDevice", "cniDevice": {{"type": "RawConfig", "rawConfig": {nested}}}}}'
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "Underlay",
-            "metadata": {"name": "deep"},
-            "spec": only_here(**UNDERLAY),
-        }
-        text = json.dumps(body | {"spec": body["spec"] | {"interfaces": ["HERE"]}}).replace('"HERE"', interface)
+        spec = only_here(**{**UNDERLAY, "interfaces": ["HERE"]})
+        body = {"apiVersion": API_VERSION, "kind": "Underlay", "metadata": {"name": "deep"}, "spec": spec}
+        text = json.dumps(body).replace('"HERE"', interface)
         path = f"/apis/{API_VERSION}/namespaces/{namespace}/underlays"
         created = await client._client().post(path, content=text, headers={"Content-Type": "application/json"})
         assert created.status_code == 201, created.text

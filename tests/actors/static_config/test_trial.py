@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,37 @@ def test_a_crash_at_any_write_leaves_the_old_or_the_new_in_force(
         assert files(configs) == (NEW if then == "confirm" else OLD), step
         assert current_trial(journal) is None
     assert unfinished > 12
+
+
+@pytest.mark.parametrize("end", ["confirm", "revert"])
+def test_how_a_confirmed_trial_ends_is_on_disk_before_the_trial_is_gone(
+    journal: Journal, trial: Trial, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Otherwise changes that wait for a reload (autoApply: false) would hold the confirmed files back, or pass."""
+
+    def finish() -> None:
+        if end == "confirm":
+            journal.complete(journal.accept(trial))
+        else:
+            journal.revert(replace(trial, accepted=True), "enough")
+
+    trial.directory.mkdir()
+    for step in itertools.count():
+        journal.start(trial)
+        journal.accept(trial)
+        crashed = True
+        with monkeypatch.context() as patched, suppress(Crash):
+            crash_before(step, patched)
+            finish()
+            crashed = False
+        if journal.load() is not None:
+            finish()
+        ending = journal.last()
+        assert ending is not None, step
+        assert (ending.id, ending.confirmed) == (trial.id, end == "confirm"), step
+        if not crashed:
+            break
+        trial = replace(trial, id=f"{step}")
 
 
 class Trying:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,6 +201,35 @@ async def test_a_confirmed_trial_is_in_force_without_a_reload(node: Node, *, res
     journal.complete(journal.accept(trial_of_current(journal)))
     async with node.alive() as snapshots:
         assert names(await first(snapshots)) == ["red"]
+
+
+async def test_a_confirmation_that_dies_between_its_last_two_steps_leaves_the_trial_in_force(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(node.settings.state_dir)
+    async with node.alive() as snapshots:
+        await first(snapshots)
+    journal.start(trial_of(node, RED))
+    accepted = journal.accept(trial_of_current(journal))
+    done: list[Path] = []
+
+    def die_second(path: Path, change: Callable[..., object], *arguments: Any, **options: Any) -> object:
+        last = {path, *arguments} & {journal.accepted_file, journal.ended_file}
+        if last and done:
+            raise KeyboardInterrupt
+        done.extend(last)
+        return change(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        for name in ("replace", "unlink"):
+            patched.setattr(Path, name, partialmethod(die_second, getattr(Path, name)))
+        with pytest.raises(KeyboardInterrupt):
+            journal.complete(accepted)
+    async with node.alive() as snapshots:
+        assert names(await snapshots.receive()) == ["red"]
+        journal.complete(journal.accept(trial_of_current(journal)))
+        kept = await snapshots.receive()
+        assert (names(kept), messages(kept), kept.on_trial) == (["red"], [], False)
 
 
 def trial_of_current(journal: Journal) -> Trial:
