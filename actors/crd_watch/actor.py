@@ -78,6 +78,8 @@ async def run(
             cache = _cache_for(target, cache, settings, key, changes)
             publisher.follow(cache, target.missing)
             async with trio.open_nursery() as following:
+                if cache is not None:
+                    following.start_soon(cache.saved_labels.write_changes, ctx)
                 if cache is not None and target.credentials is not None and target.name:
                     secrets = partial(_follow_secrets, cache, changes)
                     following.start_soon(cache.follow, target.credentials, connect, _poll_size(cache), secrets)

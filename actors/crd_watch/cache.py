@@ -77,7 +77,7 @@ class Cache(ServerCache):
     ) -> None:
         super().__init__(server, changes)
         self.name, self.namespace, self.index = name, namespace, index
-        self._saved_labels = saved_labels
+        self.saved_labels = saved_labels
         #: Set when it is known which labels the node has, or that there is no Node.
         self.labels_known = trio.Event()
         self._labels: Mapping[str, str] | None = None
@@ -206,15 +206,15 @@ class Cache(ServerCache):
         A machine whose Node was deleted by mistake needs the network to register again.
         """
         if self._node.value is not None:
-            self._saved_labels.save(self._node.value.labels)
+            self.saved_labels.save(self._node.value.labels)
             self._select_by(self._node.value.labels)
         elif self._labels is None:
-            self._select_by(self._saved_labels.load())
+            self._select_by(self.saved_labels.load())
         self.labels_known.set()
 
     def select_without_node(self) -> None:
         """Select by the saved labels where the Node may not be read; where there are none nothing can be selected."""
-        if self._labels is None and (labels := self._saved_labels.load()) is not None:
+        if self._labels is None and (labels := self.saved_labels.load()) is not None:
             self._select_by(labels)
             self.labels_known.set()
 

@@ -1,7 +1,8 @@
 """The labels that this node's Node object had last, kept in a file of their own.
 
 The kubelet recreates a deleted Node, over a connection that may need the networks that the Node's labels selected. So
-the last labels keep selecting while there is no Node, also across a restart.
+the last labels keep selecting while there is no Node, also across a restart. The labels in memory count; the file
+follows in a task of its own, since a disk may be slow.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from config.store.api_snapshot_file import read_saved
 from config.store.json_store import JsonStore, StoreError
 from supervisor.logs import message_ids
 from supervisor.logs.logger import get_logger
 from supervisor.process.atomic_file import write_atomic
+from supervisor.runtime.actor import ActorContext
+from supervisor.runtime.channel import Latest
 
 log = get_logger("crd_watch")
 
 FILE: Final = "node-labels.json"
+#: Deadline of writing a few kilobytes.
+DISK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class SavedLabels:
         self._path = state_dir / FILE
         self._node = node
         self._saved: Mapping[str, str] | None = None
+        self._changes: Latest[Mapping[str, str]] = Latest("crd_watch.labels")
+        self._written = 0
 
     def load(self) -> Mapping[str, str] | None:
         """Return the labels; None where none are saved, not of this node, or not readable."""
@@ -47,16 +56,27 @@ class SavedLabels:
         return self._saved
 
     def save(self, labels: Mapping[str, str]) -> None:
-        """Write the labels unless they are in the file. A write error is only reported."""
-        if labels == self._own():
-            return
+        """Take the labels, which :meth:`write_changes` writes unless they are in the file."""
+        if labels != self._own():
+            self._saved = labels
+            self._changes.set(labels)
+
+    async def write_changes(self, ctx: ActorContext) -> None:
+        """Write the newest labels, indefinitely. What a cancelled call has not written the next one writes."""
+        while True:
+            version = await self._changes.wait_newer(self._written)
+            labels = self._changes.peek() or {}
+            with ctx.working("saving the Node's labels", DISK_SECONDS):
+                await trio.to_thread.run_sync(self.write, labels)
+            self._written = version
+
+    def write(self, labels: Mapping[str, str]) -> None:
+        """Replace the file. An error is only reported, once for each change of the labels."""
         try:
             write_atomic(self._path, _STORE.encode(_Content(self._node, dict(labels))))
         except OSError as error:
             message = "cannot save the Node's labels: if the Node cannot be read after a restart, nothing is selected"
             log.warning(message, message_id=message_ids.MEMORY_LOST, file=self._path, error=error)
-        # Also after a failure, which is reported once for each change.
-        self._saved = labels
 
     def _own(self) -> Mapping[str, str] | None:
         if self._saved is None:

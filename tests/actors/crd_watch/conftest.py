@@ -11,6 +11,11 @@ from config.problems import Kind
 from tests.actors.crd_watch.bench import Bench, running
 
 
+@pytest.fixture(autouse=True)
+def _at_once(no_threads: None) -> None:
+    """Write the Node's labels without a thread."""
+
+
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """Yield an actor that follows a server with three objects."""

@@ -266,7 +266,7 @@ def saved_by_former_versions(bench: Bench, name: str = "node") -> None:
 
 
 def saved(bench: Bench, name: str = "node") -> None:
-    SavedLabels(bench.settings.state_dir, name).save(LABELS)
+    SavedLabels(bench.settings.state_dir, name).write(LABELS)
 
 
 @pytest.mark.parametrize("save", [saved, saved_by_former_versions])
@@ -316,6 +316,31 @@ async def test_labels_are_saved_when_they_change_and_only_then(
         restarted.begin()
         # Not those of the former file, which are older.
         assert (await restarted.names("zoned")).chosen_by == {**LABELS, "zone": "b"}
+
+
+async def test_a_slow_disk_holds_up_nothing_and_has_the_newest_labels_in_the_end(
+    autojump_clock: MockClock, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def slow(function: Callable[..., object], *arguments: object) -> object:
+        await trio.sleep(20)
+        return function(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", slow)
+    bench.begin()
+    await bench.live(seconds=5)
+    assert not (tmp_path / saved_labels.FILE).exists()
+    bench.server.put_node(zone="b")
+    await bench.until(lambda snapshot: snapshot.labels["zone"] == "b", seconds=5)
+    bench.server.put_node(zone="c")
+    snapshot = await bench.until(lambda snapshot: snapshot.labels["zone"] == "c", seconds=5)
+    assert not (tmp_path / saved_labels.FILE).exists()
+    await trio.sleep(20)
+    # What is being written is not forgotten with the connection, whose tasks are cancelled.
+    assert SavedLabels(tmp_path, "node").load() == {**snapshot.labels, "zone": "a"}
+    bench.say_access(None)
+    await trio.sleep(60)
+    assert SavedLabels(tmp_path, "node").load() == snapshot.labels
+    assert bench.ctx.mode == "idle"
 
 
 async def test_a_disk_that_refuses_the_labels_is_reported_and_costs_nothing_else(
