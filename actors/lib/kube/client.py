@@ -240,7 +240,8 @@ class KubeClient:
             request.extensions["sni_hostname"] = self.credentials.server_name
         try:
             return await self._client().send(request, stream=True)
-        except (httpx.HTTPError, ssl.SSLError, OSError) as error:
+        # A ValueError is Python's for a host name that its resolver, or its TLS, cannot encode.
+        except (httpx.HTTPError, ssl.SSLError, OSError, ValueError) as error:
             raise UnreachableError(f"{self.credentials.server}: {_describe(error)}") from None
 
     @contextmanager

@@ -258,7 +258,7 @@ class _Reading:
             token=Secret(token) if token else None,
             client_certificate=certificate,
             client_key=Secret(key) if key else None,
-            server_name=_string(cluster, "tls-server-name"),
+            server_name=_host_name(_string(cluster, "tls-server-name"), "tls-server-name"),
             verify=not insecure,
         )
 
@@ -400,7 +400,19 @@ def _server(url: str) -> str:
         raise _UnusableError(": server must not have a user or password in it")
     if server.query or server.fragment or not url.isascii() or not url.isprintable():
         raise _UnusableError(": server is not a plain URL")
+    _host_name(server.hostname, "server")
     return url
+
+
+def _host_name(name: str, key: str) -> str:
+    """Return a host name, or address, for which Python's resolver and TLS have an encoding; "" for none."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        raise _UnusableError(f": {key} has a host name with an empty label, or one of more than 63 letters") from None
+    if not name.isprintable():
+        raise _UnusableError(f": {key} has a host name with control characters")
+    return name
 
 
 def _plugin(user: Json, directory: Path) -> _Plugin | None:

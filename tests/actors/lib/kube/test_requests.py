@@ -257,6 +257,16 @@ async def test_a_refused_connection_is_reported_with_its_reason() -> None:
             await client.get("/x")
 
 
+@pytest.mark.parametrize("host", ["a..b", ".x", "x" * 64])
+async def test_a_host_name_that_cannot_be_looked_up_is_an_unreachable_server(host: str) -> None:
+    async with KubeClient(ApiCredentials(server=f"https://{host}:6443")) as client:
+        with pytest.raises(UnreachableError, match=rf"^https://{host}:6443: .*label"):
+            await client.get("/x")
+        with pytest.raises(UnreachableError):
+            async with client.watch("/x", {}):
+                pass
+
+
 async def test_a_cancelled_request_ends_at_once_and_closes_its_connection() -> None:
     scope = trio.CancelScope()
 

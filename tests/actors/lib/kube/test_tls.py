@@ -88,6 +88,16 @@ async def test_the_name_in_the_certificate_has_to_be_the_one_that_is_wanted(
         assert server.heads == []
 
 
+@pytest.mark.parametrize("name", [".x", "a..b", "x" * 64])
+async def test_a_name_that_no_certificate_can_have_is_an_unreachable_server(
+    credentials: ApiCredentials, server_context: ssl.SSLContext, name: str
+) -> None:
+    async with talking(replace(credentials, server_name=name), server_context) as (client, server):
+        with pytest.raises(UnreachableError):
+            await client.get("/version")
+        assert server.heads == []
+
+
 async def test_without_verification_any_server_is_trusted(
     credentials: ApiCredentials, server_context: ssl.SSLContext, tmp_path: Path
 ) -> None:
