@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from config.api import ApiAccess, ApiCredentials, ApiNode, ApiSnapshot
 from config.desired import DesiredState, ResourceFailure
 from config.outcomes import FrrOutcome, HealthReport, KernelOutcome
-from config.problems import Kind, Origin, Problem, Reason, ResourceId, errors
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Reason, ResourceId, errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +74,23 @@ class ChannelValues:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One resource that is not, or not wholly, in force. ``resource`` None: a whole file, ``origin.path``."""
+    """One resource that is not, or not wholly, in force. ``resource`` None: a whole file, ``origin.path``.
+
+    ``of_underlay``: it is the router's underlay, or one without which nothing on the node changes; any other Underlay
+    is refused like any other resource. ``in_force`` says what stays in force meanwhile.
+    """
 
     resource: ResourceId | None
     reason: Reason
     message: str
     origin: Origin = field(default_factory=Origin)
-
-    @property
-    def of_underlay(self) -> bool:
-        """Whether the resource is an underlay."""
-        return self.resource is not None and self.resource.kind is Kind.UNDERLAY
+    of_underlay: bool = False
+    in_force: str = ""
 
 
 def resource_failures(state: NodeState) -> tuple[Failure, ...]:
     """Return what is wrong with resources, each failure once."""
-    refused = (_of_problem(problem) for problem in errors(state.desired.problems))
+    refused = (_of_problem(problem, state.desired) for problem in errors(state.desired.problems))
     return tuple(dict.fromkeys((*refused, *_of_stages(state))))
 
 
@@ -113,11 +114,16 @@ def duplicate_addresses(state: NodeState) -> Iterator[str]:
             yield f"{problem.message} ({problem.in_force})"
 
 
-def _of_problem(problem: Problem) -> Failure:
+def _of_problem(problem: Problem, desired: DesiredState) -> Failure:
     field = f"{problem.field}: " if problem.field else ""
     tail = f" ({problem.in_force})" if problem.in_force else ""
     message = f"{_file_and_line(problem.origin)}{field}{problem.message}{tail}"
-    return Failure(problem.resource, problem.reason, message, problem.origin)
+    of_underlay = problem.kind is Kind.UNDERLAY and (
+        problem.in_force == RUNNING_KEPT
+        or problem.reason is Reason.DUPLICATE_INDEX
+        or (desired.underlay is not None and problem.resource == desired.underlay.resource)
+    )
+    return Failure(problem.resource, problem.reason, message, problem.origin, of_underlay, problem.in_force)
 
 
 def _of_stages(state: NodeState) -> Iterator[Failure]:
@@ -136,7 +142,8 @@ def _of_stages(state: NodeState) -> Iterator[Failure]:
 
 
 def _of_failure(failure: ResourceFailure, origin: Origin) -> Failure:
-    return Failure(failure.resource, failure.reason, f"{_file_and_line(origin)}{failure.message}", origin)
+    of_underlay = failure.resource.kind is Kind.UNDERLAY
+    return Failure(failure.resource, failure.reason, f"{_file_and_line(origin)}{failure.message}", origin, of_underlay)
 
 
 def _file_and_line(origin: Origin) -> str:

@@ -39,7 +39,7 @@ from config.crd.node_status import (
 )
 from config.desired import DesiredState
 from config.outcomes import vni_health
-from config.problems import Kind, Reason, ResourceId, errors
+from config.problems import RUNNING_KEPT, Kind, Reason, ResourceId
 
 from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 from .object_status import ObjectStatus
@@ -93,11 +93,10 @@ def _router(desired: DesiredState) -> RouterState | None:
 
 
 def _reason_and_message(state: NodeState, failures: tuple[Failure, ...], router: list[str]) -> tuple[str, str]:
-    underlay = next((one for one in failures if one.of_underlay or one.reason is Reason.UNDERLAY_FAILED), None)
-    if underlay is not None:
-        refused = any(problem.kind is Kind.UNDERLAY for problem in errors(state.desired.problems))
+    if underlays := [failure for failure in failures if failure.of_underlay]:
+        refused = any(failure.in_force == RUNNING_KEPT for failure in underlays)
         kept = "; what was in force before stays in force" if refused else ""
-        return UNDERLAY_FAILED, f"{underlay.message}{kept}"
+        return UNDERLAY_FAILED, f"{underlays[0].message}{kept}"
     if router:
         return FAILED, "; ".join(router)
     if failures:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from config.api import ApiObject
-from config.problems import Kind, Origin, ResourceId
+from config.problems import Origin, ResourceId
 from config.sources.mirror_objects import plain_name
 
 from .node_state import NodeState, resource_failures
@@ -37,11 +37,8 @@ class _Resources:
     origins: Mapping[ResourceId, Origin]
     failed: Mapping[ResourceId, set[int]]
     verified: frozenset[ResourceId]
-
-    @property
-    def underlay_failed(self) -> bool:
-        """Whether the underlay is unusable, so that nothing on this node changes."""
-        return any(resource.kind is Kind.UNDERLAY for resource in self.failed)
+    #: Whether the underlay is unusable, so that nothing on this node changes.
+    underlay_failed: bool
 
 
 class ObjectTracker:
@@ -88,11 +85,13 @@ def _key(one: ApiObject) -> _Key:
 
 def _resources(state: NodeState) -> _Resources:
     failed: dict[ResourceId, set[int]] = {}
-    for failure in resource_failures(state):
+    failures = resource_failures(state)
+    for failure in failures:
         if failure.resource is not None:
             failed.setdefault(failure.resource, set()).add(failure.origin.generation)
     verified = frozenset(_verified(state)) - failed.keys()
-    return _Resources(state.desired.node_name, state.origins, failed, verified)
+    underlay_failed = any(failure.of_underlay for failure in failures)
+    return _Resources(state.desired.node_name, state.origins, failed, verified, underlay_failed)
 
 
 def _verified(state: NodeState) -> Iterator[ResourceId]:

@@ -72,6 +72,13 @@ def duplicate(severity: Severity = Severity.WARNING) -> Problem:
     return Problem(message, UNDERLAY.origin, "", severity, reason, UNDERLAY.resource, kept)
 
 
+def unrelated_underlay() -> Problem:
+    """Return the problem of an Underlay that is refused while the router has another one, and loses nothing."""
+    tenants = cr("fabric", kind=Kind.UNDERLAY)
+    message = "Underlays of namespace tenants do not count on this node"
+    return Problem(message, tenants.origin, reason=Reason.UNDERLAY_FAILED, resource=tenants.id)
+
+
 def failure(one: ApiObject, message: str = "the kernel refuses the bridge") -> ResourceFailure:
     """Return the failure of an object while it was carried out."""
     return ResourceFailure(one.id, Reason.OVERLAY_ATTACHMENT_FAILED, message, one.origin)

@@ -24,11 +24,11 @@ from actors.status_writer.events import (
 from actors.status_writer.node_events import MAX_NOTE, NodeEvent, lasting_failures
 from actors.status_writer.node_state import NodeState
 from config.outcomes import FrrOutcome, KernelOutcome
-from config.problems import Kind, Severity
+from config.problems import RUNNING_KEPT, Kind, Severity
 from tests.actors.message_catalog import explained
 from tests.fakes.api_server import FakeApiServer, forbidden, no_trouble
 
-from .examples import NODE, cr, duplicate, file_problem, node_state, refused, run_writer, state
+from .examples import NODE, cr, duplicate, file_problem, node_state, refused, run_writer, state, unrelated_underlay
 
 RED = cr("red")
 
@@ -274,10 +274,16 @@ def test_a_duplicate_index_is_one_event_whether_the_router_is_up_or_waits(severi
     }
 
 
+def test_a_refused_underlay_beside_the_routers_is_an_object_like_any_other() -> None:
+    assert list(notes(node_state(RED, desired=state(RED, problems=(unrelated_underlay(),))))) == [
+        "ConfigurationFailed objects of the API"
+    ]
+
+
 def test_an_underlay_of_the_api_is_the_underlay() -> None:
-    underlay = replace(RED, kind=Kind.UNDERLAY, name="fabric")
-    assert notes(node_state(desired=state(problems=(refused(underlay, "two underlays"),)))) == {
-        "UnderlayFailed the underlay": "the underlay: spec.vni: two underlays"
+    problem = replace(refused(replace(RED, kind=Kind.UNDERLAY, name="fabric"), "no neighbor"), in_force=RUNNING_KEPT)
+    assert notes(node_state(desired=state(problems=(problem,)))) == {
+        "UnderlayFailed the underlay": f"the underlay: spec.vni: no neighbor ({RUNNING_KEPT})"
     }
 
 

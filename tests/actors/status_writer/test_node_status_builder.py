@@ -17,7 +17,7 @@ from config.crd.conditions import Condition
 from config.crd.node_status import NodeStatus
 from config.desired import ResourceFailure, RouterAddresses
 from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
-from config.problems import Kind, Origin, Problem, Reason, ResourceId, Severity
+from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Reason, ResourceId, Severity
 
 from .examples import (
     NAMESPACE,
@@ -31,6 +31,7 @@ from .examples import (
     refused,
     snapshot,
     state,
+    unrelated_underlay,
 )
 
 RED = cr("red")
@@ -118,10 +119,33 @@ def test_failures_of_files_name_the_line() -> None:
 
 
 def test_an_unusable_underlay_has_upstreams_reason() -> None:
-    problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-1", "two underlays")
+    problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-1", "vni is missing")
+    problem = replace(problem, in_force=RUNNING_KEPT)
     status = built(node_state(RED, desired=state(RED, problems=(problem,))))
     assert statuses(status) == ("False", "True", "UnderlayFailed")
     assert status.conditions[0].message.endswith("; what was in force before stays in force")
+
+
+def test_a_refused_underlay_beside_the_routers_is_a_resource_like_any_other() -> None:
+    status = built(node_state(RED, desired=state(RED, problems=(unrelated_underlay(),))))
+    assert statuses(status) == ("False", "True", "ConfigurationFailed")
+    assert status.conditions[0].message == "1 resource is not in force, see failedResources"
+    assert [(entry.kind, entry.name) for entry in status.failed_resources] == [("Underlay", "fabric")]
+
+
+def test_a_missing_nic_keeps_nothing_in_force_whatever_other_underlay_is_refused() -> None:
+    desired = state(RED, problems=(unrelated_underlay(),))
+    fault = ResourceFailure(UNDERLAY.resource, Reason.UNDERLAY_FAILED, "interface eth1 is not there")
+    status = built(node_state(RED, desired=desired, kernel=KernelOutcome(desired, True, failures=(fault,))))
+    assert statuses(status) == ("False", "True", "UnderlayFailed")
+    assert status.conditions[0].message.endswith("interface eth1 is not there")
+
+
+def test_an_underlay_that_waits_for_another_node_has_it_too() -> None:
+    waits = replace(duplicate(Severity.ERROR), in_force="no underlay is in force meanwhile")
+    ready, *_ = built(node_state(RED, desired=state(RED, underlay=None, problems=(waits,)))).conditions
+    assert (ready.status, ready.reason) == ("False", "UnderlayFailed")
+    assert ready.message.endswith("node b has it (no underlay is in force meanwhile)")
 
 
 def test_an_underlay_that_fails_in_the_kernel_has_it_too() -> None:

@@ -14,7 +14,19 @@ from config.outcomes import FrrOutcome, HealthReport, KernelOutcome, VniHealth
 from config.problems import Kind, Origin, Problem, Reason, Severity
 from config.sources.mirror_objects import other_name
 
-from .examples import NAMESPACE, NODE, cr, failure, file_problem, health, node_state, refused, snapshot, state
+from .examples import (
+    NAMESPACE,
+    NODE,
+    cr,
+    failure,
+    file_problem,
+    health,
+    node_state,
+    refused,
+    snapshot,
+    state,
+    unrelated_underlay,
+)
 
 RED = cr("red")
 BLUE = cr("blue")
@@ -124,6 +136,11 @@ def test_a_new_object_is_not_in_force_while_the_underlay_is_unusable() -> None:
     problem = file_problem(Kind.UNDERLAY, "static-node-a-underlay-0", "two underlays")
     of = node_state(RED, BLUE, desired=state(RED, problems=(problem,)))
     assert (status(RED, of), status(BLUE, of)) == (IN_FORCE, NOT_IN_FORCE)
+
+
+def test_a_refused_underlay_beside_the_routers_says_nothing_about_an_object_that_is_not_dealt_with_yet() -> None:
+    of = node_state(RED, BLUE, desired=state(RED, problems=(unrelated_underlay(),)))
+    assert (status(RED, of), status(BLUE, of)) == (IN_FORCE, None)
 
 
 @pytest.mark.parametrize("own_name", [True, False])
