@@ -17,7 +17,7 @@ from typing import Final
 
 from config.desired import DesiredRawFRR, DesiredState
 from config.outcomes import NodeIdentity
-from config.precedence import NOTHING_IN_FORCE, Precedence, Standing
+from config.precedence import NOTHING_IN_FORCE, Held, Precedence, Standing
 from config.problems import Kind, Problem
 from config.resources import Resource
 from config.syntax.frr_snippets import SnippetError, canonical
@@ -30,6 +30,8 @@ from .overlays import accept_overlays
 from .underlay import UnderlayUnusableError, resolve_underlay
 
 _STRICT: Final = Grants()
+#: Snippets conflict with nothing: that they are in force counts (``maxResources``), and their texts hold passwords.
+_SNIPPET: Final = Held("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,13 @@ def resolve(
     if underlay is None:
         _warn_of_idle(ordered, findings)
         known = {resource.id for resource in ordered}
-        now = {one: held for one, held in standing.items() if one in known}
+        now = {one: held for one, held in standing.items() if one in known and one.kind is not Kind.RAW_FRR_CONFIG}
     else:
         overlays = accept_overlays(ordered, node, underlay, precedence, findings, grants=grants)
         l3vnis, l2vnis = overlays.listed_l3vnis(), overlays.listed_l2vnis()
         state = replace(state, l3vnis=l3vnis, l2vnis=l2vnis, passthrough=overlays.passthrough)
         now = {underlay.resource: precedence.hold(underlay.resource), **overlays.standing}
+    now |= {one.resource: _SNIPPET for one in snippets}
     problems = findings.sorted()
     forget_unused(len(ordered))
     return Resolution(replace(state, problems=problems), problems, MappingProxyType(now))

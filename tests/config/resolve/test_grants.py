@@ -17,7 +17,7 @@ from config.resolve.resolution import Resolution
 from config.resources import Resource, Unusable
 from config.settings import Settings
 
-from ..samples import from_api, ids_in_force, in_force, l2vni, messages_about, named, passthrough, solve, underlay
+from ..samples import from_api, ids_in_force, in_force, l2vni, messages_about, named, passthrough, raw, solve, underlay
 
 STRICT = Grants("ns")
 FABRIC = underlay("fabric", asn=1)
@@ -193,6 +193,18 @@ def test_what_is_in_force_comes_before_what_is_new() -> None:
     standing = MappingProxyType({ResourceId(Kind.L3VNI, "z", "00002"): None})
     names, _ = kept([*objects("a", 3), *objects("z", 3)], most(l3vnis=2), standing=standing)
     assert names == ["a/00000", "z/00002"]
+
+
+@pytest.mark.parametrize("others", [(), (FABRIC,)], ids=["no underlay", "an underlay"])
+def test_a_new_snippet_takes_the_place_of_none_in_force(others: tuple[Resource, ...]) -> None:
+    snippets = [from_api(raw("b", "ip route 192.0.2.0/24 reject"), "ns"), from_api(raw("c"), "ns")]
+    first = strict(*others, *snippets)
+    found = [ApiObject(Kind.RAW_FRR_CONFIG, "ns", name) for name in "abc"]
+    names, [problem] = kept(found, most(rawfrrconfigs=2), standing=first.standing)
+    assert (names, named(problem)) == (["ns/b", "ns/c"], "a")
+    assert ids_in_force(strict(*others, *snippets[:1], standing=first.standing)) == {
+        one.id for one in (*others, *snippets[:1])
+    }
 
 
 def test_no_namespace_takes_the_places_of_the_others() -> None:
