@@ -21,7 +21,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 from typing import Final
@@ -114,6 +114,15 @@ class FrrActor:
         self._renderer = Renderer()
         #: The last configuration after what it was rendered from.
         self._rendered: tuple[DesiredState, frozenset[int], str, RenderedConfig] | None = None
+        self._places = _VniPlaces()
+        #: The last kernel outcome that has settled them.
+        self._settled: KernelOutcome | None = None
+        # An earlier incarnation has left its outcome.
+        for last in (kernel.peek(), out.peek()):
+            if last is not None and last.applied:
+                self._places.add(last.desired)
+        #: The requests to bounce an L3VNI that FRR has not removed in the last pass.
+        self._refused: frozenset[Bounce] = frozenset()
         self._retry = FIRST_RETRY
         #: When the first of the audits began that could not read FRR, in a row; None: the last one could.
         self._unread_since: float | None = None
@@ -135,7 +144,7 @@ class FrrActor:
             sockets = self._daemon_sockets()
             if sockets != self._sockets:
                 self._sockets = sockets
-                self._applier.forget()
+                self._applier.forget(restarted=True)
                 self._version = ""
             with self._ctx.idle():
                 await self._changing.acquire()
@@ -204,9 +213,15 @@ class FrrActor:
     async def _carry_out(self, state: DesiredState) -> FrrOutcome:
         """Apply a state without the VNIs that are withdrawn now, after bouncing those that are to be bounced."""
         withdrawn, due = self._withdrawn(state), self._due(state)
+        self._refused = frozenset()
         if due:
             log.info("removing L3VNIs from FRR and adding them again", vnis=sorted(bounce.vni for bounce in due))
-            await self._apply(state, withdrawn.union(bounce.vni for bounce in due))
+            without = await self._apply(state, withdrawn.union(bounce.vni for bounce in due))
+            if not without.applied:
+                # What fails may be something else. Only an attempt has changed something and read the result.
+                kept = self._applier.shown_vnis() if without.changed else {bounce.vni for bounce in due}
+                self._refused = frozenset(bounce for bounce in due if bounce.vni in kept)
+                due -= self._refused
         outcome = await self._apply(state, withdrawn)
         if outcome.applied and not self._version:
             await self._read_version()
@@ -231,7 +246,13 @@ class FrrActor:
             metrics.FRR_RELOAD_SECONDS.observe(seconds, "applied" if outcome.applied else "failed")
         before = self._out.peek()
         # What an attempt at refused lines, another actor's request or a retry changes is not drift.
-        if before is not None and before.applied and outcome.changed and _asked(before) == _asked(outcome):
+        if (
+            before is not None
+            and before.applied
+            and outcome.changed
+            and not self._refused
+            and _asked(before) == _asked(outcome)
+        ):
             metrics.DRIFT_DETECTED.count("frr")
             if outcome.applied:
                 metrics.DRIFT_REPAIRS.count("frr")
@@ -242,8 +263,18 @@ class FrrActor:
         asked = frozenset() if kernel is None else kernel.withdraw
         if before is not None and (kernel is None or kernel.desired.generation != state.generation):
             # The kernel has not seen this state yet.
-            asked |= before.withdrawn | moved_vnis(before.desired, state)
+            self._settle()
+            asked |= before.withdrawn | self._places.moved(state)
         return asked.intersection(vni.vni for vni in state.l3vnis)
+
+    def _settle(self) -> None:
+        """Forget where devices were before the kernel was in the state that FRR has."""
+        kernel, before = self._kernel.peek(), self._out.peek()
+        if kernel is None or before is None or kernel is self._settled or kernel.desired != before.desired:
+            return
+        self._settled = kernel
+        if kernel.applied:
+            self._places.settle(kernel.desired)
 
     def _due(self, state: DesiredState) -> frozenset[Bounce]:
         """Return the requests to bounce an L3VNI that were not carried out yet."""
@@ -291,6 +322,9 @@ class FrrActor:
     def _publish(self, outcome: FrrOutcome) -> None:
         """Publish what is news, and log it unless only the state is new."""
         previous = self._out.peek()
+        self._settle()
+        if outcome.applied:
+            self._places.add(outcome.desired)
         self._ctx.note(
             generation=outcome.desired.generation, applied=outcome.applied, waiting_for=outcome.error or None,
             left_out=len(outcome.failures) or None,
@@ -323,7 +357,7 @@ class FrrActor:
     def _pause(self, outcome: FrrOutcome) -> float:
         """Return the seconds until the audit, attempt or retry, with jitter so that nodes do not work in step."""
         jitter = 0.75 + 0.5 * self._jitter()
-        if outcome.applied and self._unread_since is None:
+        if outcome.applied and self._unread_since is None and not self._refused:
             self._retry = FIRST_RETRY
             attempt = self._applier.refusals.seconds_to_attempt()
             return min(self._settings.audit_interval_seconds * jitter, attempt)
@@ -332,7 +366,7 @@ class FrrActor:
         return seconds * jitter
 
     async def _watch_requests(self, state: DesiredState, outcome: FrrOutcome, scope: trio.CancelScope) -> None:
-        while self._withdrawn(state) == outcome.withdrawn and not self._due(state):
+        while self._withdrawn(state) == outcome.withdrawn and not self._due(state) - self._refused:
             await wait_any(self._kernel, self._health)
             self._kernel.take()
             self._health.take()
@@ -353,15 +387,40 @@ class FrrActor:
         return self._processes.restarts().union((name, found.st_ino, found.st_ctime_ns) for name, found in sockets)
 
 
-def moved_vnis(before: DesiredState, after: DesiredState) -> frozenset[int]:
-    """Return the L3VNIs of ``after`` whose devices exist for ``before``, but elsewhere or with other attributes."""
-    places = {vni.vni: (vni.vrf, vni.vtep, vni.vxlan_port) for vni in before.l3vnis}
-    segments = {vni.vni for vni in before.l2vnis}
-    return frozenset(
-        vni.vni
-        for vni in after.l3vnis
-        if vni.vni in segments or (vni.vni in places and places[vni.vni] != (vni.vrf, vni.vtep, vni.vxlan_port))
-    )
+#: What the devices of an L3VNI depend on: VRF, tunnel endpoint and port. Empty for those of an L2VNI.
+_Place = tuple[object, ...]
+
+
+class _VniPlaces:
+    """Where the kernel may have the devices of each VNI.
+
+    Work on the kernel may end halfway or not begin. So every state counts that FRR has applied since the last one that
+    the kernel has in force: a VNI may have devices for each of them, also if the newest is without it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, set[_Place]] = {}
+
+    def add(self, state: DesiredState) -> None:
+        """Take in a state that the kernel is going to be brought to."""
+        for vni, place in _places(state):
+            self._known.setdefault(vni, set()).add(place)
+
+    def settle(self, state: DesiredState) -> None:
+        """Take in that the kernel is in a state, with no devices of earlier ones."""
+        self._known.clear()
+        self.add(state)
+
+    def moved(self, state: DesiredState) -> frozenset[int]:
+        """Return the L3VNIs of a state that may have devices elsewhere or with other attributes."""
+        return frozenset(vni for vni, place in _places(state) if place and self._known.get(vni, set()) - {place})
+
+
+def _places(state: DesiredState) -> Iterator[tuple[int, _Place]]:
+    for l3vni in state.l3vnis:
+        yield l3vni.vni, (l3vni.vrf, l3vni.vtep, l3vni.vxlan_port)
+    for l2vni in state.l2vnis:
+        yield l2vni.vni, ()
 
 
 _result = attrgetter("applied", "error", "failures", "withdrawn", "bounced")

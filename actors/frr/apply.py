@@ -53,6 +53,10 @@ class Applier:
         self._one_at_a_time = trio.Lock()
         self._superseded: Callable[[], bool] = lambda: False
         self._then: RenderedConfig | None = None
+        #: Whether FRR runs what it has booted with or an earlier process has left.
+        self._untouched = True
+        #: The text whose negations FRR was sent last; None: its boot file is, and empty: unknown.
+        self._sent: str | None = None
         #: Whether an answer in the attempt's last round was that mgmtd is locked.
         self._locked = False
         self._intended: tuple[RenderedConfig, Intent] | None = None
@@ -60,10 +64,12 @@ class Applier:
         self._forms = CheckedForms()
         self.refusals = Refusals()
 
-    def forget(self) -> None:
-        """Check and retry everything: FRR was restarted and may be another version, or an operator requests it."""
+    def forget(self, *, restarted: bool = False) -> None:
+        """Check and retry everything: FRR was ``restarted`` and may be another version, or an operator requests it."""
+        self._untouched |= restarted
+        self._sent = None
         self._forms.forget()
-        self.refusals.forget()
+        self.refusals.forget(restarted=restarted)
 
     async def apply(
         self,
@@ -103,20 +109,28 @@ class Applier:
                 return False
             wanted = self.refusals.acceptable(rendered)
             seen = self._seen(text, self._intent(wanted))
-            boots = bool(seen.intent.negations) or (self._then is None and self.refusals.certain(rendered, seen))
-            if seen.pending or (boots and self._on_disk() != wanted.text):
+            on_disk = self._on_disk()
+            boots = self._then is None and self.refusals.certain(rendered, seen)
+            if self._has_work(seen, wanted, on_disk) or (boots and on_disk != wanted.text):
                 return False
             return not await self._gone(seen)
+
+    def shown_vnis(self) -> frozenset[int]:
+        """Return the L3VNIs that FRR showed when it was read last."""
+        lines = self._compared[2] if self._compared else frozenset[Entry]()
+        vnis = (text for path, text in lines if text.startswith("vni ") and path and path[0].startswith("vrf "))
+        return frozenset(int(text.split()[1]) for text in vnis)
 
     async def _apply(self, desired: DesiredState, rendered: RenderedConfig) -> FrrOutcome:
         await self._driver.wait_ready(daemons_for(rendered.text))
         self.refusals.begin(rendered)
         wanted = self.refusals.acceptable(rendered)
         seen = self._seen(await self._driver.running(), self._intent(wanted))
-        on_disk = self._on_disk() == wanted.text
-        self.refusals.review(seen, verified=on_disk)
+        on_disk = self._on_disk()
+        self.refusals.review(seen, verified=self._untouched and on_disk == wanted.text)
+        self._untouched = False
         seen = replace(seen, pending=self.refusals.pending(seen.difference))
-        changed = bool(seen.pending) or (bool(seen.intent.negations) and not on_disk)
+        changed = self._has_work(seen, wanted, on_disk)
         if changed:
             # FRR has taken the sections of which nothing is missing.
             sent = self.refusals.part(rendered, seen.intent.negations.union(seen.pending.missing), seen.intent)
@@ -128,7 +142,9 @@ class Applier:
                 wanted = left
                 seen = self._seen(seen.text, self._intent(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
+            self._sent = ""
             wanted, seen = await self._attempt(rendered, wanted, seen)
+        self._sent = wanted.text
         failures = self.refusals.failures(rendered, seen)
         wrong = vital(seen)
         if wrong:
@@ -138,6 +154,11 @@ class Applier:
             changed |= await self._promote(wanted.text)
         await self._clear_residue(seen)
         return FrrOutcome(desired, True, changed, self.refusals.unattributed(rendered, seen), failures)
+
+    def _has_work(self, seen: RunningConfiguration, wanted: RenderedConfig, on_disk: str | None) -> bool:
+        """Whether there is something to send: a difference, or negations, which FRR may have without showing them."""
+        sent = on_disk if self._sent is None else self._sent
+        return bool(seen.pending) or (bool(seen.intent.negations) and sent != wanted.text)
 
     async def _check_ahead(self, rendered: RenderedConfig, sent: RenderedConfig) -> None:
         """Check what follows together with what is sent, if anything follows: its dry run would interrupt for longer.

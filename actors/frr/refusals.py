@@ -37,6 +37,9 @@ MOST_DOUBLINGS: Final = 10
 #: Attempts after which a snippet is left out of FRR's boot file too: few transient faults last that long.
 CERTAIN_ATTEMPTS: Final = 3
 
+#: What names a policy of the top level, which may consist of several lines and contexts.
+_POLICY: Final = re.compile(r"(?:route-map|ip(?:v6)? prefix-list|(?:ipv6 )?access-list) \S+")
+
 #: Longest quotation of FRR in a message, in characters.
 _QUOTATION: Final = 300
 
@@ -92,13 +95,15 @@ class Attempt:
 class _Held:
     """Why something is held. ``due`` is the time of the next attempt; infinite if only another FRR may help.
 
-    ``counterparts`` are the missing line in FRR's own words, or the lines that these words stand for.
+    ``counterparts`` are the missing line in FRR's own words, or the lines that these words stand for. ``raw``: they
+    are a snippet's, or FRR has added the line to a snippet's context.
     """
 
     attempts: int
     due: float
     message: str
     counterparts: frozenset[Entry] = frozenset()
+    raw: bool = False
     locked: bool = False
 
     @property
@@ -125,10 +130,14 @@ class Refusals:
         self._cuts = {text: cut for text, cut in self._cuts.items() if text in texts}
         self._snippets = {text: held for text, held in self._snippets.items() if text in texts}
 
-    def forget(self) -> None:
-        """Retry everything: FRR was restarted and may be another version, or an operator requests it."""
-        for known in (self._lines, self._snippets, self._cuts):
-            known.clear()
+    def forget(self, *, restarted: bool = False) -> None:
+        """Retry everything: FRR was ``restarted`` and may be another version, or an operator requests it.
+
+        Only another version may find other words for a snippet's lines, and an attempt removes the lines for a moment.
+        """
+        self._lines = {entry: held for entry, held in self._lines.items() if held.raw and not restarted}
+        self._snippets.clear()
+        self._cuts.clear()
 
     def acceptable(self, rendered: RenderedConfig) -> RenderedConfig:
         """Return a configuration without what the dry run refused and without snippets that wait for an attempt."""
@@ -172,7 +181,8 @@ class Refusals:
     def review(self, seen: RunningConfiguration, *, verified: bool) -> None:
         """Drop held lines that a pass's first reading no longer shows as different.
 
-        Once an earlier process has ``verified`` the same text, hold snippets' lines that FRR shows in other words.
+        ``verified``: an earlier process has verified the same text, and this one has not changed anything yet. Then
+        hold snippets' lines that FRR shows in other words.
         """
         missing, extra = seen.difference.missing, seen.difference.extra
         different = {*missing, *extra}
@@ -204,26 +214,38 @@ class Refusals:
         return bool(lost)
 
     def hold_lines(self, done: Attempt) -> None:
-        """Hold the lines that an attempt has left different."""
+        """Hold the lines that an attempt has left different.
+
+        What has come into a snippet's context with the snippet is FRR's own. What was there before may have to go.
+        """
         found, own_words = done.seen.pending, done.own_words()
-        final = {*own_words, *(entry for entry in found.extra if _is_foreign(entry, done.seen.intent))}
+        new = frozenset() if done.locked else frozenset(found.extra) - done.stubborn
+        final = {*own_words, *(entry for entry in new if _is_foreign(entry, done.seen.intent))}
         for entry in (*found.missing, *found.extra):
             held = _next(self._lines.get(entry), done.answers.get(entry, ""), locked=done.locked)
             if entry in final:
-                held = replace(held, due=math.inf, counterparts=own_words.get(entry, frozenset()))
+                counterparts = own_words.get(entry, frozenset())
+                sections = (done.seen.intent.sections.get(one) for one in (entry, *counterparts))
+                raw = not counterparts or any(one.raw for one in sections if one)
+                held = replace(held, due=math.inf, counterparts=counterparts, raw=raw)
             self._lines[entry] = held
 
     def certain(self, rendered: RenderedConfig, seen: RunningConfiguration) -> bool:
-        """Whether FRR may boot with what is left: without snippets only if nothing else could be to blame."""
-        out = [self._snippets[section.text] for section in rendered.sections if self._waits(section)]
+        """Whether FRR may boot with what is left: without snippets only if nothing else could be to blame.
+
+        What the dry run refuses, no state of the daemons is to blame for: only vtysh reads it.
+        """
+        held = (self._snippets[section.text] for section in rendered.sections if self._waits(section))
+        lost = [one for one in held if one.due < math.inf]
         faultless = all(
             seen.intent.sections[entry].raw or self._in_own_words(entry) for entry in seen.difference.missing
         )
-        return not out or (faultless and all(held.is_certain for held in out))
+        return not lost or (faultless and all(one.is_certain for one in lost))
 
     def seconds_to_attempt(self) -> float:
         """Return the time until something is due for another attempt; infinite if nothing is."""
-        dues = (held.due for held in (*self._lines.values(), *self._snippets.values()))
+        # What was due when the last pass began was tried in it, and is due again only if it was held again.
+        dues = (held.due for held in (*self._lines.values(), *self._snippets.values()) if held.due > self._now)
         return max(0.0, min(dues, default=math.inf) - trio.current_time())
 
     def failures(self, rendered: RenderedConfig, seen: RunningConfiguration) -> tuple[ResourceFailure, ...]:
@@ -257,13 +279,9 @@ class Refusals:
             shown = f", it shows {_listed(instead)}" if instead else ""
             answers = (self._lines[entry].message for entry in entries if entry in self._lines)
             yield source, f"{seen.frr} does not show {_listed(entries)}{shown}{_answered(answers)}"
-        for entry in seen.difference.extra:
-            if _place(entry) not in lost and not _is_foreign(entry, seen.intent):
-                source = next(
-                    (one.source for (path, _), one in seen.intent.sections.items() if path[:1] == entry[0][:1]),
-                    rendered.sections[0].source,
-                )
-                yield source, f"{seen.frr} keeps {_listed([entry])}"
+        extra = [one for one in seen.difference.extra if _place(one) not in lost and not _is_foreign(one, seen.intent)]
+        for source, entries in _by_owner(extra, seen.intent.sections).items():
+            yield source, f"{seen.frr} keeps {_listed(entries)}"
 
     def _waits(self, section: Section) -> bool:
         return section.text in self._snippets and self._snippets[section.text].due > self._now
@@ -286,7 +304,7 @@ def vital(seen: RunningConfiguration) -> Difference:
     extra = (
         (path, text)
         for path, text in seen.difference.extra
-        if _INSTANCE.fullmatch(text) or (text.startswith("vni ") and path[0].startswith("vrf "))
+        if _INSTANCE.fullmatch(text) or (text.startswith("vni ") and path and path[0].startswith("vrf "))
     )
     return Difference(tuple(missing), tuple(extra))
 
@@ -320,6 +338,27 @@ def _next(held: _Held | None, message: str, *, locked: bool) -> _Held:
 def _place(entry: Entry) -> tuple[object, ...]:
     path, text = entry
     return (path, subject(text))
+
+
+def _by_owner(extra: list[Entry], sections: dict[Entry, Section]) -> dict[Source | None, list[Entry]]:
+    """Group extra lines by the source of what they are in; None is that of no context or policy that is wanted."""
+    # A pass may have thousands of extra lines, and the sections have thousands as well.
+    wholes = {_whole(entry): one.source for entry, one in reversed(sections.items())} if extra else {}
+    owners: dict[Source | None, list[Entry]] = {}
+    for path, text in extra:
+        openings = (sections.get((path[:depth], path[depth - 1])) for depth in range(len(path), 0, -1))
+        innermost = next(filter(None, openings), None)
+        owner = innermost.source if innermost else wholes.get(_whole((path, text)))
+        owners.setdefault(owner, []).append((path, text))
+    return owners
+
+
+def _whole(entry: Entry) -> str:
+    """Return what names the policy or the context of the top level that a line belongs to."""
+    path, text = entry
+    opening = path[0] if path else text
+    policy = _POLICY.match(opening)
+    return policy[0] if policy else opening
 
 
 def _by_place(entries: Iterable[Entry]) -> dict[tuple[object, ...], list[Entry]]:

@@ -62,6 +62,17 @@ _SUBJECT: Final = re.compile(
     r"rd |ip(?:v6)? prefix-list \S+|(?:neighbor \S+|bgp (?:graceful-restart|listen))(?: \S+)?|\S+(?: \S+)?"
 )
 
+#: Lines of which FRR keeps several on one subject. The groups are the words that another line has in common with one of
+#: them if it takes its place.
+_ONE_OF_SEVERAL: Final = re.compile(
+    r"(neighbor \S+ route-map )\S+( in| out)"
+    r"|(neighbor \S+ (?:timers|bfd|capability)(?: [a-z]\S*)?).*"
+    r"|((?:route-target|bgp listen range) .*)"
+    r"|(ip(?:v6)? prefix-list \S+ seq \d+).*"
+    r"|(bgp default \S+).*"
+    r"|(match ip(?:v6)? \S+(?: prefix-l(?:ist|en))?).*"
+)
+
 #: What precedes a daemon's part of the running configuration.
 _PART: Final = re.compile(r"^! part of (\w+)\n", re.MULTILINE)
 _POLICY: Final = r"(?:route-map|ip(?:v6)? prefix-list|(?:ipv6 )?access-list) .*"
@@ -210,8 +221,12 @@ def intended(rendered: RenderedConfig) -> Intent:
     negations = {(path, text) for path, text in written if text.startswith("no ")}
     # A later snippet may restore what an earlier one negates.
     negated = {(path, text.removeprefix("no ")) for path, text in negations} - set(written)
-    subjects = {(path, subject(text)) for path, text in written}
-    overridden = {(path, text) for path, text in generated if (path, subject(text)) in subjects}
+    replaced = {(path, _slot(text)) for path, text in written}
+    # Without a value, a negation may remove all lines on its subject.
+    ended = {(path, text.removeprefix("no ")) for path, text in negations}
+    overridden = {
+        (path, text) for path, text in generated if (path, _slot(text)) in replaced or (path, subject(text)) in ended
+    }
     everything = generated | set(written)
     optional = (negations | overridden) - negated
     foreign = {path[0] for path, _ in written if path} - {path[0] for path, _ in generated if path}
@@ -268,6 +283,12 @@ def subject(text: str) -> str:
     """Return the words that name what a line sets: for a neighbour's line one property of that neighbour."""
     match = _SUBJECT.match(text.removeprefix("no "))
     return match[0] if match else ""
+
+
+def _slot(text: str) -> str:
+    """Return the words that a line shares with those whose place it takes: its subject, or more of it."""
+    match = _ONE_OF_SEVERAL.fullmatch(text.removeprefix("no "))
+    return "".join(filter(None, match.groups())) if match else subject(text)
 
 
 def _is_interface_neighbor(path: Path, text: str) -> bool:

@@ -20,6 +20,7 @@ from actors.frr.refusals import FIRST_PAUSE
 from actors.frr.render.render import Renderer
 from actors.lib.frr.reloader_client import ReloaderClient
 from actors.lib.metrics import counters as metrics
+from config.desired import DesiredState
 from config.outcomes import Bounce, HealthReport, KernelOutcome
 from tests.actors.netlink.builders import l2vni, l3vni
 
@@ -453,3 +454,101 @@ async def test_what_is_measured(bench: Bench, autojump_clock: Clock) -> None:
     bench.frr.unreachable = "FRR does not answer"
     await until(lambda: bench.out.version == 3)
     assert counted(metrics.FRR_RELOAD_FAILURES)[()] > failures[()]
+
+
+GONE = replace(BASIC, generation=3, l3vnis=())
+
+
+@pytest.mark.parametrize("between", [(GONE,), (MOVED, GONE)], ids=["removed", "moved and removed"])
+@pytest.mark.parametrize("reported", [False, True])
+async def test_a_vni_that_returns_elsewhere_is_withdrawn_unless_the_kernel_was_in_force_without_it(
+    between: tuple[DesiredState, ...], reported: bool, bench: Bench, autojump_clock: Clock
+) -> None:
+    await in_force(bench)
+    for state in between:
+        bench.desired.set(state)
+        await until(lambda: bench.outcome().desired is state)  # noqa: B023
+        if reported:
+            bench.kernel.set(KernelOutcome(state, applied=False))
+            await trio.sleep(1)
+    returned = replace(MOVED, generation=4)
+    bench.desired.set(returned)
+    await until(lambda: bench.outcome().desired is returned)
+    assert bench.outcome().withdrawn == {100}
+    assert "vni 100" not in bench.frr.text
+    bench.kernel.set(KernelOutcome(returned, applied=True))
+    await until(lambda: bench.outcome().withdrawn == frozenset(), 5)
+    gone, back = replace(GONE, generation=5), replace(BASIC, generation=6)
+    bench.desired.set(gone)
+    await until(lambda: bench.outcome().desired is gone)
+    bench.kernel.set(KernelOutcome(gone, applied=True))
+    bench.desired.set(back)
+    await until(lambda: bench.outcome().desired is back)
+    assert bench.outcome().withdrawn == frozenset()
+    assert "vni 100" in bench.frr.text
+
+
+async def test_a_state_that_frr_did_not_take_hides_no_move(bench: Bench, autojump_clock: Clock) -> None:
+    await in_force(bench)
+    bench.frr.refuses = {"no router bgp 64514 vrf red"}
+    bench.desired.set(GONE)
+    await until(lambda: bench.outcome().desired is GONE)
+    assert not bench.outcome().applied
+    bench.kernel.set(KernelOutcome(GONE, applied=False, error="not started"))
+    bench.frr.refuses = set()
+    returned = replace(MOVED, generation=4)
+    bench.desired.set(returned)
+    await until(lambda: bench.outcome().desired is returned)
+    assert bench.outcome().withdrawn == {100}
+
+
+async def test_a_restarted_actor_knows_what_moves(tmp_path: Path, autojump_clock: Clock) -> None:
+    bench = Bench(tmp_path)
+    returned = replace(MOVED, generation=4)
+    for state in (BASIC, GONE, returned):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.serve)
+            bench.desired.set(state)
+            await until(lambda: bench.out.peek() is not None and bench.outcome().desired is state)  # noqa: B023
+            nursery.cancel_scope.cancel()
+        if state is BASIC:
+            bench.kernel.set(KernelOutcome(state, applied=True))
+    assert bench.outcome().withdrawn == {100}
+
+
+async def test_a_bounce_that_frr_refuses_is_not_carried_out_and_tried_again_after_pauses(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    await in_force(bench)
+    bench.frr.calls.clear()
+    bench.frr.locked = True
+    bench.health.set(HealthReport(1, 0, verified=True, summary="", bounce=frozenset({Bounce(100, 1)})))
+    await trio.sleep(600)
+    assert bench.outcome().applied
+    assert bench.outcome().bounced == frozenset()
+    assert "vni 100" in bench.frr.text
+    # Each attempt begins with two passes.
+    assert 600 / LONGEST_RETRY <= bench.frr.calls.count("wait_ready") <= 2 * (600 / LONGEST_RETRY + 6)
+    bench.frr.locked = False
+    await until(lambda: bench.outcome().bounced == {Bounce(100, 1)}, LONGEST_RETRY * 1.5)
+    bench.frr.calls.clear()
+    await trio.sleep(120)
+    assert bench.frr.calls == ["wait_ready", "running"] * 2
+    assert "vni 100" in bench.frr.text
+
+
+async def test_a_bounce_is_carried_out_once_although_frr_keeps_something_else(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    bench.desired.set(CASES["two_l3vnis"])
+    await until(lambda: bench.out.version == 1)
+    bench.frr.refuses = {"no router bgp 64520 vrf blue"}
+    bench.desired.set(replace(BASIC, generation=2))
+    await until(lambda: bench.out.version == 2)
+    assert not bench.outcome().applied
+    bench.frr.sent.clear()
+    bench.health.set(HealthReport(2, 0, verified=True, summary="", bounce=frozenset({Bounce(100, 1)})))
+    await until(lambda: bench.outcome().bounced == {Bounce(100, 1)})
+    await trio.sleep(600)
+    assert "".join(bench.frr.sent).count("no vni 100") == 1
+    assert "vni 100" in bench.frr.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from config.outcomes import FrrOutcome
 from config.problems import Reason
 from tests.fakes.frr import FakeFrr
 
-from .cases import CASES, HOSTNAME, l3vni, neighbor, raw, state, underlay
+from .cases import CASES, HOSTNAME, RED, l3vni, neighbor, raw, state, underlay
 
 pytestmark = pytest.mark.usefixtures("no_threads")
 BASIC = CASES["basic"]
@@ -168,6 +169,26 @@ async def test_removals_precede_additions_in_their_order(bench: Bench, autojump_
         "no router bgp 64520 vrf blue\n",
         "route-map spare permit 1\nexit\n",
     ]
+
+
+async def test_what_a_snippet_says_about_one_direction_does_not_stop_a_policy_for_the_other(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    snippet = raw(
+        "mine",
+        "router bgp 64514 vrf red\n address-family ipv4 unicast\n"
+        "  neighbor 172.27.10.2 route-map mine out\n exit-address-family\nexit\nroute-map mine permit 1\nexit",
+    )
+    before = replace(BASIC, raw_frr=(snippet,))
+    await bench.apply(before)
+    assert "neighbor 172.27.10.2 route-map allowall in" in bench.frr.text
+    assert RED.session is not None
+    guarded = replace(RED, session=replace(RED.session, allowed_prefixes=(ip_network("10.0.0.0/8"),)))
+    outcome = await bench.apply(replace(before, l3vnis=(guarded,)))
+    assert (outcome.applied, outcome.failures) == (True, ())
+    assert "neighbor 172.27.10.2 route-map allowed-in-red in" in bench.frr.text
+    assert "neighbor 172.27.10.2 route-map allowall in" not in bench.frr.text
+    assert "neighbor 172.27.10.2 route-map mine out" in bench.frr.text
 
 
 GOOD = raw("good", "ip prefix-list fine seq 5 permit any")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
+from ipaddress import ip_network
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,14 +13,15 @@ import pytest
 import trio
 from trio.testing import MockClock as Clock
 
-from actors.frr.apply import SupersededError
+from actors.frr.apply import Applier, SupersededError
 from actors.frr.diff.difference import Difference, Entry, Intent
-from actors.frr.refusals import LONGEST_PAUSE, LONGEST_PAUSE_LOCKED, Attempt, Refusals, RunningConfiguration
-from config.desired import Bfd, DesiredState
+from actors.frr.refusals import LONGEST_PAUSE, LONGEST_PAUSE_LOCKED, Attempt, Refusals, RunningConfiguration, vital
+from actors.frr.render.render import RenderedConfig, Section, render
+from config.desired import Bfd, DesiredL3VNI, DesiredState
 from config.problems import ResourceId
 from tests.fakes.frr import REFUSED
 
-from .cases import PASSTHROUGH, RED, l3vni, neighbor, raw, session, state, underlay
+from .cases import HOSTNAME, PASSTHROUGH, RED, l2vni, l3vni, neighbor, raw, session, state, underlay
 from .test_apply import Bench
 
 pytestmark = pytest.mark.usefixtures("no_threads")
@@ -310,3 +313,167 @@ async def test_frrs_own_words_go_with_the_line_that_they_stand_for(bench: Bench,
         changed = replace(EVERYTHING, l3vnis=(replace(red, export_rts=targets), green))
         assert not (await bench.apply(changed)).failures
         assert "64512:9" not in bench.frr.text
+
+
+LOOSE = raw("loose", "ip prefix-list p permit 10.0.0.0/8")
+
+
+async def waited(bench: Bench, desired: DesiredState) -> None:
+    """Let a state come while mgmtd is locked, and pass the time until the next attempt at it without the lock."""
+    bench.frr.locked = True
+    await bench.apply(desired)
+    bench.frr.locked = False
+    await trio.sleep(LONGEST_PAUSE_LOCKED + 1)
+
+
+async def test_a_snippet_that_frr_takes_late_in_its_own_words_is_not_due_indefinitely(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    desired = replace(EVERYTHING, raw_frr=(LOOSE,))
+    await waited(bench, desired)
+    await bench.apply(desired)
+    assert "ip prefix-list p seq 5 permit 10.0.0.0/8" in bench.frr.text
+    assert bench.applier.refusals.seconds_to_attempt() == math.inf
+
+
+async def test_nor_is_one_whose_lines_another_snippet_has_as_well(bench: Bench, autojump_clock: Clock) -> None:
+    await waited(bench, EVERYTHING)
+    more = replace(EVERYTHING, raw_frr=(SNIPPET, raw("more", f"{SNIPPET.text}\nip prefix-list q seq 5 permit any", 10)))
+    await bench.apply(more)
+    assert "match metric 7" in bench.frr.text
+    assert bench.applier.refusals.seconds_to_attempt() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("edit", "strange"), [
+        ("no match metric 7\n match metric 8", "match metric 8"), ("set local-preference 500", "local-preference 500"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reload", [False, True])
+async def test_what_an_operator_changes_in_a_snippets_lines_is_changed_back(
+    edit: str, strange: str, reload: bool, bench: Bench, autojump_clock: Clock
+) -> None:
+    await bench.apply(EVERYTHING)
+    bench.frr.edit(f"route-map mine permit 10\n {edit}\nexit\n")
+    assert strange in bench.frr.text
+    if reload:
+        bench.applier.forget()
+    assert not (await bench.apply(EVERYTHING)).failures
+    assert strange not in bench.frr.text
+    assert "match metric 7" in bench.frr.text
+
+
+@pytest.mark.parametrize("event", ["a reload", "the daemon's restart", "FRR's restart"])
+async def test_frrs_own_words_for_a_snippet_need_no_attempt_after_a_restart_or_reload(
+    event: str, bench: Bench, autojump_clock: Clock
+) -> None:
+    desired = replace(EVERYTHING, raw_frr=(LOOSE,))
+    await bench.apply(desired)
+    writes = bench.frr.writes
+    if event == "the daemon's restart":
+        bench.applier = Applier(bench.frr, bench.conf, group="no-such-group")
+    else:
+        bench.applier.forget(restarted="FRR" in event)
+    assert (await bench.apply(desired)).applied
+    assert bench.frr.writes == writes
+
+
+@pytest.mark.parametrize("locked", [True, False])
+async def test_a_line_that_leaves_a_snippet_goes_from_frr_once_that_lets_it_go(
+    locked: bool, bench: Bench, autojump_clock: Clock
+) -> None:
+    longer = replace(EVERYTHING, raw_frr=(raw("mine", SNIPPET.text.replace("exit", " set metric 5\nexit")),))
+    await bench.apply(longer)
+    bench.frr.locked, bench.frr.refuses = locked, set() if locked else {"no set metric 5"}
+    await bench.apply(EVERYTHING)
+    assert "set metric 5" in bench.frr.text
+    bench.frr.locked, bench.frr.refuses = False, set()
+    await trio.sleep(LONGEST_PAUSE_LOCKED)
+    assert (await bench.apply(EVERYTHING)).applied
+    assert "set metric 5" not in bench.frr.text
+
+
+def allowing(tenant: DesiredL3VNI, *prefixes: str) -> DesiredL3VNI:
+    assert tenant.session is not None
+    return replace(tenant, session=replace(tenant.session, allowed_prefixes=tuple(map(ip_network, prefixes))))
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [
+        (allowing(RED, "10.0.0.0/8"), "ip prefix-list allowed-in-red seq 10 permit 10.1.0.0/16 le 32"),
+        (allowing(RED, "10.0.0.0/8"), "route-map allowed-in-red permit 2"),
+        (RED, "ip prefix-list allowed-in-red seq 10 permit 10.1.0.0/16 le 32"),
+        (RED, "route-map allowed-in-red permit 1"),
+    ],
+)
+async def test_what_frr_keeps_of_a_tenant_s_policy_is_no_other_one_s_failure(
+    after: DesiredL3VNI, kept: str, bench: Bench, autojump_clock: Clock
+) -> None:
+    green = allowing(GREEN, "10.2.0.0/16")
+    before = allowing(RED, "10.0.0.0/8", "10.1.0.0/16", "2001:db8::/48")
+    assert (await bench.apply(replace(EVERYTHING, l3vnis=(before, green)))).applied
+    bench.frr.refuses = {f"no {kept}"}
+    outcome = await bench.apply(replace(EVERYTHING, l3vnis=(after, green)))
+    assert outcome.applied
+    assert [failure.resource for failure in outcome.failures] == ([] if after is RED else [RED.resource])
+    assert kept in (outcome.error if after is RED else outcome.failures[0].message)
+
+
+def test_a_vni_that_an_operator_gives_the_default_vrf_is_not_vital() -> None:
+    """FRR shows it outside of all contexts."""
+    entry: Entry = ((), "vni 7")
+    found = Difference(extra=(entry,))
+    assert not vital(RunningConfiguration("", frozenset({entry}), Intent(frozenset()), found, found))
+
+
+def test_what_frr_keeps_in_a_context_is_the_failure_of_what_opens_it() -> None:
+    bgp, evpn = "router bgp 64514", "address-family l2vpn evpn"
+    segment, node = l2vni(), underlay()
+    vni: Entry = ((bgp, evpn, "vni 210"), "vni 210")
+    sections = {vni: Section(segment, ""), ((bgp,), bgp): Section(node, "")}
+    for kept, source in (("neighbor 10.0.0.9 remote-as 9", node), ("rd 1:1", segment)):
+        path = vni[0] if source is segment else (bgp,)
+        found = Difference(extra=((path, kept),))
+        seen = RunningConfiguration("", frozenset(), Intent(frozenset(sections), sections=sections), found, found)
+        [failure] = Refusals().failures(RenderedConfig((Section(node, ""),)), seen)
+        assert failure.resource == source.resource
+
+
+NEGATION = raw("negation", "router bgp 64514\n no bgp suppress-duplicates\nexit")
+
+
+@pytest.mark.parametrize("misses", ["a snippet", "a withdrawn VNI"])
+async def test_negations_are_sent_once_although_the_boot_file_cannot_have_them(
+    misses: str, bench: Bench, autojump_clock: Clock
+) -> None:
+    """FRR shows the negation of a default nowhere."""
+    desired = replace(EVERYTHING, raw_frr=(SNIPPET, NEGATION))
+    rendered = whole = render(desired, hostname=HOSTNAME)
+    if misses == "a snippet":
+        # While a generated line is missing too, the snippet may not be to blame.
+        bench.frr.refuses = {"match metric 7", "route-target export 64512:1"}
+        then = None
+    else:
+        rendered, then = render(desired, hostname=HOSTNAME, withdrawn={100}), whole
+    await bench.applier.apply(desired, rendered, then=then)
+    while bench.applier.refusals.seconds_to_attempt() < 1:
+        await bench.applier.apply(desired, rendered, then=then)
+    assert "no bgp suppress-duplicates\n" in "".join(bench.frr.sent)
+    assert not bench.conf.exists()
+    writes = bench.frr.writes
+    assert not (await bench.applier.apply(desired, rendered, then=then)).changed
+    assert await bench.applier.is_unchanged(rendered)
+    assert bench.frr.writes == writes
+    bench.applier.forget(restarted=True)
+    await bench.applier.apply(desired, rendered, then=then)
+    assert bench.frr.writes > writes
+
+
+async def test_a_snippet_that_no_frr_would_read_does_not_hold_the_boot_file_back(
+    bench: Bench, autojump_clock: Clock
+) -> None:
+    bench.frr.refuses = {"route-target export 64512:1"}
+    outcome = await bench.apply(replace(EVERYTHING, raw_frr=(raw("bad", "florp"),)))
+    assert len(outcome.failures) == 2
+    assert "vni 300" in bench.conf.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,10 +20,22 @@ from actors.frr.diff.difference import (
     show,
 )
 from actors.frr.render.render import render
-from config.desired import Secret
+from config.desired import Bfd, DesiredRawFRR, EndpointKind, Secret
 from config.problems import Kind
 
-from ..cases import CASES, HOSTNAME, PASSTHROUGH, neighbor, raw, state, underlay
+from ..cases import CASES, GUARDED, HOSTNAME, PASSTHROUGH, l3vni, neighbor, raw, state, underlay
+
+UNICAST = ("router bgp 64514 vrf red", "address-family ipv4 unicast")
+RED_EVPN = ("router bgp 64514 vrf red", "address-family l2vpn evpn")
+DEFAULT = ("router bgp 64514",)
+#: Generated lines of which FRR keeps more than one on a subject.
+ADORNED = state(
+    underlay=underlay(
+        neighbor(hold_time=9, keepalive_time=3, connect_time=7, bfd=Bfd(100), extended_nexthop=True),
+        neighbor("10.9.0.0/16", endpoint_kind=EndpointKind.LISTEN_RANGE),
+    ),
+    l3vnis=(l3vni(host=GUARDED, import_rts=("64514:100",), export_rts=("64514:100",)),),
+)
 
 HEADER = """\
 Building configuration...
@@ -123,6 +137,53 @@ def test_a_line_belongs_to_the_first_generated_section_that_has_it_and_else_to_t
     sources = {entry: section.source for entry, section in intent.sections.items()}
     assert {entry: sources[entry].resource.kind for entry in owners} == owners  # type: ignore[union-attr]
     assert sources[(), "ip prefix-list mine seq 5 permit any"] == snippets[1]
+
+
+def in_context(path: tuple[str, ...], line: str) -> DesiredRawFRR:
+    return raw("mine", "\n".join([*path, line, *["exit"] * len(path)]))
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "required", "optional"), [
+        (UNICAST, "neighbor 172.27.10.2 route-map mine out", "neighbor 172.27.10.2 route-map allowed-in-red in",
+         "neighbor 172.27.10.2 route-map allowall out"),
+        (UNICAST, "neighbor 172.27.10.2 route-map mine in", "neighbor 172.27.10.2 route-map allowall out",
+         "neighbor 172.27.10.2 route-map allowed-in-red in"),
+        (DEFAULT, "neighbor 192.168.11.2 timers connect 8", "neighbor 192.168.11.2 timers 3 9",
+         "neighbor 192.168.11.2 timers connect 7"),
+        (DEFAULT, "neighbor 192.168.11.2 timers 5 15", "neighbor 192.168.11.2 timers connect 7",
+         "neighbor 192.168.11.2 timers 3 9"),
+        (DEFAULT, "neighbor 192.168.11.2 bfd profile mine", "neighbor 192.168.11.2 bfd",
+         "neighbor 192.168.11.2 bfd profile neighbor-192.168.11.2"),
+        (DEFAULT, "neighbor 192.168.11.2 bfd check-control-plane-failure", "neighbor 192.168.11.2 bfd", ""),
+        (DEFAULT, "neighbor 192.168.11.2 capability dynamic", "neighbor 192.168.11.2 capability extended-nexthop", ""),
+        (DEFAULT, "bgp default local-preference 200", "no bgp default ipv4-unicast", ""),
+        (DEFAULT, "bgp default ipv4-unicast", "", "no bgp default ipv4-unicast"),
+        (DEFAULT, "bgp listen range 10.7.0.0/24 peer-group mine",
+         "bgp listen range 10.9.0.0/16 peer-group 10.9.0.0/16", ""),
+        (RED_EVPN, "route-target import 1:1", "route-target import 64514:100", ""),
+        (RED_EVPN, "route-target export 1:1", "route-target export 64514:100", ""),
+        ((), "ip prefix-list allowed-in-red seq 99 permit 10.9.0.0/16",
+         "ip prefix-list allowed-in-red seq 5 permit 10.0.0.0/8 le 32", ""),
+        ((), "ip prefix-list allowed-in-red seq 5 permit 10.9.0.0/16", "",
+         "ip prefix-list allowed-in-red seq 5 permit 10.0.0.0/8 le 32"),
+        (("route-map allowed-in-red permit 1",), "match ip next-hop prefix-list mine",
+         "match ip address prefix-list allowed-in-red", ""),
+    ],
+)  # fmt: skip
+def test_a_snippets_line_makes_optional_only_what_it_takes_the_place_of(
+    path: tuple[str, ...], line: str, required: str, optional: str
+) -> None:
+    intent = intended(render(replace(ADORNED, raw_frr=(in_context(path, line),)), hostname=HOSTNAME))
+    assert not required or (path, required) in intent.required
+    assert not optional or (path, optional) in intent.optional
+
+
+def test_a_negated_subject_makes_all_of_its_lines_optional() -> None:
+    snippet = in_context(DEFAULT, "no neighbor 192.168.11.2 bfd")
+    intent = intended(render(replace(ADORNED, raw_frr=(snippet,)), hostname=HOSTNAME))
+    assert (DEFAULT, "neighbor 192.168.11.2 bfd profile neighbor-192.168.11.2") in intent.optional
+    assert not {(path, text) for path, text in intent.required if text.startswith("neighbor 192.168.11.2 bfd")}
 
 
 def test_differences_are_printable_and_never_show_a_secret() -> None:
