@@ -98,12 +98,17 @@ class RouteCheck:
         missing = sorted(remote - ours - table.keys())
         if missing:
             return f"zebra lacks the route to {_some(missing)}, which the fabric announces"
-        hops = [(prefix, hop) for prefix, found in table.items() for hop in found if _tunnelled(hop, known)]
-        stale = sorted(prefix for prefix, hop in hops if not hop.installed)
+        tunnelled = {prefix: [hop for hop in found if _tunnelled(hop, known)] for prefix, found in table.items()}
+        # Two sessions may bring the same next hop. The kernel has it once, and zebra then takes only some of a route's
+        # hops for installed, wrong ones among others (FRR #21709).
+        stale = sorted(
+            prefix for prefix, found in tunnelled.items() if found and not any(hop.installed for hop in found)
+        )
         if stale:
             return f"the route to {_some(stale)} is not in the kernel, although zebra shows it as installed"
         unreached = sorted(
-            {hop.address for _, hop in hops} - set(map(plain_address, routes.next_hops.get(vni.vni, ())))
+            {hop.address for found in tunnelled.values() for hop in found}
+            - set(map(plain_address, routes.next_hops.get(vni.vni, ())))
         )
         return f"zebra has no router MAC for the next hop {_some(unreached)}" if unreached else ""
 

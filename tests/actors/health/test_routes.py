@@ -65,6 +65,20 @@ def test_a_route_that_frr_only_shows_to_be_in_the_kernel_is_found_and_bounced(sa
     assert faults(observed(sample)) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
+@pytest.mark.parametrize("shown", [1, 0])
+def test_a_next_hop_that_two_sessions_bring_is_in_the_kernel_once(shown: int) -> None:
+    """zebra 10.3 may take either of them for installed, or one of another tunnel endpoint."""
+    seen = observed("fabric_up")
+
+    def twice(found: tuple[NextHop, ...]) -> tuple[NextHop, ...]:
+        return tuple(replace(hop, installed=number == shown) for hop in found for number in range(2))
+
+    tables = routes(seen).zebra
+    zebra = {vrf: {prefix: twice(found) for prefix, found in table.items()} for vrf, table in tables.items()}
+    assert zebra["red"]["10.50.0.0/24"]
+    assert faults(replace(seen, evpn=replace(routes(seen), zebra=zebra))) == {}
+
+
 def test_a_router_mac_that_differs_between_the_daemons_is_bounced() -> None:
     seen = observed("fabric_up")
     assert seen.bgp_vnis is not None

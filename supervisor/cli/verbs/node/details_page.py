@@ -143,7 +143,8 @@ def _hop(hop: ZebraHop, route: ZebraRoute, endpoints: set[str]) -> Cell:
     address = f"tunnel endpoint {hop.address}" if hop.address in endpoints else hop.address or "directly connected"
     text = address + (f" on {hop.device}" if hop.device else "") + (f" in VRF {hop.vrf}" if hop.vrf else "")
     if route.installed and not hop.in_kernel:
-        return f"{text}: not in the kernel", "bad"
+        # The kernel has a next hop that two sessions bring once, and zebra may name the wrong one (FRR #21709).
+        return f"{text}: not in the kernel", "dim" if any(one.in_kernel for one in route.hops) else "bad"
     return text, "plain"
 
 
