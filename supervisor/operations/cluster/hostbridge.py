@@ -3,15 +3,16 @@
     token and ca.crt of the pod's ServiceAccount, address ──> kubeconfig in a directory of the host
 
 The kubelet renews the token in the pod; the token is bound to the pod, and so to the node. Each change is written as a
-complete new kubeconfig. When the hostbridge is uninstalled, the pod removes the kubeconfig; when the node restarts or
-the pod is replaced, the file stays, because the daemon needs it before the next pod runs. ``join`` is the alternative.
+complete new kubeconfig. When the hostbridge is uninstalled, the pod removes the kubeconfig that it wrote; when the node
+restarts or the pod is replaced, the file stays, because the daemon needs it before the next pod runs, which may already
+have written its own. ``join`` is the alternative.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -33,8 +34,12 @@ from .pod import POLL_SECONDS, NoCredentialsError, ServerAddress, read_account
 
 log = get_logger("hostbridge")
 
-#: Deadline of the query whether the hostbridge is being uninstalled.
+#: Deadline of a query whether the hostbridge is being uninstalled.
 ASKING_SECONDS: Final = 5.0
+#: For how long a server has to refuse that query, and how often it is asked: one that has just started refuses requests
+#: for seconds, because it has not read its rules yet. With the deadline these fit in the 15 s that a pod has to end.
+_REFUSING_SECONDS: Final = 8.0
+_AGAIN_SECONDS: Final = 2.0
 SERVICE: Final = "service"
 NODE_LOCAL: Final = "node-local"
 NODE_LOCAL_PORT: Final = 6443
@@ -81,7 +86,7 @@ def bracketed(host: str) -> str:
         return host
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Hostbridge:
     """One hostbridge: from ``account`` to the file ``output``; ``owner`` is the path of its DaemonSet in the API."""
 
@@ -90,6 +95,8 @@ class Hostbridge:
     server: ServerAddress
     owner: str
     open_client: Callable[[ApiCredentials], KubeClient] = KubeClient
+    #: The kubeconfig that this pod wrote last, a secret; empty before the first.
+    _written: str = field(default="", init=False, repr=False)
 
     async def serve(self) -> int:
         """Follow the pod's credentials until SIGTERM or SIGINT; return the exit code."""
@@ -116,7 +123,10 @@ class Hostbridge:
         """Write the kubeconfig if it has changed; return what prevents it."""
         try:
             credentials = read_account(self.account, self.server)
-            if write_kubeconfig(self.output, kubeconfig_text(credentials)):
+            text = kubeconfig_text(credentials)
+            changed = write_kubeconfig(self.output, text)
+            self._written = text
+            if changed:
                 node = token_node(credentials.token.reveal()) if credentials.token else None
                 log.info("wrote the host's credentials", file=self.output, server=self.server.url, node=node or None)
         except NoCredentialsError as error:
@@ -126,13 +136,28 @@ class Hostbridge:
         return ""
 
     async def end(self) -> None:
-        """Remove the kubeconfig if the hostbridge is being uninstalled."""
-        if await self.is_uninstalled():
+        """Remove the kubeconfig if the hostbridge is being uninstalled, and no other pod has replaced it."""
+        if await self.is_uninstalled() and self._is_own():
             self.output.unlink(missing_ok=True)
             log.info("removed the host's credentials: the hostbridge is uninstalled", file=self.output)
 
+    def _is_own(self) -> bool:
+        return self.output.exists() and self.output.read_bytes() == self._written.encode()
+
     async def is_uninstalled(self) -> bool:
-        """Whether the DaemonSet, the right to read it, or the account itself is gone; False without an answer."""
+        """Whether the DaemonSet, the right to read it, or the account itself is gone; False without an answer.
+
+        The last two look like a server that has just started: only a refusal that lasts counts.
+        """
+        refusing_until = trio.current_time() + _REFUSING_SECONDS
+        while (answer := await self._ask()) is None:
+            if trio.current_time() >= refusing_until:
+                return True
+            await trio.sleep(_AGAIN_SECONDS)
+        return answer
+
+    async def _ask(self) -> bool | None:
+        """Return whether the DaemonSet is gone, None if the server refuses to say it."""
         try:
             credentials = read_account(self.account, self.server)
         except NoCredentialsError:
@@ -142,8 +167,10 @@ class Hostbridge:
                 async with self.open_client(credentials) as client:
                     owner = await client.get(self.owner)
                 return "deletionTimestamp" in owner.get("metadata", {})
-            except (NotFoundError, CredentialsError, ForbiddenError):
+            except NotFoundError:
                 return True
+            except (CredentialsError, ForbiddenError):
+                return None
             except ApiError:
                 return False
         return False

@@ -41,6 +41,8 @@ SERVICE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "4
 SERVER = ServerAddress("https://10.96.0.1:443")
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2VjcmV0"
 OTHER_TOKEN = "eyJhbGciOiJub25lIn0.e30.b3RoZXI"
+#: What the DaemonSet gives a pod to end.
+GRACE_SECONDS = 15
 
 
 @pytest.fixture(scope="module")
@@ -181,10 +183,13 @@ def test_a_directory_that_cannot_be_written_is_reported(bridge: Hostbridge) -> N
     assert "cannot be written" in bridge.step()
 
 
+Answer = dict[str, object] | ApiError
+
+
 class Answering:
     """A client whose server answers with a DaemonSet or an error."""
 
-    def __init__(self, answer: dict[str, object] | ApiError) -> None:
+    def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     async def __aenter__(self) -> Answering:
@@ -199,8 +204,10 @@ class Answering:
         return self._answer
 
 
-def answering(answer: dict[str, object] | ApiError) -> Callable[[ApiCredentials], KubeClient]:
-    return lambda _credentials: Answering(answer)  # type: ignore[return-value]
+def answering(*answers: Answer) -> Callable[[ApiCredentials], KubeClient]:
+    """Return what opens clients: each gets the next answer, the last one stays."""
+    left = list(answers)
+    return lambda _credentials: Answering(left.pop(0) if left[1:] else left[0])  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
@@ -216,11 +223,50 @@ def answering(answer: dict[str, object] | ApiError) -> Callable[[ApiCredentials]
     ],
 )
 async def test_an_uninstallation_removes_the_credentials_and_a_restart_does_not(
-    bridge: Hostbridge, answer: dict[str, object] | ApiError, *, removed: bool
+    bridge: Hostbridge, autojump_clock: MockClock, ca: str, answer: Answer, *, removed: bool
 ) -> None:
+    bridge = replace(bridge, open_client=answering(answer))
     bridge.step()
-    await replace(bridge, open_client=answering(answer)).end()
+    # The kubelet may renew the token last: what was written before is still this pod's.
+    rotate(bridge.account, "..2026_2", OTHER_TOKEN, ca)
+    began = trio.current_time()
+    await bridge.end()
     assert bridge.output.exists() is not removed
+    assert trio.current_time() - began < GRACE_SECONDS
+
+
+@pytest.mark.parametrize("refusal", [ForbiddenError("no roles yet"), CredentialsError("no keys yet")])
+@pytest.mark.parametrize(
+    ("last", "removed"), [({"metadata": {}}, False), (UnreachableError("gone"), False), (NotFoundError("gone"), True)]
+)
+async def test_what_a_server_refuses_that_has_just_started_says_nothing(
+    bridge: Hostbridge, autojump_clock: MockClock, refusal: ApiError, last: Answer, *, removed: bool
+) -> None:
+    asked: list[float] = []
+    answers = answering(refusal, refusal, last)
+
+    def opened(credentials: ApiCredentials) -> KubeClient:
+        asked.append(trio.current_time())
+        return answers(credentials)
+
+    bridge = replace(bridge, open_client=opened)
+    bridge.step()
+    await bridge.end()
+    assert bridge.output.exists() is not removed
+    assert len(asked) == 3
+    assert asked[2] - asked[0] > 1
+
+
+@pytest.mark.parametrize("answer", [NotFoundError("gone"), CredentialsError("its pod is gone")])
+async def test_a_pod_leaves_what_its_successor_wrote(
+    bridge: Hostbridge, autojump_clock: MockClock, ca: str, tmp_path: Path, answer: ApiError
+) -> None:
+    bridge = replace(bridge, open_client=answering(answer))
+    bridge.step()
+    rotate(tmp_path / "successor", "..2026_1", OTHER_TOKEN, ca)
+    replace(bridge, account=tmp_path / "successor").step()
+    await bridge.end()
+    assert OTHER_TOKEN in bridge.output.read_text()
 
 
 async def test_a_server_that_does_not_answer_delays_the_end_for_seconds(
@@ -231,9 +277,10 @@ async def test_a_server_that_does_not_answer_delays_the_end_for_seconds(
             await trio.sleep_forever()
             return {}
 
+    bridge = replace(bridge, open_client=lambda _: Silent({}))  # type: ignore[arg-type,return-value]
     bridge.step()
     began = trio.current_time()
-    await replace(bridge, open_client=lambda _: Silent({})).end()  # type: ignore[arg-type,return-value]
+    await bridge.end()
     assert trio.current_time() - began == pytest.approx(ASKING_SECONDS)
     assert bridge.output.exists()
 
