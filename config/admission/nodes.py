@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Final
 
 from config.api import INDEX_ANNOTATION, ApiNode
@@ -19,8 +20,10 @@ from config.problems import Kind
 
 from .objects import ObjectEntry
 
-#: Maximum number of cached selectors.
-_MOST_SELECTIONS: Final = 20_000
+#: Maximum size of the cached selectors with their nodes, in bytes, and of one of them: a tenant may send any number of
+#: selectors, each as long as a request may be, and the webhook's container has 384 MiB.
+_MOST_BYTES: Final = 32 * 2**20
+_MOST_BYTES_OF_ONE: Final = _MOST_BYTES // 8
 #: Maximum number of digits of an index: the annotation may have any content.
 _INDEX_DIGITS: Final = 9
 
@@ -40,6 +43,7 @@ class Nodes:
 
     _nodes: dict[str, ApiNode] = field(default_factory=dict)
     _selected: dict[str, frozenset[str]] = field(default_factory=dict)
+    _selected_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -49,24 +53,36 @@ class Nodes:
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         if before is None or before.labels != node.labels:
-            self._selected.clear()
+            self._forget()
 
     def remove(self, name: str) -> None:
         """Remove a node, if it exists."""
         if self._nodes.pop(name, None) is not None:
-            self._selected.clear()
+            self._forget()
 
     def selected(self, entry: ObjectEntry) -> frozenset[str]:
         """Return the names of the nodes that an entry selects."""
         if entry.mirror_of:
             return frozenset({entry.mirror_of} & self._nodes.keys())
-        key = entry.selection
-        if key not in self._selected:
-            if len(self._selected) >= _MOST_SELECTIONS:
-                self._selected.clear()
-            found = (name for name, node in self._nodes.items() if selects(entry.selector, node.labels))
-            self._selected[key] = frozenset(found)
-        return self._selected[key]
+        cached = self._selected.get(entry.selection)
+        if cached is not None:
+            return cached
+        names = frozenset(name for name, node in self._nodes.items() if selects(entry.selector, node.labels))
+        self._cache(entry.selection, names)
+        return names
+
+    def _cache(self, selection: str, names: frozenset[str]) -> None:
+        size = getsizeof(selection) + getsizeof(names)
+        if size > _MOST_BYTES_OF_ONE:
+            return
+        if self._selected_bytes + size > _MOST_BYTES:
+            self._forget()
+        self._selected[selection] = names
+        self._selected_bytes += size
+
+    def _forget(self) -> None:
+        self._selected.clear()
+        self._selected_bytes = 0
 
     def groups(self, new: ObjectEntry, old: ObjectEntry | None, involved: Sequence[ObjectEntry]) -> list[Group]:
         """Return the nodes that ``new`` selects, in groups; ``old`` is what it replaces."""
