@@ -82,7 +82,7 @@ def next_step(stored: Stored | None, trusted: str, names: Sequence[str], now: da
         newer = _Issuer.make(now)
         kept = [one for one in _certificates(stored.bundle) if one.not_valid_after_utc > now]
         return Stored(newer.pem() + "".join(map(_pem, kept[:2])), newer.key_pem(), stored.certificate, stored.key)
-    is_trusted = issuer.certificate in _certificates(trusted)
+    is_trusted = _is_in(issuer.certificate, trusted)
     ours = issuer.has_issued(leaf)
     late = _is_due(leaf, now) or _names_of(leaf) != set(names)
     if (late and (ours or is_trusted)) or (not ours and is_trusted) or leaf.not_valid_after_utc <= now:
@@ -177,6 +177,14 @@ def _certificates(bundle: str) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(bundle.encode()) if "BEGIN CERTIFICATE" in bundle else []
 
 
+def _is_in(certificate: x509.Certificate, bundle: str) -> bool:
+    """Whether a bundle has a certificate. One that cannot be read has none: the API server cannot read it either."""
+    try:
+        return certificate in _certificates(bundle)
+    except ValueError:
+        return False
+
+
 def _leaf(stored: Stored) -> x509.Certificate:
     return x509.load_pem_x509_certificate(stored.certificate.encode())
 
@@ -186,7 +194,11 @@ def _public(owner: x509.Certificate | ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _names_of(leaf: x509.Certificate) -> set[str]:
-    found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    """Return its names; none where they cannot be read, so that it is issued again."""
+    try:
+        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return set()
     return {str(one.value) for one in found}
 
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtensionOID
 
 from actors.webhook.certificates import SERVING_LIFE, Stored, expiry, next_step, stored_in
 from actors.webhook.server import serving_context
@@ -114,6 +125,33 @@ def test_an_incomplete_or_broken_secret_is_none(key: str, value: str | None) -> 
     else:
         data[key] = value
     assert stored_in(data) is None
+
+
+@pytest.mark.parametrize("days", [0, 50])
+def test_a_trusted_bundle_that_cannot_be_read_counts_as_empty(days: int) -> None:
+    stored, now = begun(), NOW + timedelta(days=days)
+    broken = "-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n"
+    assert (next_step(stored, broken, NAMES, now) is None) == (next_step(stored, "", NAMES, now) is None)
+
+
+@pytest.mark.parametrize("names", [None, b"", b"nonsense"])
+def test_a_stored_certificate_without_readable_names_is_issued_again_by_the_same_authority(names: bytes | None) -> None:
+    stored = begun()
+    authority = load_pem_private_key(stored.authority_key.encode(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    issuer = x509.load_pem_x509_certificate(stored.bundle.encode()).subject
+    builder = x509.CertificateBuilder(issuer, x509.Name([]), key.public_key(), 1, NOW, NOW + SERVING_LIFE)
+    if names is not None:
+        unreadable = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names)
+        builder = builder.add_extension(unreadable, critical=False)
+    certificate = builder.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    kept = stored_in(replace(stored, certificate=certificate, key=pem).as_data())
+    renewed = next_step(kept, stored.bundle, NAMES, NOW)
+    assert renewed is not None
+    assert renewed.bundle == stored.bundle
+    assert accepted(renewed, stored.bundle)
 
 
 def test_the_key_of_another_authority_is_not_used() -> None:

@@ -491,18 +491,25 @@ async def test_the_first_replica_issues_and_the_others_serve_the_same() -> None:
     assert sorted(store.writes) == sorted([store.place.secret_path, store.place.configuration_path])
 
 
-async def test_what_others_change_in_the_configuration_is_put_right_and_the_rest_is_left() -> None:
+@pytest.mark.parametrize(
+    "bundle",
+    ["%%%", base64.b64encode(b"-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n").decode()],
+)
+async def test_what_others_change_in_the_configuration_is_put_right_and_the_rest_is_left(bundle: str) -> None:
     store, out = Store(), Latest[Stored]("certificates")
     while not await look_after(store, store.place, out, NOW):
         pass
     [one] = store.objects[store.place.configuration_path]["webhooks"]
-    one["clientConfig"]["caBundle"] = "%%%"
+    one["clientConfig"]["caBundle"] = bundle
     one["timeoutSeconds"] = 3
     assert not await look_after(store, store.place, out, NOW)
     assert await look_after(store, store.place, out, NOW)
     [one] = store.objects[store.place.configuration_path]["webhooks"]
     assert one["timeoutSeconds"] == 3
     assert one["clientConfig"]["url"] == "https://x"
+    stored = out.peek()
+    assert stored is not None
+    assert store.trusted == stored.bundle
 
 
 async def test_a_missing_secret_is_an_error_and_nothing_is_written() -> None:
