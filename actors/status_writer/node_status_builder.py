@@ -7,6 +7,7 @@ verified, and every text is legal. Nothing in the status changes by itself, so a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from config.api import ApiObject
@@ -40,6 +41,7 @@ from config.crd.node_status import (
 from config.desired import DesiredState
 from config.outcomes import vni_health
 from config.problems import RUNNING_KEPT, Kind, Reason, ResourceId
+from config.sources.mirror_objects import plain_name
 
 from .node_state import Failure, NodeState, duplicate_addresses, resource_failures, router_failures
 from .object_status import ObjectStatus
@@ -55,7 +57,7 @@ def build_status(
     router = tuple(router_failures(state))
     return node_status(
         _conditions(state, failures, [message for _, message in router], now, tuple(previous)),
-        failed=(*_failed(failures), *_frr_failed(state)),
+        failed=(*_failed(state, failures), *_frr_failed(state)),
         resources=_resources((*state.api.objects, *state.api.mirrored), objects, router_works=not router),
         sessions=_sessions(state),
         vnis=_vnis(state, failures),
@@ -125,11 +127,18 @@ def _in_order(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     return tuple(sorted(failures, key=place))
 
 
-def _failed(failures: Iterable[Failure]) -> Iterator[FailedResource]:
-    """Yield one entry for each resource and reason."""
+def _failed(state: NodeState, failures: Iterable[Failure]) -> Iterator[FailedResource]:
+    """Yield one entry for each resource and reason; a file's resource is named as its mirror.
+
+    The mirror has another name where another object has the resource's, which must not get its message.
+    """
+    node = state.desired.node_name
+    mirrors = {replace(one.id, name=plain_name(one.name, node)): one.id for one in state.api.mirrored}
     messages: dict[tuple[Kind | None, str, str, Reason], list[str]] = {}
     for failure in failures:
         resource = failure.resource
+        if resource is not None and failure.origin.path:
+            resource = mirrors.get(resource, resource)
         key = (
             (resource.kind, resource.namespace, resource.name, failure.reason)
             if resource

@@ -18,9 +18,11 @@ from config.crd.node_status import NodeStatus
 from config.desired import ResourceFailure, RouterAddresses
 from config.outcomes import FrrOutcome, KernelOutcome, SessionHealth
 from config.problems import RUNNING_KEPT, Kind, Origin, Problem, Reason, ResourceId, Severity
+from config.sources.mirror_objects import other_name
 
 from .examples import (
     NAMESPACE,
+    NODE,
     UNDERLAY,
     cr,
     duplicate,
@@ -83,6 +85,18 @@ def test_the_newest_state_is_not_ready_before_it_is_verified() -> None:
 
 def test_no_health_is_not_ready() -> None:
     assert statuses(built(node_state(RED, health=None))) == ("False", "False", "ConfigurationPending")
+
+
+def test_a_failing_resource_of_a_file_is_named_as_its_mirror_and_not_as_the_object_that_has_its_name() -> None:
+    other = cr("static-node-a-red", namespace=NAMESPACE)
+    mirror = replace(other, name=other_name(other.name, NODE.name))
+    problems = (file_problem(Kind.L3VNI, other.name, "vni 100 is taken"), refused(other, "its own failure"))
+    data = built(node_state(desired=state(problems=problems), api=snapshot(other, mirrored=(mirror,)))).to_data()
+    assert {one["name"]: one["message"] for one in data["failedResources"]} == {
+        mirror.name: "/etc/x/openpe_a.yaml:3: asn: vni 100 is taken",
+        other.name: "spec.vni: its own failure",
+    }
+    assert {one["name"]: one["inForce"] for one in data["resources"]} == {mirror.name: False, other.name: False}
 
 
 def test_a_refused_object_is_named() -> None:
