@@ -221,7 +221,8 @@ def _status_line(status: Status) -> bytes:
 
 
 async def _send(stream: trio.SocketStream, answer: Mapping[str, object]) -> None:
-    await _send_line(stream, json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+    # A file's name need not be UTF-8.
+    await _send_line(stream, json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
 async def _send_line(stream: trio.SocketStream, line: bytes) -> None:

@@ -83,7 +83,7 @@ class EventLog:
 
     def after(self, number: int) -> list[tuple[int, Event]]:
         """Return the kept events after a number, with their numbers."""
-        start = max(number + 1, self.first)
+        start = min(max(number + 1, self.first), self.last + 1)
         return list(enumerate(islice(self._events, start - self.first, None), start))
 
     async def wait(self, number: int) -> None:

@@ -85,11 +85,15 @@ async def run(
 
 
 def _announce_reload(handshake: Handshake, notifier: Notifier, requested: int | None) -> None:
-    """Announce a reload request; before READY there is nothing that systemd would wait for."""
+    """Announce a reload request, once the configuration has been in force.
+
+    Before that there may be no outcome, for which systemd would wait without end; the command of ExecReload has a
+    deadline of its own.
+    """
     if requested is None or requested <= handshake.reload_announced:
         return
     handshake.reload_announced = requested
-    if handshake.ready_sent:
+    if handshake.verified:
         notifier.reloading()
     else:
         handshake.reload_answered = requested

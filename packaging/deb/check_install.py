@@ -189,6 +189,7 @@ routes = (
 record = NicRecord("NIC", NicPhase.INSIDE, 1400, "", True, addresses, routes, ("nicslot0",))
 StateFiles(Path("/var/lib/openperouter")).save_nic(record)
 END
+{record}
 ip link set NIC netns perouter group 4242
 ip -n perouter link set NIC group 4242 up
 ip -n perouter link add pe-e-100 group 4243 type veth peer name host-e-100 netns /proc/$$/ns/net
@@ -205,6 +206,25 @@ diff /tmp/before /tmp/after
 ! ip link show host-e-100 2>/dev/null
 ! ip route show table all | grep 'proto 79'
 ! ip -6 route show table all | grep 'proto 79'
+"""
+
+#: Where the disk was full the record is in /run alone.
+RECORD_IN_RUN = "mkdir -p /run/openperouter; mv /var/lib/openperouter/nic-journal.json /run/openperouter/"
+
+#: What others have put into the namespace stays there, and so does the namespace; what CNI plugins have made goes.
+PURGE_WITH_FOREIGN_DEVICE = """
+{install} >/dev/null 2>&1
+ip netns add perouter
+ip -n perouter link add net1 type bridge
+echo '{{"attachments": [{{"name": "net1"}}]}}' > /var/lib/openperouter/cni-attachments.json
+{foreign}
+{purge}
+"""
+FOREIGN = "ip -n perouter link add mine type bridge"
+IS_KEPT = """
+ip -n perouter link show mine >/dev/null
+grep -q 'perouter is kept, with what is still in it: mine$' /tmp/errors
+ip netns delete perouter
 """
 
 #: The same after the record was lost: the NIC must be returned all the same, and a message must report it.
@@ -325,11 +345,18 @@ def check(machine: Machine, package: str, higher: str) -> None:
     demand_same(clean, machine.snapshot(), "purging")
 
     say("purge with a router that has a NIC")
-    machine.run(PURGE_WITH_ROUTER.format(install=INSTALL.format(package=package), purge=PURGE))
-    demand_same(clean, machine.snapshot(), "purging with a router")
+    install = INSTALL.format(package=package)
+    for record in ("", RECORD_IN_RUN):
+        machine.run(PURGE_WITH_ROUTER.format(install=install, purge=PURGE, record=record))
+        demand_same(clean, machine.snapshot(), "purging with a router")
+
+    say("purge with devices of others in the router's namespace")
+    machine.run(PURGE_WITH_FOREIGN_DEVICE.format(install=install, purge=PURGE, foreign=FOREIGN) + IS_KEPT)
+    gone = "[ ! -e /run/netns/perouter ]; [ ! -s /tmp/errors ]"
+    machine.run(PURGE_WITH_FOREIGN_DEVICE.format(install=install, purge=PURGE, foreign="") + gone)
 
     say("purge with a router whose NIC has no record")
-    machine.run(PURGE_WITHOUT_RECORD.format(install=INSTALL.format(package=package), purge=PURGE))
+    machine.run(PURGE_WITHOUT_RECORD.format(install=install, purge=PURGE))
 
 
 def main() -> int:

@@ -326,6 +326,22 @@ async def test_events_after_one_are_of_the_same_instance_only(daemon: Daemon) ->
     assert [one.get("number") for one in await daemon.ask({**asked, "instance": "b/6"})] == [None, 1, 2]
 
 
+async def test_an_event_about_a_file_whose_name_is_not_text_costs_no_connection(daemon: Daemon) -> None:
+    name = b"openpe_caf\xe9.yaml".decode("utf-8", "surrogateescape")
+    daemon.status.set(Status(boot_id="b", pid=7, version="1", notes=(f"{name}: ignored",)))
+    await trio.testing.wait_all_tasks_blocked()
+    events = await daemon.ask({"verb": "events"})
+    assert any("openpe_caf?.yaml: ignored" in str(event) for event in events)
+    assert len(await daemon.ask({"verb": "events"})) == len(events)
+
+
+async def test_events_after_one_that_no_daemon_can_have_are_none(daemon: Daemon) -> None:
+    daemon.status.set(Status(boot_id="b", pid=7, version="1"))
+    await trio.testing.wait_all_tasks_blocked()
+    [head] = await daemon.ask({"verb": "events", "instance": "b/7", "after": 10**30})
+    assert head["events"]["last"] == 1
+
+
 async def test_a_follower_gets_each_further_event_and_frees_its_place(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

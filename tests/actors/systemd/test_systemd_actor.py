@@ -157,6 +157,25 @@ async def test_a_reload_is_announced_and_answered_when_it_is_verified(nursery: t
     assert scene.notifier.count("READY") == 2
 
 
+async def test_a_reload_before_anything_was_in_force_is_left_to_its_command(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It may never have an outcome, and systemd would wait for READY without end."""
+    scene = Scene()
+    nursery.start_soon(scene.play)
+    scene.status.set(STARTING)
+    await trio.sleep(PATIENCE_SECONDS + EXTEND_EVERY_SECONDS)
+    assert scene.notifier.count("READY") == 1
+    scene.reload.set(1)
+    await trio.sleep(1)
+    scene.status.set(READY)
+    await trio.sleep(1)
+    assert scene.notifier.count("RELOADING") == 0
+    scene.reload.set(2)
+    await trio.sleep(1)
+    assert scene.notifier.count("RELOADING") == 1
+
+
 async def test_a_failed_reload_is_answered_too(nursery: trio.Nursery) -> None:
     scene = Scene()
     nursery.start_soon(scene.play)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -125,3 +126,12 @@ def test_a_directory_that_cannot_be_made_is_a_dependency_fault(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(DependencyFault, match="cannot lock"), single_instance(tmp_path / "file" / "run"):
         pass
+
+
+def test_a_full_disk_does_not_keep_the_lock_from_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with single_instance(tmp_path) as path:
+        assert path.read_text() == ""
