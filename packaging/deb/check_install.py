@@ -216,6 +216,7 @@ PURGE_WITH_FOREIGN_DEVICE = """
 {install} >/dev/null 2>&1
 ip netns add perouter
 ip -n perouter link add net1 type bridge
+mkdir -p /var/lib/openperouter
 echo '{{"attachments": [{{"name": "net1"}}]}}' > /var/lib/openperouter/cni-attachments.json
 {foreign}
 {purge}
