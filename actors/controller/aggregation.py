@@ -32,8 +32,6 @@ NO_NODES: Final = "NoNodes"
 DUPLICATE_INDEX: Final = "DuplicateNodeIndex"
 #: Maximum length of one node's message in a condition.
 _MAX_MESSAGE: Final = 200
-#: Maximum number of cached selectors.
-_MOST_SELECTORS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +122,9 @@ class Aggregation:
     def update(self, state: ClusterState, indexed: Iterable[IndexedNode]) -> set[ObjectKey]:
         """Store a new state; return the objects whose conditions it may have changed, new ones included."""
         before, self.state = self.state, state
+        # What no object has any longer goes: tenants choose how often selectors change, and how long they are.
+        used = {one.selector for one in state.objects.values()}
+        self._selected = {text: names for text, names in self._selected.items() if text in used}
         index_problems = described(duplicates(indexed))
         clashes_changed, self.index_problems = index_problems != self.index_problems, index_problems
         if _members(before) != _members(state):
@@ -147,8 +148,6 @@ class Aggregation:
     def selected(self, selector: str) -> Sequence[str]:
         """Return the names of the nodes that count for a selector, sorted."""
         if selector not in self._selected:
-            if len(self._selected) >= _MOST_SELECTORS:
-                self._selected.clear()
             self._selected[selector] = self._select(selector)
         return self._selected[selector]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -147,7 +146,6 @@ class ClusterDecoder:
         return self._keys.setdefault(key, key)
 
 
-@lru_cache(maxsize=4096)
 def selector_of(text: str) -> LabelSelector | None:
     """Return a node selector from its JSON; one that cannot be read selects every node, each of which reports it."""
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -31,6 +32,18 @@ class LabelRequirement(Model):
         return self
 
 
+class Conditions(NamedTuple):
+    """All of a selector's expressions: labels that must and must not be there, values that they must and must not have.
+
+    A node's labels are looked up in these: a tenant's selector may have 100 000 values, and a cluster 5 000 nodes.
+    """
+
+    present: frozenset[str]
+    absent: frozenset[str]
+    among: Mapping[str, frozenset[str]]
+    outside: Mapping[str, set[str]]
+
+
 class LabelSelector(Model):
     """All conditions must hold; an empty selector selects every node."""
 
@@ -40,6 +53,26 @@ class LabelSelector(Model):
         default_factory=dict, description="Labels that must have exactly these values."
     )
     match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Further conditions on labels.")
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The expressions together; made when it is first asked for."""
+        present: set[str] = set()
+        absent: set[str] = set()
+        among: dict[str, frozenset[str]] = {}
+        outside: dict[str, set[str]] = {}
+        for one in self.match_expressions:
+            match one.operator:
+                case "In":
+                    present.add(one.key)
+                    among[one.key] = among.get(one.key, frozenset(one.values)).intersection(one.values)
+                case "NotIn":
+                    outside.setdefault(one.key, set()).update(one.values)
+                case "Exists":
+                    present.add(one.key)
+                case "DoesNotExist":
+                    absent.add(one.key)
+        return Conditions(frozenset(present), frozenset(absent), among, outside)
 
 
 class Selected(Model):
@@ -64,19 +97,12 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels is selected. No selector, or an empty one, selects every node."""
     if selector is None:
         return True
-    exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return exact and all(_holds(requirement, labels) for requirement in selector.match_expressions)
-
-
-def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    """Kubernetes' semantics: NotIn holds for a label that is not there."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    present, absent, among, outside = selector.conditions
+    if not (labels.keys() >= present and absent.isdisjoint(labels)):
+        return False
+    # Kubernetes' semantics: NotIn holds for a label that is not there.
+    return all(labels[key] in values for key, values in among.items()) and not any(
+        value in outside.get(key, ()) for key, value in labels.items()
+    )

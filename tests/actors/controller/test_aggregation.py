@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +212,35 @@ def test_the_counts_add_up(cluster: tuple[list[Any], list[Any], list[Any]]) -> N
         in_force, total = map(int, verdict.message.split()[0].split("/"))
         assert in_force <= total
         assert verdict.ready == (None if total == 0 else in_force == total)
+
+
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("length", "selectors"), [(100_000, 50), (10, 300)], ids=["long", "of many nodes"])
+@pytest.mark.usefixtures("tracing")
+def test_selectors_that_an_object_no_longer_has_are_forgotten(length: int, selectors: int) -> None:
+    names = [f"node-{number}" for number in range(1000)]
+    aggregation, decoder = Aggregation(), ClusterDecoder()
+    reports = state_of([node(name) for name in names], [report(name, {}) for name in names], [], decoder)
+    aggregation.update(reports, [])
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(selectors):
+        expressions = [{"key": "zone", "operator": "NotIn", "values": [f"{number}".rjust(length, "x")]}]
+        changed = state_of([], [], [vni(selector={"matchExpressions": expressions})], decoder)
+        state = replace(reports, objects=changed.objects)
+        aggregation.update(state, [])
+        [key] = state.objects
+        assert aggregation.verdict(key).message.startswith("0/1000 nodes")
+    after, _ = tracemalloc.get_traced_memory()
+    assert after - before < 2**20
+    last = aggregation.selected(state.objects[key].selector)
+    aggregation.update(replace(state), [])
+    assert aggregation.selected(state.objects[key].selector) is last
 
 
 def test_equal_reports_of_several_nodes_are_one_object() -> None:
