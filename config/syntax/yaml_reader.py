@@ -62,7 +62,10 @@ class InvalidYamlError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """One value with its position (1-based). ``size`` counts it and everything below, aliases expanded."""
+    """One value with its position (1-based). ``size`` counts it and everything below, aliases expanded.
+
+    ``depth`` is the number of collections inside one another, itself included: 0 for a scalar.
+    """
 
     line: int
     column: int
@@ -72,6 +75,7 @@ class _Node:
     items: list[_Node] | None = None
     entries: dict[str, tuple[_Node, _Node]] | None = None
     size: int = 1
+    depth: int = 0
 
     def data(self) -> Any:
         """Return the value as plain data; every call makes new containers."""
@@ -242,6 +246,7 @@ class _Builder:
         if event.tag not in (None, "!", _TAG + wanted):
             self._fail("tags are not supported", event)
         node = _at(event)
+        node.depth = 1
         if wanted == "seq":
             node.items = []
         else:
@@ -255,10 +260,12 @@ class _Builder:
         if target is None:
             known = event.anchor in self._anchors
             self._fail("alias of an enclosing value" if known else "alias of an anchor that is not defined", event)
+        if len(self._stack) + target.depth > MAX_DEPTH:
+            self._fail(TOO_DEEP, event)
         # A copy, so that a later message points to the place of use rather than to the anchor.
         return _Node(
             event.start_mark.line + 1, event.start_mark.column + 1, target.value, target.text, target.plain,
-            target.items, target.entries, target.size,
+            target.items, target.entries, target.size, target.depth,
         )  # fmt: skip
 
     def _register(self, anchor: str | None, node: _Node) -> None:
@@ -274,6 +281,7 @@ class _Builder:
             return
         top = self._stack[-1]
         top.node.size += node.size
+        top.node.depth = max(top.node.depth, node.depth + 1)
         if top.node.size > MAX_VALUES:
             self._fail_at(f"more than {MAX_VALUES} values after aliases are expanded", node)
         if top.node.items is not None:

@@ -114,6 +114,18 @@ def test_exponential_aliases_are_refused_before_they_are_expanded() -> None:
     assert "after aliases are expanded" in refusal("\n".join(lines).encode())
 
 
+def test_aliases_that_nest_one_another_are_refused_where_they_exceed_the_depth() -> None:
+    lines = ["- &a0 x", *(f"- &a{line} {'[' * 30}*a{line - 1}{']' * 30}" for line in range(1, 60))]
+    assert refusal("\n".join(lines).encode()) == "f.yaml:3:37: nested deeper than 32 levels"
+
+
+@pytest.mark.parametrize("nested", ["[[*a]]", "{k: {k: *a}}", "[{<<: *a}]"])
+def test_an_alias_may_use_the_whole_depth_and_no_more(nested: str) -> None:
+    anchor = f"a: &a {'{k: ' * 29}x{'}' * 29}\n"
+    assert "b" in parse_yaml(f"{anchor}b: {nested}".encode(), "f.yaml").data()
+    assert "nested deeper than 32 levels" in refusal(f"{anchor}b: [{nested}]".encode())
+
+
 def test_an_alias_of_an_enclosing_value_is_refused() -> None:
     assert "alias of an enclosing value" in refusal(b"a: &x [*x]")
 
