@@ -15,7 +15,8 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -103,9 +104,8 @@ class Attachments:
         #: By interface, the run of the DHCP daemon that was asked for its lease.
         self._asked: dict[str, _Asked] = {}
         self._checked: dict[str, _Checked] = {}
-        #: Made and not checked since; and those of which CHECK refuses what ADD made, and is not asked.
+        #: Made and not checked since.
         self._new: set[str] = set()
-        self._trusted: set[str] = set()
 
     @classmethod
     def of(cls, settings: Settings, state: StateFiles, run: Run, leases: Leases | None = None) -> Attachments:
@@ -144,7 +144,6 @@ class Attachments:
         self._checked.pop(name, None)
         self._asked.pop(name, None)
         self._new.discard(name)
-        self._trusted.discard(name)
 
     def _undo(self, attachment: CniAttachment, netns: Path, exists: Exists, error: PluginError) -> None:
         try:
@@ -165,6 +164,9 @@ class Attachments:
         record = self._state.cni().get(name)
         if record is None:
             return
+        if record.trusted:
+            # Only what ADD made is: plugins that fail, or a crash, leave something else.
+            self._state.save_cni(replace(record, trusted=False))
         refused: list[str] = []
         leases = leasing(record.attachment)
         if leases:
@@ -205,7 +207,7 @@ class Attachments:
             return None
         state = record.result, link, view.interfaces(name)
         error = self._check_lease(record, link, state[2], netns) if leasing(wanted) else None
-        if error is not None or name in self._trusted or not checks(wanted):
+        if error is not None or record.trusted or not checks(wanted):
             return error
         return self._check_once(record, state, netns)
 
@@ -222,7 +224,9 @@ class Attachments:
             if name not in self._new:
                 return error
             log.info("CNI's CHECK refuses what ADD has just made, and is not used", interface=name, error=error)
-            self._trusted.add(name)
+            # While no disk takes it, CHECK is asked again.
+            with suppress(OSError):
+                self._state.save_cni(replace(record, trusted=True))
             return None
         self._checked[name] = _Checked(state, now, error)
         if error is None:

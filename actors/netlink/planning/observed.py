@@ -175,10 +175,12 @@ class CniRecord:
     """What is recorded of an interface that CNI plugins make, from before they are called until it is removed.
 
     ``result`` is what they returned, JSON as text; empty: they were called and may have done a part of it.
+    ``trusted``: CHECK refused what ADD had just made, and is not asked.
     """
 
     attachment: CniAttachment
     result: str = ""
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

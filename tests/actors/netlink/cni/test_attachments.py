@@ -280,6 +280,53 @@ def test_a_check_that_refuses_what_add_just_made_is_not_asked_again(plugins: Plu
     assert plugins.calls() == ["CHECK one"]
 
 
+def test_a_check_that_refuses_what_add_made_is_not_asked_by_the_next_process_either(plugins: Plugins) -> None:
+    plugins.attachments.attach(WANTED, NETNS, plugins.exists)
+    plugins.refuse("one", "CHECK")
+    assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    plugins.start()
+    plugins.calls()
+    assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    assert plugins.calls() == []
+    # Made again, it is asked again.
+    plugins.attachments.attach(WANTED, NETNS, plugins.exists)
+    plugins.calls()
+    assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    assert plugins.calls() == ["CHECK one"]
+
+
+def test_what_a_process_that_was_killed_did_not_remove_is_checked_again(plugins: Plugins) -> None:
+    plugins.attachments.attach(WANTED, NETNS, plugins.exists)
+    plugins.refuse("one", "CHECK")
+    assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    plugins.start()
+    assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    plugins.calls_left = 1
+    with pytest.raises(Killed):
+        plugins.attachments.detach("net1", NETNS, plugins.exists)
+    plugins.calls_left = -1
+    plugins.start()
+    error = plugins.attachments.check(WANTED, VIEW, NETNS)
+    assert error is not None
+    assert not error.unable
+
+
+def test_a_check_is_asked_again_while_no_disk_takes_its_outcome(
+    plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(record: CniRecord) -> None:
+        raise OSError(28, "No space left on device")
+
+    plugins.attachments.attach(WANTED, NETNS, plugins.exists)
+    plugins.refuse("one", "CHECK")
+    plugins.calls()
+    with monkeypatch.context() as patch:
+        patch.setattr(plugins.files, "save_cni", full)
+        assert plugins.attachments.check(WANTED, VIEW, NETNS) is None
+    assert [plugins.attachments.check(WANTED, VIEW, NETNS) for _ in range(2)] == [None, None]
+    assert plugins.calls() == ["CHECK one", "CHECK one"]
+
+
 @pytest.mark.parametrize("case", ["no record", "another configuration", "no interface", "disabled"])
 def test_what_cannot_be_asked_about_is_not(plugins: Plugins, case: str) -> None:
     wanted, view = WANTED, VIEW
