@@ -23,7 +23,8 @@ Fact = str | int | float | bool | None
 class ActorContext:
     """What one run of an actor, the ``incarnation``-th, reports to the supervisor.
 
-    ``changed`` is called when the actor has started and when it becomes idle, since a stop then interrupts no work.
+    ``changed`` is called when the actor has started, when it becomes idle, since a stop then interrupts no work, and
+    when a declared call ends.
     """
 
     def __init__(self, name: str, incarnation: int = 1, *, changed: Callable[[], None] = lambda: None) -> None:
@@ -97,3 +98,5 @@ class ActorContext:
         finally:
             self.mode, self.activity, self.activity_deadline = saved
             self.progress()
+            # It may freeze now, long before the declared deadline.
+            self._changed()

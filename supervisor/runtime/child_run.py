@@ -73,7 +73,7 @@ class ChildRun:
     def _reported(self) -> None:
         """Wake who waits for its start or for the end of its work, and the loop where that would look too late.
 
-        Actors become idle all the time, and then the loop looks soon enough.
+        Actors become idle and end calls all the time, and then the loop mostly looks soon enough.
         """
         if self.look_at > self.frozen_at():
             self._changed.notify()

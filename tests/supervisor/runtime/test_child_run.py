@@ -129,6 +129,21 @@ async def test_a_child_that_freezes_after_a_long_call_is_cancelled_as_soon_as_an
         assert diary.of("a") == [0, 31.5]
 
 
+async def test_a_child_that_hangs_right_after_a_long_call_is_cancelled_as_soon_as_any(
+    autojump_clock: MockClock, diary: Diary
+) -> None:
+    async def freeze(ctx: ActorContext) -> None:
+        diary.note(ctx.name, "start")
+        ctx.started()
+        with ctx.working("frr-reload", 600):
+            await trio.sleep(10)
+        await trio.sleep_forever()
+
+    async with running(spec("a", freeze, progress_deadline=20)):
+        await trio.sleep(40)
+        assert diary.of("a") == [0, 30.5]
+
+
 async def test_a_child_that_is_idle_now_and_then_does_not_wake_the_loop(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
