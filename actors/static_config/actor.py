@@ -236,7 +236,8 @@ def read(
         name,
         memory.last_good,
         namespace=settings.namespace,
-        absence_confirmed=request.is_reload,
+        # A command that starts a trial sends a reload of its own.
+        absence_confirmed=request.is_reload and trial is None,
         parsed=request.parsed,
     )
     tried = read_trial(settings, trial, name, memory) if trial else None

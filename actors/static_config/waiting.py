@@ -8,7 +8,7 @@ were requested.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -94,6 +94,11 @@ def hold(
         return None
     kept = read_remembered(settings.configs_dir, node.name, memory.in_force, namespace=settings.namespace)
     return StaticSnapshot(node, kept.resources, (warning, *kept.problems), previous.reload_id if previous else 0)
+
+
+def held_back(problems: Iterable[Problem]) -> str:
+    """Return the message among ``problems`` that names the files that wait, empty if none do."""
+    return next((problem.message for problem in problems if problem.message.startswith(_MESSAGE)), "")
 
 
 def contents(settings: Settings) -> Contents:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.static_config.node_identity import read_identity
+from actors.static_config.state_store import IN_FORCE_FILE
 from actors.static_config.trial import Trial, now
 from config.node import load_node_config
 from config.problems import Problem, Severity, errors
 from config.settings import Settings
 from config.sources.static_files import PREFIX, SUFFIX, is_router_file, read_remembered
-from config.store.last_good import LastGood
+from config.store.json_store import StoreError
+from config.store.last_good import LastGood, read_texts
 from config.syntax.files import list_directory, read_bounded
 from config.syntax.secret_files import SECRETS_DIRECTORY
 from config.syntax.yaml_reader import MAX_BYTES
@@ -89,6 +91,7 @@ def gather(settings: Settings, paths: Sequence[Path]) -> CandidateFiles:
             raise CommandError(f"{paths[0]} has no {PREFIX}*{SUFFIX}", USAGE)
         _check_secrets(paths[0], settings.configs_dir)
     else:
+        _require_directory(settings)
         given = {path.name: _read(_router_file(path)) for path in paths}
         if len(given) < len(paths):
             raise CommandError("two of the files have the same name", USAGE)
@@ -129,6 +132,19 @@ def _where_it_is(problem: Problem, candidate: CandidateFiles) -> Problem:
 
 def _directory_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
+
+
+def _require_directory(settings: Settings) -> None:
+    """Refuse to add files to a directory whose file system may not be mounted: its other files are in force still."""
+    if settings.configs_dir.exists():
+        return
+    try:
+        in_force = read_texts(settings.state_dir / IN_FORCE_FILE).texts
+    except StoreError:
+        return
+    if any(Path(path).parent == settings.configs_dir for path in in_force):
+        what = "mount or create it again, or give a directory with all files"
+        raise CommandError(f"{settings.configs_dir} is missing, but its last good files are in force: {what}", USAGE)
 
 
 def _router_file(path: Path) -> Path:

@@ -366,6 +366,24 @@ async def test_a_trial_that_was_started_before_a_reload_is_in_that_reload(node: 
     assert kinds(snapshot) == BOTH
 
 
+async def test_a_reload_during_a_trial_does_not_confirm_that_the_directory_is_gone(node: Node, trying: Trying) -> None:
+    """``openperouter try`` reloads by itself: the directory may be one that is not mounted."""
+    configs = node.settings.configs_dir
+    async with node.alive() as snapshots:
+        await snapshots.receive()
+        configs.rename(configs.with_name("elsewhere"))
+        await snapshots.receive()
+        trial = trying.begin(GOOD + RED)
+        node.reload.set(1)
+        while (snapshot := await snapshots.receive()).reload_id < 1:
+            pass
+        assert kinds(snapshot) == BOTH
+        trying.journal.revert(trial, "enough")
+        kept = await snapshots.receive()
+    assert kinds(kept) == [Kind.UNDERLAY]
+    assert [problem.origin.path for problem in errors(kept.problems)] == [str(configs)]
+
+
 async def test_files_that_change_during_a_trial_count_after_it(node: Node, trying: Trying) -> None:
     async with node.alive() as snapshots:
         await snapshots.receive()

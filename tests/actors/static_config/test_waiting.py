@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.static_config.trial import Journal, Trial, now
+from actors.static_config.waiting import held_back
 from config.desired import Secret
 from config.outcomes import StaticSnapshot
 from supervisor.runtime.channel import LatestReader
@@ -59,12 +60,14 @@ async def test_new_edited_and_removed_files_wait_and_a_reload_takes_them_in(node
         node.write("blue", BLUE)
         held = await snapshots.receive()
         assert (names(held), messages(held)) == (["red"], waits_for("openpe_blue.yaml"))
+        assert [held_back(held.problems)] == waits_for("openpe_blue.yaml")
         red.unlink()
         held = await snapshots.receive()
         assert (names(held), messages(held)) == (["red"], waits_for("openpe_blue.yaml", "openpe_red.yaml"))
         node.reload.set(1)
         taken = await snapshots.receive()
         assert (names(taken), messages(taken), taken.reload_id) == (["blue"], [], 1)
+        assert not held_back(taken.problems)
         node.write("red", RED)
         assert messages(await snapshots.receive()) == waits_for("openpe_red.yaml")
 

@@ -206,12 +206,12 @@ def test_a_trial_that_is_refused_is_a_document_with_the_problems(node: Node) -> 
 def test_a_trial_that_is_reverted_is_one_too(node: Node) -> None:
     node.answers(ALIVE, [DONE])
     assert node.run("try --detach -q {green}") == (0, "", "")
-    node.answers([DONE])
+    node.answers([{"status": {"schema_version": 1, "ready": True, "summary": "ready: as before"}}])
     code, out, _ = node.run("try --revert --json")
     assert code == 0
     document = json.loads(out)
     assert document["last"]["kept"] is False
-    assert document["outcome"]["ok"] is True
+    assert document["outcome"] == {"ok": True, "message": "ready: as before", "problems": []}
 
 
 @pytest.mark.parametrize("words", ["{green}", "--edit --detach", "--edit"])

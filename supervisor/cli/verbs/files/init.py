@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY: Final = Path("openperouter-staging")
 DEFAULT_POOL: Final = "100.65.0.0/16"
+UNDERLAY_FILE: Final = "openpe_underlay.yaml"
 TENANT: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,14}):(\d{1,8})")
 SYS_CLASS_NET: Final = Path("/sys/class/net")
 ROUTES: Final = Path("/proc/net/route")
@@ -91,7 +92,17 @@ def _wrong_network(text: str) -> str:
 
 
 def _wrong_tenant(text: str) -> str:
-    return "" if not text or TENANT.fullmatch(text) else f"{text}: a tenant is NAME:VNI, such as red:100"
+    tenant = TENANT.fullmatch(text)
+    if text and not tenant:
+        return f"{text}: a tenant is NAME:VNI, such as red:100"
+    # Each tenant has a file of its own.
+    if tenant and _file_name(tenant[1]) == UNDERLAY_FILE:
+        return f"{text}: {UNDERLAY_FILE} is the underlay's file; take another name, such as red:100"
+    return ""
+
+
+def _file_name(word: str) -> str:
+    return f"openpe_{word}.yaml"
 
 
 @dataclass
@@ -289,9 +300,9 @@ def write(answers: Answers, directory: Path, node_config: Path) -> list[Path]:
     """Write the files; return their paths."""
     from supervisor.operations.documents import to_yaml
 
-    texts = {directory / "openpe_underlay.yaml": to_yaml(underlay(answers))}
+    texts = {directory / UNDERLAY_FILE: to_yaml(underlay(answers))}
     if answers.tenant:
-        texts[directory / f"openpe_{answers.tenant[0]}.yaml"] = to_yaml(tenant_network(answers, *answers.tenant))
+        texts[directory / _file_name(answers.tenant[0])] = to_yaml(tenant_network(answers, *answers.tenant))
     if answers.index is not None:
         texts[node_config] = to_yaml({"nodeIndex": {"index": answers.index}})
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

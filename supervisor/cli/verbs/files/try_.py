@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
-from supervisor.operations.control_client import NotRunningError, ask
+from supervisor.operations.control_client import NotRunningError
 from supervisor.operations.exit_codes import CommandError
-from supervisor.operations.paths import CONTROL_SOCKET, load_usable_settings
+from supervisor.operations.paths import load_usable_settings
 
 from ...options import StoreFile, add_output, add_quiet, add_verb, print_document
 from ...terminal import choose_quiet, is_quiet, moment, say
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.edit:
             from .try_edit import edit_and_try
 
-            return edit_and_try(settings, arguments.settings, arguments.paths, trying)
+            return edit_and_try(settings, arguments.settings, arguments.paths, trying, detach=arguments.detach)
         code = act(settings, journal, report) if act else trying(arguments.paths)
         if silent:
             print_document(_state(settings, journal) | ({} if arguments.status else report.data), arguments.output)
@@ -137,14 +137,26 @@ def try_files(
     if not (candidate.changed or candidate.removed):
         say("nothing to try: these files are in force already")
         return exit_codes.OK
-    try:
-        next(ask(settings.run_dir / CONTROL_SOCKET, {"verb": "status"}), None)
-    except NotRunningError as error:
-        raise NotRunningError(f"{error}: nothing can be tried") from None
+    _require_nothing_held_back(settings)
     trial = candidate.trial(seconds)
     say(str(candidate))
     say(f"on trial until {_clock(trial.ends_at)}")
     return _detached(journal, trial, report) if detach else _attended(settings, journal, trial, report)
+
+
+def _require_nothing_held_back(settings: Settings) -> None:
+    """Refuse a trial while files wait for a reload: it would contain them, and confirming it would take them in."""
+    from actors.static_config.trial import TrialError
+    from actors.static_config.waiting import held_back
+
+    from .try_prompt import statuses
+
+    try:
+        status = next(statuses(settings.run_dir, "status"), None)
+    except NotRunningError as error:
+        raise NotRunningError(f"{error}: nothing can be tried") from None
+    if status and (waiting := held_back(status.problems)):
+        raise TrialError(f"not tried: {waiting}")
 
 
 def _detached(journal: Journal, trial: Trial, report: Report) -> int:
@@ -180,7 +192,7 @@ def _attended(settings: Settings, journal: Journal, trial: Trial, report: Report
     kept = ending is not None and ending.id == trial.id and ending.confirmed
     if not (kept and is_quiet()):
         print(journal.how_ended(trial.id), flush=True)
-    _report_files(report)
+    _report_files(journal, report)
     return exit_codes.OK if kept else exit_codes.DEGRADED
 
 
@@ -219,7 +231,7 @@ def _revert(_settings: Settings, journal: Journal, report: Report) -> int:
         if not journal.revert(trial, "it was ended with openperouter try --revert"):
             raise CommandError(journal.how_ended(trial.id), exit_codes.DEGRADED)
     say("reverted")
-    _report_files(report)
+    _report_files(journal, report)
     return exit_codes.OK
 
 
@@ -271,8 +283,8 @@ def _report_start(journal: Journal, trial: Trial, report: Report) -> bool:
     return report.reload(journal.left(trial), good, bad)
 
 
-def _report_files(report: Report) -> None:
-    report.reload(SETTLE_SECONDS, "the files are in force", "the files are in force, as far as possible")
+def _report_files(journal: Journal, report: Report) -> None:
+    report.ended(journal, SETTLE_SECONDS, "the files are in force", "the files are in force, as far as possible")
 
 
 def _clock(moment: float) -> str:

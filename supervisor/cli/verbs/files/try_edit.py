@@ -30,26 +30,31 @@ if TYPE_CHECKING:
 Trying = Callable[[Sequence[Path]], int]
 
 
-def edit_and_try(settings: Settings, settings_file: Path, names: Sequence[Path], trying: Trying) -> int:
+def edit_and_try(
+    settings: Settings, settings_file: Path, names: Sequence[Path], trying: Trying, *, detach: bool = False
+) -> int:
     """Edit all router files, or those with ``names``, until they are valid, and try them; return the exit code.
 
-    On a terminal it asks before it tries. Raises :class:`CommandError`.
+    On a terminal it asks before it tries. With ``detach``, ``trying`` returns while the trial is undecided. Raises
+    :class:`CommandError`.
     """
     staging = Path(tempfile.mkdtemp(prefix="openperouter-edit-"))
     try:
         paths = _copy(settings.configs_dir, [_name(one, settings.configs_dir) for one in names], staging)
         code = _until_tried(settings, settings_file, paths, trying)
-        if code == exit_codes.OK:
+        # A trial that is undecided may still be reverted.
+        if code is None or (code == exit_codes.OK and not detach):
             shutil.rmtree(staging)
     finally:
         if staging.exists() and any(staging.iterdir()):
             complain(f"what was edited is in {staging}; openperouter try {staging if not names else paths[0]} tries it")
         elif staging.exists():
             staging.rmdir()
-    return code
+    return exit_codes.OK if code is None else code
 
 
-def _until_tried(settings: Settings, settings_file: Path, paths: Sequence[Path], trying: Trying) -> int:
+def _until_tried(settings: Settings, settings_file: Path, paths: Sequence[Path], trying: Trying) -> int | None:
+    """Return the exit code; None if nothing was changed."""
     from supervisor.operations.candidate import gather
 
     while True:
@@ -57,7 +62,7 @@ def _until_tried(settings: Settings, settings_file: Path, paths: Sequence[Path],
         candidate = gather(settings, paths)
         if not (candidate.changed or candidate.removed):
             say("nothing was changed")
-            return exit_codes.OK
+            return None
         code = plan.show_candidate(candidate, settings, settings_file)
         if not sys.stdin.isatty():
             return code if code == exit_codes.CONFIG else trying(paths)

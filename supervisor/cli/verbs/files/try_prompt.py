@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,13 +21,23 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.static_config.trial import Journal, Trial, TrialError
-from supervisor.operations import control_client
+from config.problems import errors
+from config.status import Status, StatusFormatError
+from supervisor.operations.control_client import (
+    ANSWER_SECONDS,
+    NoAnswerError,
+    NotRunningError,
+    ReloadOutcome,
+    ask,
+    reload,
+)
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import CONTROL_SOCKET
 
 from ...terminal import is_quiet, print_line, print_problems, say
 
 if TYPE_CHECKING:
+    from config.desired import ResourceFailure
     from config.problems import Problem
 
 #: The daemon's own limit for one reload request.
@@ -49,7 +60,6 @@ class Report:
 
     def problems(self, problems: Sequence[Problem]) -> bool:
         """Report what is wrong with the files; return whether there are errors."""
-        from config.problems import errors
         from supervisor.operations.documents import problem_document
 
         self.data["problems"] = [problem_document(problem) for problem in problems]
@@ -61,9 +71,24 @@ class Report:
         """Make the daemon read what is there now; report its progress and one of two phrases with the outcome."""
         seconds = min(max(seconds, 1.0), LONGEST_RELOAD_SECONDS)
         try:
-            outcome = control_client.reload(self.run_dir / CONTROL_SOCKET, seconds, lambda line: say(f"  {line}"))
+            outcome = reload(self.run_dir / CONTROL_SOCKET, seconds, lambda line: say(f"  {line}"))
         except CommandError as error:
-            outcome = control_client.ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
+            outcome = _unknown(error)
+        return self._outcome(outcome, good, bad)
+
+    def ended(self, journal: Journal, seconds: float, good: str, bad: str) -> bool:
+        """Wait until the daemon has what was in force before a trial; report that as :meth:`reload` does.
+
+        It notices the end of a trial by itself. A reload would also take in files that wait for one, and confirm that
+        a directory that may not be mounted is gone.
+        """
+        try:
+            outcome = _restored(self.run_dir, journal, seconds)
+        except CommandError as error:
+            outcome = _unknown(error)
+        return self._outcome(outcome, good, bad)
+
+    def _outcome(self, outcome: ReloadOutcome, good: str, bad: str) -> bool:
         self.data["outcome"] = {"ok": outcome.ok, "message": outcome.text, "problems": outcome.problems}
         if not self.silent and not (outcome.ok and is_quiet()):
             print_line(f"{good if outcome.ok else bad}: {outcome.text}", "good" if outcome.ok else "warn")
@@ -71,6 +96,55 @@ class Report:
                 print_line(f"  {problem}", "bad")
             sys.stdout.flush()
         return outcome.ok
+
+
+def statuses(run_dir: Path, verb: str, seconds: float = ANSWER_SECONDS) -> Iterator[Status]:
+    """Yield what the daemon answers to ``status`` (once) or ``watch`` (each change); ``seconds`` bound each wait.
+
+    Raises :class:`CommandError`.
+    """
+    for answer in ask(run_dir / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
+        if "error" in answer:
+            raise NoAnswerError(f"the daemon refuses: {answer['error']}")
+        try:
+            yield Status.from_data(answer.get("status"))
+        except StatusFormatError as error:
+            raise NoAnswerError(f"the daemon's status cannot be read: {error}") from None
+
+
+def _restored(run_dir: Path, journal: Journal, seconds: float) -> ReloadOutcome:
+    """Wait until a status is verified and without a trial; print its progress. Raises :class:`CommandError`."""
+    on_trial = {str(journal.open_file), str(journal.accepted_file)}
+    shown, latest = "", time.monotonic() + seconds
+    try:
+        for status in statuses(run_dir, "watch", max(seconds, 1.0)):
+            if status.ready and not any(str(problem.origin) in on_trial for problem in status.problems):
+                return _decided(status)
+            if status.summary != shown:
+                shown = status.summary
+                say(f"  {shown}")
+            if time.monotonic() >= latest:
+                break
+        else:
+            raise NotRunningError("the daemon ended before this was verified")
+    except NoAnswerError:
+        # A status that stays the same is not sent again.
+        if not shown:
+            raise
+    return ReloadOutcome(False, f"not verified within {seconds:g} s: {shown}")
+
+
+def _decided(status: Status) -> ReloadOutcome:
+    """Return the outcome of a verified status. As with a reload, what the API has does not count."""
+    found: list[Problem | ResourceFailure] = [*errors(status.problems), *status.failures]
+    complaints = tuple(str(one) for one in found if not one.origin.path or one.origin.path.startswith("/"))
+    remain = "1 problem remains" if len(complaints) == 1 else f"{len(complaints)} problems remain"
+    text = f"{remain}; everything else is in force" if complaints else status.summary
+    return ReloadOutcome(not complaints, text, complaints)
+
+
+def _unknown(error: CommandError) -> ReloadOutcome:
+    return ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
 
 
 def ask_to_keep(journal: Journal, trial: Trial) -> bool:

@@ -134,6 +134,10 @@ def test_what_the_models_refuse_is_reported_with_its_place(node: Path, capsys: p
             "give --index" + UNASKED,
         ),
         ((*ALL[:-1], "red"), "--tenant: red: a tenant is NAME:VNI, such as red:100"),
+        (
+            (*ALL[:-1], "underlay:100"),
+            "--tenant: underlay:100: openpe_underlay.yaml is the underlay's file; take another name, such as red:100",
+        ),
         ((*ALL[:-1], "../x:1"), "--tenant: ../x:1: a tenant is NAME:VNI, such as red:100"),
         ((*ALL, "--pool", "192.0.2.0"), f"--pool: 192.0.2.0 {NO_NETWORK}"),
         ((*ALL, "--tenant-pool", "red"), f"--tenant-pool: red {NO_NETWORK}"),
@@ -212,6 +216,7 @@ def test_a_wrong_number_is_asked_for_again(capsys: pytest.CaptureFixture[str]) -
         ("pool", "0", "100.65.0.0/16"),
         ("neighbor", "192.0.2.1 leaf", "192.0.2.1 192.0.2.3"),
         ("tenant", "red", "red:100"),
+        ("tenant", "underlay:100", "Underlay2:100"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_asked_for_again(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
@@ -21,19 +21,29 @@ import pytest
 
 import actors.netlink.preview
 from actors.static_config.trial import Journal, Trial, now
+from config.problems import Origin, Problem, Severity
 from config.resolve.host_networks import HostNetwork
+from config.status import Status
+from config.store.last_good import LastGood, to_json
 from supervisor.cli import main
+from supervisor.cli.verbs.files import try_
 from tests.supervisor.cli.examples import L3VNI, SECRETS, UNDERLAY, api_l3vni, remember_api
 
 CHECKOUT = Path(__file__).parents[5]
 DEADLINE = 60.0
 GREEN = "l3vnis: [{name: green, vrf: green, vni: 300}]\n"
 DONE = {"event": "done", "ok": True, "reason": "", "problems": [], "summary": "ready: all of it"}
+READY = Status(ready=True, summary="ready: what was before")
 
 
 @contextmanager
-def daemon(directory: Path, done: dict[str, object] | None = None) -> Iterator[list[str]]:
-    """A daemon that answers every reload with ``done``; gives the verbs of the requests."""
+def daemon(
+    directory: Path, done: dict[str, object] | None = None, statuses: Sequence[Status] = (READY,)
+) -> Iterator[list[str]]:
+    """A daemon that answers every reload with ``done``; gives the verbs of the requests.
+
+    It has ``statuses`` one after the other; it is asked for one only while it has the first of them.
+    """
     verbs: list[str] = []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(directory / "control.sock"))
@@ -48,8 +58,9 @@ def daemon(directory: Path, done: dict[str, object] | None = None) -> Iterator[l
                 with connection:
                     verb = json.loads(connection.recv(4096))["verb"]
                     verbs.append(verb)
-                    answer = {"status": {"schema_version": 1}} if verb == "status" else done or DONE
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
+                    known = [f'{{"status": {one.to_json()}}}' for one in statuses]
+                    answers = {"status": known[:1], "watch": known}.get(verb, [json.dumps(done or DONE)])
+                    connection.sendall("".join(f"{answer}\n" for answer in answers).encode())
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -368,12 +379,91 @@ def test_a_confirmation_in_another_session_ends_the_question(place: Place, capsy
 
 
 def test_another_session_reverts(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a reload: that would take in what waits for one."""
     place.begin()
     with daemon(place.root / "run") as verbs:
         assert place.run("--revert") == 0
-    assert verbs == ["reload"]
+    assert verbs == ["watch"]
     assert place.journal.load() is None
-    assert "reverted" in capsys.readouterr().out
+    assert capsys.readouterr().out == "reverted\nthe files are in force: ready: what was before\n"
+
+
+def test_a_trial_that_is_interrupted_ends_without_a_reload(place: Place) -> None:
+    with daemon(place.root / "run") as verbs, place.process(place.green) as process:
+        read_until(process, "Press ENTER")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE) == 1
+    assert verbs == ["status", "reload", "watch"]
+
+
+def about_trial(place: Place) -> Problem:
+    """The warning that a daemon has while a trial is in force."""
+    return Problem("on trial", Origin(path=str(place.journal.open_file)), severity=Severity.WARNING)
+
+
+def test_the_end_of_a_trial_is_reported_once_the_daemon_has_verified_it(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = Status(ready=True, summary="ready: the trial", problems=(about_trial(place),))
+    broken = Problem("is broken", Origin(path="/configs/openpe_red.yaml", line=3))
+    of_api = Problem("of the API", Origin(namespace="tenant", name="blue"))
+    after = Status(ready=True, summary="degraded", problems=(broken, of_api))
+    place.begin()
+    with daemon(place.root / "run", statuses=(tried, Status(summary="applying"), after, READY)):
+        assert place.run("--revert") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "reverted",
+        "  ready: the trial",
+        "  applying",
+        "the files are in force, as far as possible: 1 problem remains; everything else is in force",
+        "  /configs/openpe_red.yaml:3: error: is broken",
+    ]
+
+
+def test_a_daemon_that_ends_before_a_trial_is_over_is_reported(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.begin()
+    with daemon(place.root / "run", statuses=(Status(summary="applying"),)):
+        assert place.run("--revert") == 0
+    assert "as far as possible: the daemon ended before" in capsys.readouterr().out
+
+
+def test_a_daemon_that_does_not_get_there_is_not_waited_for_indefinitely(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(try_, "SETTLE_SECONDS", 0.0)
+    place.begin()
+    with daemon(place.root / "run", statuses=(Status(summary="applying"), READY)):
+        assert place.run("--revert") == 0
+    assert "as far as possible: not verified within 0 s: applying" in capsys.readouterr().out
+
+
+def test_while_files_wait_for_a_reload_nothing_is_tried(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would be part of the trial, and in force for good once it is confirmed, although no one asked for that."""
+    message = "changes wait for a reload (autoApply is false): openpe_red.yaml; openperouter reload applies them"
+    held = Problem(message, Origin(path=str(place.configs)), severity=Severity.WARNING)
+    with daemon(place.root / "run", statuses=(Status(ready=True, problems=(held,)),)) as verbs:
+        assert place.run("--detach", place.green) == 1
+    assert capsys.readouterr().err == f"openperouter: not tried: {message}\n"
+    assert verbs == ["status"]
+    assert place.journal.load() is None
+
+
+def test_single_files_are_not_tried_while_the_directory_of_the_others_is_missing(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    underlay = str(place.configs / "openpe_underlay.yaml")
+    (place.state / "in-force.json").write_text(to_json(LastGood().with_texts({underlay: UNDERLAY})))
+    place.configs.rename(place.configs.with_name("elsewhere"))
+    with daemon(place.root / "run"):
+        assert place.run("--detach", place.green) == 64
+        assert f"{place.configs} is missing, but its last good files are in force" in capsys.readouterr().err
+        assert place.journal.load() is None
+        # A directory has all that is to be in force.
+        (place.new / "openpe_underlay.yaml").write_text(UNDERLAY)
+        assert place.run("--detach", place.new) == 0
+    assert place.journal.load() is not None
 
 
 def test_keeping_writes_removes_and_saves_with_modes(place: Place) -> None:

@@ -123,6 +123,18 @@ def test_a_trial_that_was_reverted_leaves_the_copy(editing: Editing, capsys: pyt
     assert "vni: 101" in Path(path).read_text()
 
 
+def test_a_detached_trial_is_undecided_and_leaves_the_copy(
+    editing: Editing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    editing.editor(VNI_101)
+    assert editing.run("openpe_l3vni.yaml", "--detach") == 0
+    [path] = re.findall(r"what was edited is in (\S+);", capsys.readouterr().err)
+    assert "vni: 101" in (Path(path) / "openpe_l3vni.yaml").read_text()
+    editing.editor()
+    assert editing.run("openpe_underlay.yaml", "--detach") == 0
+    assert editing.kept() == ["openpe_l3vni.yaml"]
+
+
 @pytest.mark.parametrize(
     ("editor", "ending"),
     [
