@@ -170,7 +170,7 @@ def _merged(current: NicRecord, old: NicRecord | None) -> NicRecord:
     The older record counts when the NIC may have lost what it had: its return was interrupted, or the router's
     namespace was destroyed and the kernel put the NIC back bare. A record of a move that never happened is replaced.
     """
-    if old is None or _never_moved(old, current.addresses):
+    if old is None or (old.phase is NicPhase.MOVING and current.addresses):
         return current
     known = {address.interface for address in current.addresses}
     routes = {(route.family, route.table, route.destination, route.priority) for route in current.routes}
