@@ -68,7 +68,8 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,65536}")
 #: More levels than a list of objects with the deepest spec that is accepted (:data:`config.models.base.MAX_DEPTH`).
 _MAX_DEPTH: Final = 64
 #: What decides how deeply JSON is nested: strings, since they may contain brackets, and brackets.
-_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+#: Possessive: a tenant's string may be a megabyte long, of which each character would be one to come back to.
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 
 class KubeClient:

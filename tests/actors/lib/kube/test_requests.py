@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 
 import pytest
 import trio
@@ -220,6 +221,21 @@ async def test_one_object_that_is_nested_too_deeply_to_be_read_hides_no_other(le
         spec, depth = spec[0] if isinstance(spec, list) else spec["a"], depth + 1
     # One level more is the empty list.
     assert depth == (2 * levels - 1 if levels < 100 else 64 - 1 - 3)
+
+
+@pytest.mark.parametrize("text", ["x", '\\"', "[", "\\\\"])
+async def test_a_long_string_beside_deep_nesting_costs_no_more_memory_than_itself(text: str) -> None:
+    size = 1_000_000
+    answer = f'{{"deep": {"[" * 5_000}{"]" * 5_000}, "long": "{text * (size // len(text))}"}}'.encode()
+    async with talking(saying(whole(answer))) as (client, _):
+        tracemalloc.start()
+        try:
+            found = await client.get("/api/v1/pods")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert len(found["long"]) == size // len(text) * (1 if len(text) == 1 else len(text) // 2)
+    assert peak < 20 * size
 
 
 async def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
