@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -216,8 +217,8 @@ PURGE_WITH_FOREIGN_DEVICE = """
 {install} >/dev/null 2>&1
 ip netns add perouter
 ip -n perouter link add net1 type bridge
-mkdir -p /var/lib/openperouter
-echo '{{"attachments": [{{"name": "net1"}}]}}' > /var/lib/openperouter/cni-attachments.json
+mkdir -p {directory}
+echo '{{"attachments": {{"net1": {{}}}}}}' > {directory}/cni-attachments.json
 {foreign}
 {purge}
 """
@@ -352,9 +353,11 @@ def check(machine: Machine, package: str, higher: str) -> None:
         demand_same(clean, machine.snapshot(), "purging with a router")
 
     say("purge with devices of others in the router's namespace")
-    machine.run(PURGE_WITH_FOREIGN_DEVICE.format(install=install, purge=PURGE, foreign=FOREIGN) + IS_KEPT)
     gone = "[ ! -e /run/netns/perouter ]; [ ! -s /tmp/errors ]"
-    machine.run(PURGE_WITH_FOREIGN_DEVICE.format(install=install, purge=PURGE, foreign="") + gone)
+    for directory in ("/var/lib/openperouter", "/run/openperouter"):
+        purge = partial(PURGE_WITH_FOREIGN_DEVICE.format, install=install, purge=PURGE, directory=directory)
+        machine.run(purge(foreign=FOREIGN) + IS_KEPT)
+        machine.run(purge(foreign="") + gone)
 
     say("purge with a router whose NIC has no record")
     machine.run(PURGE_WITHOUT_RECORD.format(install=install, purge=PURGE))

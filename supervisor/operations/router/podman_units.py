@@ -62,8 +62,9 @@ Wants=openperouter-netns.service
 After=openperouter-netns.service local-fs.target
 # The router provides the network that others wait for.
 Before=openperouter.service network-online.target kubelet.service
-# Always restart, however often it failed, but not once the package is gone, which made the namespace.
-ConditionPathExists=/usr/lib/systemd/system/openperouter-netns.service
+# Always restart, however often it failed, but not at a boot without the package, which makes the namespace.
+ConditionPathExists=|/run/netns/perouter
+ConditionPathExists=|/usr/lib/systemd/system/openperouter-netns.service
 StartLimitIntervalSec=0
 
 [Quadlet]
@@ -98,7 +99,8 @@ _UNIT: Final = """\
 Description={description}
 Documentation=man:openperouter(8)
 {after}Before=openperouter.service network-online.target kubelet.service
-ConditionPathExists=/usr/lib/systemd/system/openperouter-netns.service
+ConditionPathExists=|/run/netns/perouter
+ConditionPathExists=|/usr/lib/systemd/system/openperouter-netns.service
 StartLimitIntervalSec=0
 
 [Quadlet]
