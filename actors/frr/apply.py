@@ -57,6 +57,8 @@ class Applier:
         self._untouched = True
         #: The text whose negations FRR was sent last; None: its boot file is, and empty: unknown.
         self._sent: str | None = None
+        #: Whether mgmtd was locked when the negations were sent, which FRR does not show.
+        self._unsure = False
         #: Whether an answer in the attempt's last round was that mgmtd is locked.
         self._locked = False
         self._intended: tuple[RenderedConfig, Intent] | None = None
@@ -142,9 +144,9 @@ class Applier:
                 wanted = left
                 seen = self._seen(seen.text, self._intent(wanted))
             log.info("changing FRR's configuration", generation=desired.generation, difference=seen.pending.summary())
-            self._sent = ""
+            self._sent, self._unsure = "", False
             wanted, seen = await self._attempt(rendered, wanted, seen)
-        self._sent = wanted.text
+        self._sent = "" if self._unsure else wanted.text
         failures = self.refusals.failures(rendered, seen)
         wrong = vital(seen)
         if wrong:
@@ -234,6 +236,7 @@ class Applier:
             seen = await self._remove(seen, thorough=thorough)
             stubborn &= frozenset(seen.pending.extra)
             answers = await self._add(seen, wanted, first=not thorough, apart=apart)
+            self._unsure |= self._locked and not thorough and bool(seen.intent.negations)
             seen = await self._settled(seen.intent)
             stubborn &= frozenset(seen.pending.extra)
             if not seen.pending:

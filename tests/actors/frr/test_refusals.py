@@ -443,6 +443,22 @@ def test_what_frr_keeps_in_a_context_is_the_failure_of_what_opens_it() -> None:
 NEGATION = raw("negation", "router bgp 64514\n no bgp suppress-duplicates\nexit")
 
 
+async def test_a_negation_that_was_sent_while_mgmtd_was_locked_is_sent_again(bench: Bench) -> None:
+    """FRR shows neither it nor that it is missing."""
+    line = "no ip nht resolve-via-default"
+    await bench.apply(replace(EVERYTHING, raw_frr=(SNIPPET,)))
+    desired = replace(EVERYTHING, raw_frr=(SNIPPET, raw("negation", line)))
+    bench.frr.locked = True
+    await bench.apply(desired)
+    bench.frr.locked = False
+    bench.frr.sent.clear()
+    await bench.apply(desired)
+    assert any(line in text for text in bench.frr.sent)
+    bench.frr.sent.clear()
+    await bench.apply(desired)
+    assert not any(line in text for text in bench.frr.sent)
+
+
 @pytest.mark.parametrize("misses", ["a snippet", "a withdrawn VNI"])
 async def test_negations_are_sent_once_although_the_boot_file_cannot_have_them(
     misses: str, bench: Bench, autojump_clock: Clock
