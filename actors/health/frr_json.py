@@ -98,12 +98,18 @@ class EvpnRoute:
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """One next hop of a selected BGP route in zebra. ``vrf`` is set if it is in another VRF than the route."""
+    """One next hop of a selected BGP route in zebra. ``vrf`` is set if it is in another VRF than the route.
+
+    ``lost``: another session brings it as well, and zebra has not made that one active again. ``refused``: the kernel
+    has refused the route.
+    """
 
     address: str
     device: str
     vrf: str
     installed: bool
+    lost: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,10 +374,12 @@ def _evpn_paths(answer: object) -> Iterator[EvpnRoute]:
 def _evpn_route(rd: str, path: Mapping[str, Any]) -> EvpnRoute:
     words = _text(_mapping(path.get("extendedCommunity")).get("string")).split()
     routed = path.get("routeType") == 5
+    next_hop = next((plain_address(_text(hop.get("ip"))) for hop in _records(path.get("nexthops"))), "")
     return EvpnRoute(
         rd=rd,
         prefix=f"{path.get('ip')}/{path.get('ipLen')}" if routed else "",
-        next_hop=next((plain_address(_text(hop.get("ip"))) for hop in _records(path.get("nexthops"))), ""),
+        # zebra floods to the originator of a type-3 route, whatever its next hop is.
+        next_hop=plain_address(_text(path.get("ip"))) if path.get("routeType") == 3 else next_hop,
         own=path.get("peerId") == "(unspec)",
         targets=frozenset(word.removeprefix("RT:") for word in words if word.startswith("RT:")),
         router_mac=next((word.removeprefix("Rmac:") for word in words if word.startswith("Rmac:")), ""),
@@ -388,6 +396,8 @@ def _zebra_routes(answer: object) -> dict[str, dict[str, tuple[NextHop, ...]]]:
                     device=_text(hop.get("interfaceName")),
                     vrf=_text(hop.get("vrf")),
                     installed=hop.get("fib") is True,
+                    lost=hop.get("duplicate") is True and hop.get("active") is not True,
+                    refused=entry.get("failed") is True,
                 )
                 for entry in _records(entries)
                 if entry.get("selected") is True

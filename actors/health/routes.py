@@ -76,8 +76,8 @@ class RouteCheck:
             return None
         if vni.vrf in self._leaks:
             return VniFault(f"its route {self._leaks[vni.vrf]} is in the default VRF", passing=True)
-        text = self._announced(vni, known, bgp) or self._installed(vni, known, bgp, self._routes)
-        return VniFault(text, in_frr=True, passing=True) if text else None
+        text = self._announced(vni, known, bgp)
+        return VniFault(text, in_frr=True, passing=True) if text else self._installed(vni, known, bgp, self._routes)
 
     def _announced(self, vni: DesiredL3VNI, known: Vni, bgp: BgpVni) -> str:
         own = {route.prefix: route for route in self._own[bgp.rd] if route.prefix}
@@ -91,26 +91,28 @@ class RouteCheck:
                 return f"the type-5 route for {prefix} has the next hop {route.next_hop}, not {vni.vtep}"
         return ""
 
-    def _installed(self, vni: DesiredL3VNI, known: Vni, bgp: BgpVni, routes: Routes) -> str:
+    def _installed(self, vni: DesiredL3VNI, known: Vni, bgp: BgpVni, routes: Routes) -> VniFault | None:
         table = routes.zebra.get(vni.vrf, {})
+        tunnelled = {prefix: [hop for hop in found if _tunnelled(hop, known)] for prefix, found in table.items()}
         ours = {route.prefix for route in self._own[bgp.rd]}
         remote = {route.prefix for route in self._imported(vni, bgp) if route.prefix and route.router_mac}
         missing = sorted(remote - ours - table.keys())
         if missing:
-            return f"zebra lacks the route to {_some(missing)}, which the fabric announces"
-        tunnelled = {prefix: [hop for hop in found if _tunnelled(hop, known)] for prefix, found in table.items()}
-        # Two sessions may bring the same next hop. The kernel has it once, and zebra then takes only some of a route's
-        # hops for installed, wrong ones among others (FRR #21709).
-        stale = sorted(
-            prefix for prefix, found in tunnelled.items() if found and not any(hop.installed for hop in found)
-        )
-        if stale:
-            return f"the route to {_some(stale)} is not in the kernel, although zebra shows it as installed"
+            text = f"zebra lacks the route to {_some(missing)}, which the fabric announces"
+            # An L3VNI that FRR has lost has none at all. What it refuses of a few does not change with it.
+            return VniFault(text, in_frr=not any(tunnelled.values()), passing=True)
+        if refused := sorted(prefix for prefix, found in tunnelled.items() if any(hop.refused for hop in found)):
+            return VniFault(f"the kernel refuses the route to {_some(refused)}", passing=True)
+        if stale := sorted(prefix for prefix, found in tunnelled.items() if found and _is_stale(found)):
+            text = f"the route to {_some(stale)} is not in the kernel, although zebra shows it as installed"
+            return VniFault(text, in_frr=True, passing=True)
         unreached = sorted(
             {hop.address for found in tunnelled.values() for hop in found}
             - set(map(plain_address, routes.next_hops.get(vni.vni, ())))
         )
-        return f"zebra has no router MAC for the next hop {_some(unreached)}" if unreached else ""
+        if unreached:
+            return VniFault(f"zebra has no router MAC for the next hop {_some(unreached)}", in_frr=True, passing=True)
+        return None
 
     def _imported(self, vni: DesiredL3VNI | DesiredL2VNI, bgp: BgpVni) -> list[EvpnRoute]:
         wanted = imports(bgp.import_rts, derived=vni.vni in self._derived)
@@ -121,6 +123,15 @@ def announced_networks(vni: DesiredL3VNI) -> set[str]:
     """Return the prefixes that bgpd announces by configuration (``network``), whatever the host announces to it."""
     hosts = (ends.host for ends in vni.session.addresses) if vni.session else ()
     return {str(ip_network(host.ip)) for host in hosts} | set(vni.gateway_networks)
+
+
+def _is_stale(found: list[NextHop]) -> bool:
+    """Whether a route is not in the kernel that zebra shows as installed.
+
+    Two sessions may bring the same next hop. The kernel has it once, and zebra then takes only some of a route's hops
+    for installed, wrong ones among others (FRR #21709). After a flap that bgpd has not seen as one it still does.
+    """
+    return any(hop.lost for hop in found) or not any(hop.installed for hop in found)
 
 
 def _tunnelled(hop: NextHop, known: Vni) -> bool:

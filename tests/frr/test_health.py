@@ -306,37 +306,6 @@ async def test_routes_from_another_as_belong_to_a_vni_whose_route_targets_frr_de
     assert (await converged.bench.applied(STATE)).applied
 
 
-async def test_the_same_routes_from_two_sessions_raise_no_alarm(converged: Fabric) -> None:
-    """zebra has each next hop twice then, and the kernel once."""
-    ends = (("frrtest", "toswitch1", "192.168.12.3/24"), ("frrleaf", "torouter", "192.168.12.2/24"))
-    for netns, device, address in ends:
-        sh(f"ip -n {netns} address add {address} dev {device}")
-    leaf = "neighbor 192.168.12.3"
-    lines = ("router bgp 64512", f"{leaf} remote-as 64514", "address-family l2vpn evpn", f"{leaf} activate")
-    commands = " ".join(f"-c '{line}'" for line in ("configure terminal", *lines))
-    sh(f"vtysh -N frrleaf -d bgpd {commands}")
-    assert STATE.underlay is not None
-    first = STATE.underlay.neighbors[0]
-    underlay = replace(STATE.underlay, neighbors=(first, replace(first, endpoint="192.168.12.2")))
-    twice = replace(STATE, underlay=underlay)
-    assert (await converged.bench.applied(twice)).applied
-
-    def next_hops() -> list[dict[str, object]]:
-        routes = converged.shown(converged.router, "show ip route vrf red 10.50.0.0/24").get("10.50.0.0/24", [])
-        return [hop for route in routes for hop in route["nexthops"]]
-
-    eventually("both sessions bring the route", lambda: len(next_hops()) == 2)
-    async with checked(converged) as health:
-        health.apply(twice)
-        for _ in range(6):
-            await health.until_well()
-        assert not any(report.failures or report.bounce for report in health.reports), next_hops()
-    assert (await converged.bench.applied(STATE)).applied
-    sh(f"vtysh -N frrleaf -d bgpd -c 'configure terminal' -c 'router bgp 64512' -c 'no {leaf}'")
-    for netns, device, address in ends:
-        sh(f"ip -n {netns} address del {address} dev {device}")
-
-
 @pytest.mark.parametrize("device", ["br-pe-100", "vni100"])
 async def test_an_l3vni_that_frr_leaves_stale_after_a_flap_is_bounced(converged: Fabric, device: str) -> None:
     async with checked(converged) as health:
@@ -478,3 +447,34 @@ async def test_a_neighbour_that_does_not_use_bfd_is_named(converged: Fabric) -> 
         await health.until("session and BFD are up", answered)
     sh(with_bfd.format("no "))
     assert (await converged.bench.applied(STATE)).applied
+
+
+async def test_the_same_routes_from_two_sessions_raise_no_alarm(converged: Fabric) -> None:
+    """zebra has each next hop twice then, and the kernel once."""
+    ends = (("frrtest", "toswitch1", "192.168.12.3/24"), ("frrleaf", "torouter", "192.168.12.2/24"))
+    for netns, device, address in ends:
+        sh(f"ip -n {netns} address add {address} dev {device}")
+    leaf = "neighbor 192.168.12.3"
+    lines = ("router bgp 64512", f"{leaf} remote-as 64514", "address-family l2vpn evpn", f"{leaf} activate")
+    commands = " ".join(f"-c '{line}'" for line in ("configure terminal", *lines))
+    sh(f"vtysh -N frrleaf -d bgpd {commands}")
+    assert STATE.underlay is not None
+    first = STATE.underlay.neighbors[0]
+    underlay = replace(STATE.underlay, neighbors=(first, replace(first, endpoint="192.168.12.2")))
+    twice = replace(STATE, underlay=underlay)
+    assert (await converged.bench.applied(twice)).applied
+
+    def next_hops() -> list[dict[str, object]]:
+        routes = converged.shown(converged.router, "show ip route vrf red 10.50.0.0/24").get("10.50.0.0/24", [])
+        return [hop for route in routes for hop in route["nexthops"]]
+
+    eventually("both sessions bring the route", lambda: len(next_hops()) == 2)
+    async with checked(converged) as health:
+        health.apply(twice)
+        for _ in range(6):
+            await health.until_well()
+        assert not any(report.failures or report.bounce for report in health.reports), next_hops()
+    assert (await converged.bench.applied(STATE)).applied
+    sh(f"vtysh -N frrleaf -d bgpd -c 'configure terminal' -c 'router bgp 64512' -c 'no {leaf}'")
+    for netns, device, address in ends:
+        sh(f"ip -n {netns} address del {address} dev {device}")

@@ -43,6 +43,13 @@ def test_a_nic_keeps_its_addresses_inside_and_loses_noprefixroute(furnished: Nod
     assert "10.0.0.1" not in routes
 
 
+def test_a_hosts_strict_filter_is_not_the_fabrics(furnished: Node) -> None:
+    """A fabric may send back over another NIC. A new namespace inherits the host's default, and so does a NIC in it."""
+    ip("netns", "exec", Node.NETNS, "sysctl", "-qw", "net.ipv4.conf.default.rp_filter=1")
+    assert furnished.converge(INSIDE).clean
+    assert furnished.sysctl(f"ipv4.conf.{Node.NIC}.rp_filter") == "2"
+
+
 def test_a_returned_nic_is_as_it_was(furnished: Node) -> None:
     before = outside()
     furnished.converge(INSIDE)

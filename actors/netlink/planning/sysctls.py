@@ -19,11 +19,13 @@ from typing import Final
 
 #: Reference 4.3, the part for VXLAN, without ``arp_accept``: key, value, whether the kernel may lack it.
 #: ``accept_untracked_na`` came with 5.18. The larger of ``all`` and a device's counts for rp_filter and arp_accept, so
-#: ``all`` must leave it to the devices; a new namespace inherits the host's settings of IPv4.
+#: ``all`` must leave it to the devices; a new namespace inherits the host's settings of IPv4. A strict filter on NICs
+#: would drop what a fabric sends back over another one: 2 is loose, and Debian's default for all devices.
 ROUTER_SYSCTLS: Final = (
     ("net.ipv4.conf.all.forwarding", "1", False),
     ("net.ipv6.conf.all.forwarding", "1", False),
     ("net.ipv4.conf.all.rp_filter", "0", False),
+    ("net.ipv4.conf.default.rp_filter", "2", False),
     ("net.ipv4.conf.all.arp_accept", "0", False),
     ("net.ipv4.conf.default.arp_accept", "0", False),
     ("net.ipv6.conf.default.accept_ra", "0", False),

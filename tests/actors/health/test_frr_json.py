@@ -128,6 +128,25 @@ def test_an_ipv4_next_hop_of_an_ipv6_route_is_an_ipv4_address() -> None:
     assert parse_evpn(answers).zebra["red"]["2001:db8::/64"][0].address == "100.64.0.1"
 
 
+@pytest.mark.parametrize("is_well", [True, False])
+def test_what_zebra_shows_of_a_next_hop_that_two_sessions_bring(*, is_well: bool) -> None:
+    first = {"ip": "100.64.0.1", "interfaceName": "br-pe-100", "fib": True, "active": True}
+    second = {"ip": "100.64.0.1", "interfaceName": "br-pe-100", "duplicate": True} | (
+        {"active": True} if is_well else {}
+    )
+    entry = {"selected": True, "nexthops": [first, second]} | ({} if is_well else {"failed": True})
+    found = parse_evpn({BGP_IPV4: {"red": {"10.50.0.0/24": [entry]}}}).zebra["red"]["10.50.0.0/24"]
+    assert [hop.installed for hop in found] == [True, False]
+    assert [hop.lost for hop in found] == [False, not is_well]
+    assert [hop.refused for hop in found] == [not is_well, not is_well]
+
+
+def test_a_type_3_route_leads_to_its_originator() -> None:
+    path = {"valid": True, "bestpath": True, "routeType": 3, "ip": "100.64.0.1", "nexthops": [{"ip": "100.64.0.9"}]}
+    [route] = parse_evpn({TYPE_3: {"10.0.0.200:2": {"[3]": {"paths": [[path]]}}}}).type3
+    assert route.next_hop == "100.64.0.1"
+
+
 def test_routes_are_counted_without_being_read() -> None:
     seen = observed("fabric_up")
     assert (seen.evpn_size, seen.table_size) == (11, 13)

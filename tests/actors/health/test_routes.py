@@ -79,6 +79,26 @@ def test_a_next_hop_that_two_sessions_bring_is_in_the_kernel_once(shown: int) ->
     assert faults(replace(seen, evpn=replace(routes(seen), zebra=zebra))) == {}
 
 
+def shown(*found: NextHop) -> dict[ResourceId, VniFault]:
+    """Return the faults of a fabric whose VRF has one route with these next hops."""
+    seen = observed("fabric_up")
+    table = routes(seen).zebra | {"red": {"10.50.0.0/24": found}}
+    return faults(replace(seen, evpn=replace(routes(seen), zebra=table)))
+
+
+def test_a_route_that_was_lost_while_two_sessions_bring_it_is_bounced() -> None:
+    """zebra shows the first next hop as before, and the second as not active."""
+    hop = NextHop("100.64.0.1", "br-pe-100", "", installed=True)
+    text = "the route to 10.50.0.0/24 is not in the kernel, although zebra shows it as installed"
+    assert shown(hop, replace(hop, installed=False)) == {}
+    assert shown(hop, replace(hop, installed=False, lost=True)) == {RED: VniFault(text, in_frr=True, passing=True)}
+
+
+def test_a_route_that_the_kernel_refuses_is_named_and_not_bounced() -> None:
+    hop = NextHop("100.64.0.1", "br-pe-100", "", installed=False, refused=True)
+    assert shown(hop) == {RED: VniFault("the kernel refuses the route to 10.50.0.0/24", passing=True)}
+
+
 def test_a_router_mac_that_differs_between_the_daemons_is_bounced() -> None:
     seen = observed("fabric_up")
     assert seen.bgp_vnis is not None
@@ -159,10 +179,15 @@ def with_type5(seen: Observation, *more: EvpnRoute) -> Observation:
     return replace(seen, evpn=replace(routes(seen), type5=(*routes(seen).type5, *more)))
 
 
-def test_a_prefix_of_the_fabric_that_zebra_lacks_is_bounced() -> None:
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_prefixes_of_the_fabric_that_zebra_lacks_are_named_and_bounced_if_it_has_none(*, all_of_them: bool) -> None:
+    """What it refuses of a few does not change with the VNI, and the others work."""
     seen = with_type5(observed("fabric_up"), remote("10.51.0.0/24"), remote("10.52.0.0/24"))
-    text = "zebra lacks the route to 10.51.0.0/24 and others, which the fabric announces"
-    assert faults(seen) == {RED: VniFault(text, in_frr=True, passing=True)}
+    if all_of_them:
+        seen = replace(seen, evpn=replace(routes(seen), zebra={"red": {}}))
+    first = "10.50.0.0/24" if all_of_them else "10.51.0.0/24"
+    text = f"zebra lacks the route to {first} and others, which the fabric announces"
+    assert faults(seen) == {RED: VniFault(text, in_frr=all_of_them, passing=True)}
 
 
 def test_a_prefix_of_another_as_is_imported_by_a_target_that_frr_derives() -> None:
@@ -174,7 +199,7 @@ def test_a_prefix_of_another_as_is_imported_by_a_target_that_frr_derives() -> No
     assert faults(seen) == {}
     derived = replace(state, l3vnis=(replace(state.l3vnis[0], import_rts=(), export_rts=()),))
     text = "zebra lacks the route to 10.51.0.0/24, which the fabric announces"
-    assert faults(seen, derived) == {RED: VniFault(text, in_frr=True, passing=True)}
+    assert faults(seen, derived) == {RED: VniFault(text, passing=True)}
 
 
 @pytest.mark.parametrize(
