@@ -99,8 +99,7 @@ class RouteCheck:
         missing = sorted(remote - ours - table.keys())
         if missing:
             text = f"zebra lacks the route to {_some(missing)}, which the fabric announces"
-            # An L3VNI that FRR has lost has none at all. What it refuses of a few does not change with it.
-            return VniFault(text, in_frr=not any(tunnelled.values()), passing=True)
+            return VniFault(text, in_frr=True, passing=True)
         if refused := sorted(prefix for prefix, found in tunnelled.items() if any(hop.refused for hop in found)):
             return VniFault(f"the kernel refuses the route to {_some(refused)}", passing=True)
         if stale := sorted(prefix for prefix, found in tunnelled.items() if found and _is_stale(found)):
