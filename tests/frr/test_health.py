@@ -474,6 +474,13 @@ async def test_the_same_routes_from_two_sessions_raise_no_alarm(converged: Fabri
         for _ in range(6):
             await health.until_well()
         assert not any(report.failures or report.bounce for report in health.reports), next_hops()
+        # What FRR then leaves stale, it shows in another way than with one session.
+        flap_while_bgpd_is_busy(converged, "vni100")
+        report = await stale_or_repaired(health)
+        if report.bounce:
+            await bounced(health, report)
+        await health.until_well()
+        eventually("the kernel has the routes again", lambda: "10.50.0.0/24" in kernel_routes())
     assert (await converged.bench.applied(STATE)).applied
     sh(f"vtysh -N frrleaf -d bgpd -c 'configure terminal' -c 'router bgp 64512' -c 'no {leaf}'")
     for netns, device, address in ends:

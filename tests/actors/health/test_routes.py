@@ -94,9 +94,11 @@ def test_a_route_that_was_lost_while_two_sessions_bring_it_is_bounced() -> None:
     assert shown(hop, replace(hop, installed=False, lost=True)) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
-def test_a_route_that_the_kernel_refuses_is_named_and_not_bounced() -> None:
+def test_a_route_that_the_kernel_has_refused_is_named_as_that_and_bounced() -> None:
+    """It also refuses one while a device is down, and zebra does not try again."""
     hop = NextHop("100.64.0.1", "br-pe-100", "", installed=False, refused=True)
-    assert shown(hop) == {RED: VniFault("the kernel refuses the route to 10.50.0.0/24", passing=True)}
+    text = "the kernel has refused the route to 10.50.0.0/24"
+    assert shown(hop) == {RED: VniFault(text, in_frr=True, passing=True)}
 
 
 def test_a_router_mac_that_differs_between_the_daemons_is_bounced() -> None:
