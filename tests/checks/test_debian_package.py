@@ -21,6 +21,7 @@ from config.settings import Settings
 from supervisor.cli.program import build_parser, main
 from supervisor.logs import message_ids
 from supervisor.operations import exit_codes
+from supervisor.operations.teardown import _OF_THE_KERNEL
 from supervisor.version import VERSION
 from tests.packaging.programs import PACKAGING, load
 
@@ -88,6 +89,12 @@ def test_no_script_of_the_package_stops_frr_but_the_purge() -> None:
     for script in DEBIAN.glob("openperouter.p*[tm]"):
         acts_on_frr = re.findall(r"(?:stop|restart|kill) frr@perouter", script.read_text())
         assert bool(acts_on_frr) == (script.suffix == ".postrm"), script.name
+
+
+def test_the_purge_knows_the_kernels_own_devices_as_teardown_does() -> None:
+    """It runs without the program, and has a list of its own."""
+    listed = re.findall(r"^ +((?:[a-z0-9_]+ \| )+[a-z0-9_]+)\) ;;$", (DEBIAN / "openperouter.postrm").read_text(), re.M)
+    assert _OF_THE_KERNEL in [frozenset(names.split(" | ")) for names in listed]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

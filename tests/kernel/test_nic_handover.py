@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from config.desired import DesiredState
 from config.problems import Reason
 from tests.actors.netlink.builders import state, underlay, without_underlay
+from tests.frr.harness import eventually
 from tests.kernel.nic import CONF, SYSCTLS, furnish, outside
 from tests.kernel.node import Node, ip, ip_json
 
@@ -62,10 +62,7 @@ def test_a_returned_nic_is_as_it_was(furnished: Node) -> None:
 
 def test_a_route_with_a_source_that_the_kernel_would_first_check_for_duplicates_is_returned(furnished: Node) -> None:
     ip("addr", "add", "2001:db8:12::3/64", "dev", Node.NIC)
-    deadline = time.monotonic() + 30
-    while "tentative" in ip("addr", "show", "dev", Node.NIC):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually("no address is checked any more", lambda: "tentative" not in ip("addr", "show", "dev", Node.NIC))
     ip("-6", "route", "add", "2001:db8:77::/48", "via", "2001:db8:12::1", "src", "2001:db8:12::3")
     before = outside()
     assert furnished.converge(INSIDE).clean
