@@ -30,6 +30,12 @@ Phase = Literal["starting", "running", "degraded", "reloading", "stopping"]
 Scalar = str | int | float | bool | None
 
 
+def what_remains(problems: int) -> str:
+    """Return what a reload or the end of a trial has come to, in words, when so many problems are left."""
+    remain = "1 problem remains" if problems == 1 else f"{problems} problems remain"
+    return f"{remain}; everything else is in force"
+
+
 class StatusFormatError(ValueError):
     """The text is not a status document that this version can read."""
 

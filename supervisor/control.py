@@ -33,7 +33,7 @@ import trio
 
 from config.desired import ResourceFailure
 from config.problems import Origin, Problem, errors
-from config.status import Status
+from config.status import Status, what_remains
 
 from .events import EventLog
 from .logs import message_ids
@@ -99,9 +99,7 @@ def reload_outcome(status: Status, reload_id: int) -> dict[str, object] | None:
     found: list[Problem | ResourceFailure] = [*errors(status.problems), *status.failures]
     complaints = [str(one) for one in found if one.origin.path or one.origin == Origin()]
     if reload.verified >= reload_id:
-        remain = "1 problem remains" if len(complaints) == 1 else f"{len(complaints)} problems remain"
-        reason = f"{remain}; everything else is in force" if complaints else ""
-        return _done(status, not complaints, reason, complaints)
+        return _done(status, not complaints, what_remains(len(complaints)) if complaints else "", complaints)
     if reload.failed >= reload_id:
         return _done(status, False, reload.reason or "not applied", complaints)
     if status.phase == "stopping":

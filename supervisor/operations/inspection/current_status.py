@@ -43,9 +43,12 @@ def read_status(directory: Path) -> CurrentStatus:
     return CurrentStatus(status)
 
 
-def statuses(directory: Path, verb: str) -> Iterator[Status]:
-    """Yield what the daemon answers to ``status`` (once) or ``watch`` (each change); errors as of ``ask``."""
-    seconds = None if verb == "watch" else ANSWER_SECONDS
+def statuses(directory: Path, verb: str, seconds: float | None = None) -> Iterator[Status]:
+    """Yield what the daemon answers to ``status`` (once) or ``watch`` (each change, after ``seconds`` at the most).
+
+    Errors as of ``ask``, and StatusFormatError.
+    """
+    seconds = seconds if verb == "watch" else ANSWER_SECONDS
     for answer in ask(directory / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
         if not isinstance(answer, dict) or "status" not in answer:
             raise NoAnswerError(f"the daemon refuses: {answer.get('error') if isinstance(answer, dict) else answer}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from supervisor.operations import exit_codes
-from supervisor.operations.control_client import NotRunningError
+from supervisor.operations.control_client import NoAnswerError, NotRunningError
 from supervisor.operations.exit_codes import CommandError
 from supervisor.operations.paths import load_usable_settings
 
@@ -148,13 +148,15 @@ def _require_nothing_held_back(settings: Settings) -> None:
     """Refuse a trial while files wait for a reload: it would contain them, and confirming it would take them in."""
     from actors.static_config.trial import TrialError
     from actors.static_config.waiting import held_back
-
-    from .try_prompt import statuses
+    from config.status import StatusFormatError
+    from supervisor.operations.inspection.current_status import statuses
 
     try:
         status = next(statuses(settings.run_dir, "status"), None)
     except NotRunningError as error:
         raise NotRunningError(f"{error}: nothing can be tried") from None
+    except StatusFormatError as error:
+        raise NoAnswerError(str(error)) from None
     if status and (waiting := held_back(status.problems)):
         raise TrialError(f"not tried: {waiting}")
 

@@ -22,16 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors.static_config.trial import Journal, Trial, TrialError
 from config.problems import errors
-from config.status import Status, StatusFormatError
-from supervisor.operations.control_client import (
-    ANSWER_SECONDS,
-    NoAnswerError,
-    NotRunningError,
-    ReloadOutcome,
-    ask,
-    reload,
-)
+from config.status import Status, StatusFormatError, what_remains
+from supervisor.operations.control_client import NoAnswerError, NotRunningError, ReloadOutcome, reload
 from supervisor.operations.exit_codes import CommandError
+from supervisor.operations.inspection.current_status import statuses
 from supervisor.operations.paths import CONTROL_SOCKET
 
 from ...terminal import is_quiet, print_line, print_problems, say
@@ -84,7 +78,7 @@ class Report:
         """
         try:
             outcome = _restored(self.run_dir, journal, seconds)
-        except CommandError as error:
+        except (CommandError, StatusFormatError) as error:
             outcome = _unknown(error)
         return self._outcome(outcome, good, bad)
 
@@ -96,20 +90,6 @@ class Report:
                 print_line(f"  {problem}", "bad")
             sys.stdout.flush()
         return outcome.ok
-
-
-def statuses(run_dir: Path, verb: str, seconds: float = ANSWER_SECONDS) -> Iterator[Status]:
-    """Yield what the daemon answers to ``status`` (once) or ``watch`` (each change); ``seconds`` bound each wait.
-
-    Raises :class:`CommandError`.
-    """
-    for answer in ask(run_dir / CONTROL_SOCKET, {"verb": verb}, seconds=seconds):
-        if "error" in answer:
-            raise NoAnswerError(f"the daemon refuses: {answer['error']}")
-        try:
-            yield Status.from_data(answer.get("status"))
-        except StatusFormatError as error:
-            raise NoAnswerError(f"the daemon's status cannot be read: {error}") from None
 
 
 def _restored(run_dir: Path, journal: Journal, seconds: float) -> ReloadOutcome:
@@ -136,14 +116,13 @@ def _restored(run_dir: Path, journal: Journal, seconds: float) -> ReloadOutcome:
 
 def _decided(status: Status) -> ReloadOutcome:
     """Return the outcome of a verified status. As with a reload, what the API has does not count."""
+    # An origin is one text in a status that was read: an object's has no leading slash.
     found: list[Problem | ResourceFailure] = [*errors(status.problems), *status.failures]
     complaints = tuple(str(one) for one in found if not one.origin.path or one.origin.path.startswith("/"))
-    remain = "1 problem remains" if len(complaints) == 1 else f"{len(complaints)} problems remain"
-    text = f"{remain}; everything else is in force" if complaints else status.summary
-    return ReloadOutcome(not complaints, text, complaints)
+    return ReloadOutcome(not complaints, what_remains(len(complaints)) if complaints else status.summary, complaints)
 
 
-def _unknown(error: CommandError) -> ReloadOutcome:
+def _unknown(error: Exception) -> ReloadOutcome:
     return ReloadOutcome(False, f"{error}; the daemon continues from here once it is back")
 
 
